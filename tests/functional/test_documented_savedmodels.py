@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from tensorflow_serving.apis import prediction_service_pb2_grpc, regression_pb2
 
 from tests.exporting import export
+from tests.functional.asking import over_grpc
 from tests.functional.exports import documented
 from tests.functional.exports.answers import configuration
-from tests.functional.servers import Server
+from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
 
 
@@ -43,3 +45,7 @@ def test_a_version_is_served_but_for_signatures_with_tensors_that_cannot_be_carr
     assert f"dtype number {number}" in refused.json()["error"]
     reply = server.rest.post("/v1/models/others:predict", json={"instances": [1.0]})
     assert reply.json() == {"predictions": [2.0]}
+    x = {"x": np.float32([1.0])}
+    with rpc_refused("FAILED_PRECONDITION", f"dtype number {number}"):
+        over_grpc(server, "others", name, x)
+    assert over_grpc(server, "others", "", x)["y"].tolist() == [2.0]

@@ -22,7 +22,7 @@ class NoJudgeError(Exception):
 
 def opened(model: Published, file: Path) -> tuple[Arrays, Run]:
     """Give a request for a model, and what runs it in its runtime. Raises: NoJudgeError."""
-    by_suffix = {".onnx": _onnx, ".tflite": _lite, ".jit": _torch, "": _tensorflow}
+    by_suffix = {".onnx": _onnx, ".tflite": _lite, ".pt": _torch, "": _tensorflow}
     return by_suffix[file.suffix](model, file)
 
 
@@ -108,9 +108,11 @@ def _torch(model: Published, file: Path) -> tuple[Arrays, Run]:
 
     inputs = {name: _value(model, name, given, np.float32) for name, given in model.request.items()}
     given = torch.from_numpy(inputs["x"]), int(inputs["sr"])
+    module = torch.jit.load(str(file))
 
     def run() -> Arrays:
         with torch.inference_mode():
-            return {"output": torch.jit.load(str(file))(*given).numpy()}
+            module.reset_states()
+            return {"output": module(*given).numpy()}
 
     return inputs, run

@@ -38,7 +38,9 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     signatures = signatures_of(data, file.name)
     # Several requests may run at once; of a model with variables each has an interpreter.
     is_stateful = keeps_state(data, file.name)
-    open_one = partial(interpreters.interpreter, file, threads(), exact=False)
+    # Of a model with variables each request opens one: not from a disk, which may be slow.
+    model = data if is_stateful else file
+    open_one = partial(interpreters.interpreter, model, threads(), exact=False)
     found = []
     for each in signatures:
         make = partial(_run, interpreters, open_one, each)
@@ -87,7 +89,8 @@ def _program(
             idle.put(run)
         return {alias: found[name] for alias, name in given.items()}
 
-    return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
+    refusals = (ValueError, RuntimeError)
+    return program(signature, call, options, library=NAME, refusals=refusals, is_short=True)
 
 
 def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401

@@ -14,11 +14,11 @@ from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature
 LIBRARY = "LiteRT"
 
 
-def interpreter(file: Path, threads: int, *, exact: bool) -> Any:  # noqa: ANN401  untyped
-    """Open a file.
+def interpreter(model: Path | bytes, threads: int, *, exact: bool) -> Any:  # noqa: ANN401  untyped
+    """Open a model.
 
     Args:
-        file: of the model.
+        model: its file, or what that has.
         threads: of one inference.
         exact: without the default delegate, which is several times faster, and gives NaN for
             1 / sqrt(0) and a number for log(NaN).
@@ -28,7 +28,8 @@ def interpreter(file: Path, threads: int, *, exact: bool) -> Any:  # noqa: ANN40
     """
     kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if exact else OpResolverType.AUTO
     try:
-        return Interpreter(str(file), experimental_op_resolver_type=kernels, num_threads=threads)
+        given = (None, model) if isinstance(model, bytes) else (str(model), None)
+        return Interpreter(*given, experimental_op_resolver_type=kernels, num_threads=threads)
     except (RuntimeError, ValueError) as error:
         raise LoadFailed(f"{LIBRARY} does not take the file: {one_line(error)}") from error
 

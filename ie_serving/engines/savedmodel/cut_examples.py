@@ -83,6 +83,8 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     names: dict[tuple[str, int], str] = {}  # see `Names`
     inputs: dict[str, int] = {}
     results: dict[Key, str] = {}
+    arguments: dict[str, str] = {}
+    read = frame.read()
     for number, output in enumerate(features.outputs(scalar)):
         reference = _reference(frame, name, output, number)
         placeholder = f"{prefix}_{output.group}_{output.index}"
@@ -90,13 +92,14 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
         # The signature returns this as it was parsed, whether or not the model reads it, too.
         if key in given:
             names[output.group, output.index] = results[key] = placeholder
-        if not _is_read(frame, reference):
+        if reference not in read:
             continue
-        argument = frame.add_argument(placeholder, output.dtype, _shape_proto(output.shape))
-        frame.replace(reference, argument)
+        shape = _shape_proto(output.shape)
+        arguments[reference] = frame.add_argument(placeholder, output.dtype, shape)
         names[output.group, output.index] = placeholder
         inputs[placeholder] = output.dtype
     spec = features.spec(scalar, names)
+    frame.replace(arguments)
     frame.remove(name)
     return Parsing(source.node.name, spec, inputs, results)
 
@@ -126,10 +129,6 @@ def _reference(frame: Frame, name: str, output: ParsedOutput, number: int) -> st
     if frame.parent is not None:
         return f"{name}:{output.group}:{output.index}"
     return f"{name}:{number}" if number else name
-
-
-def _is_read(frame: Frame, reference: str) -> bool:
-    return any(reference in node.input for node in frame.nodes.values()) or frame.returns(reference)
 
 
 def _shape_proto(shape: tuple[int, ...]) -> Proto:

@@ -5,7 +5,7 @@ frames. A *place* is one output of one node in its frame. Following a place upwa
 called function through its results, and out of it through the arguments of that one call.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.values.errors import LoadFailed
@@ -135,9 +135,10 @@ class Frame:
         name = self._function.signature.output_arg[index].name
         return self.place(self._function.ret[name])
 
-    def returns(self, reference: str) -> bool:
-        """Tell whether the function returns the output `reference`."""
-        return self._function is not None and reference in self._function.ret.values()
+    def read(self) -> set[str]:
+        """Give the references to what nodes read, or the function returns."""
+        returned = self._function.ret.values() if self._function is not None else ()
+        return {*returned, *(each for node in self._holder for each in node.input)}
 
     def own(self) -> None:
         """Give this call a private copy of its function, so that changing it affects no other."""
@@ -165,11 +166,10 @@ class Frame:
             return name
         source = self.parent.add_argument(name, dtype, shape)
         call = self.call
-        # Nodes that are only waited for come last in a node's inputs.
-        data = [i for i in call.input if not i.startswith("^")]
-        controls = [i for i in call.input if i.startswith("^")]
-        del call.input[:]
-        call.input.extend([*data, source, *controls])
+        at = len(call.input)
+        while at and call.input[at - 1].startswith("^"):
+            at -= 1  # nodes that are only waited for come last in a node's inputs
+        call.input.insert(at, source)
         call.attr["Tin"].list.type.append(dtype)
         self._function.signature.input_arg.add(name=name, type=dtype)
         self._arguments[name] = len(self._arguments)
@@ -212,16 +212,16 @@ class Frame:
         self.own()
         self._function.ret[output] = reference
 
-    def replace(self, old: str, new: str) -> None:
-        """Let everything that refers to the output `old` refer to `new`."""
+    def replace(self, new: Mapping[str, str]) -> None:
+        """Let everything that refers to an output refer to what `new` has for it."""
         for node in self._holder:
             for at, reference in enumerate(node.input):
-                if reference == old:
-                    node.input[at] = new
+                if reference in new:
+                    node.input[at] = new[reference]
         if self._function is not None:
             for name, reference in self._function.ret.items():
-                if reference == old:
-                    self._function.ret[name] = new
+                if reference in new:
+                    self._function.ret[name] = new[reference]
 
     def remove(self, name: str) -> None:
         """Take a node out; nothing reads it any more, and nothing waits for it."""
@@ -302,6 +302,7 @@ def above(places: list[NodeOutput]) -> Iterator[NodeOutput]:
     """Give the places from which `places` are computed, themselves included, each node once."""
     # A work list, since graphs are deeper than Python's recursion limit.
     seen: set[Key] = set()
+    followed: set[tuple[int, str]] = set()
     waiting = list(places)
     while waiting:
         place = waiting.pop()
@@ -309,4 +310,10 @@ def above(places: list[NodeOutput]) -> Iterator[NodeOutput]:
             continue
         seen.add(place.key)
         yield place
+        if place.node is not None and place.node.op not in CALLS:
+            # All outputs of a node have its sources: a parser of Examples has thousands of both.
+            node = id(place.frame), place.node.name
+            if node in followed:
+                continue
+            followed.add(node)
         waiting.extend(place.sources())

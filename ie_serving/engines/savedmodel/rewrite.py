@@ -221,10 +221,8 @@ def _feed(prepared: Prepared, frame: Frame) -> None:
 
 def _read_instead(frame: Frame, tensor: str, name: str) -> None:
     """Let everything that reads `tensor` read the node `name`."""
-    frame.replace(tensor, name)
     # The first output of a node is referred to with its number and without.
-    if tensor.endswith(":0"):
-        frame.replace(tensor.removesuffix(":0"), name)
+    frame.replace({tensor: name, tensor.removesuffix(":0"): name})
 
 
 def _shape_proto(node: Proto, info: TensorInfo) -> Proto:

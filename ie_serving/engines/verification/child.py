@@ -224,15 +224,44 @@ def _ask(
     """Compare one signature on the guessed requests, and on more while time is left."""
     if comparison.found.refused:
         return
+    asked = comparison.found.asked
     for _, request, expected in taken:
         comparison.compare(request, expected)
-    for request in requests(reference.inputs, taken[0][0]):
+    guess = taken[0][0]
+    if comparison.found.asked == asked:
+        guess = _larger(comparison, reference, guess, steps, until) or guess
+    for request in requests(reference.inputs, guess):
         if time.perf_counter() > until:
             comparison.found.cut_off = True
             return
         answer = _answer(reference, request, steps)
         if answer is not None:
             comparison.compare(request, answer)
+
+
+def _larger(
+    comparison: Comparison, reference: Reference, refused: Guess, steps: _Steps, until: float
+) -> Guess | None:
+    """Compare on larger sizes until OpenVINO takes one, and give that.
+
+    It refuses sizes that the window of a pooling does not fit into; onnxruntime takes them.
+    """
+    asked, least = comparison.found.asked, max(refused.sizes.values(), default=0)
+    larger = [
+        (sorted(each.sizes.values(), reverse=True), each)
+        for each in guesses(reference.inputs)
+        if _is_alike(each, refused) and max(each.sizes.values(), default=0) > least
+    ]
+    for _, guess in sorted(larger, key=lambda pair: pair[0]):
+        if time.perf_counter() > until:
+            break
+        request = usual(reference.inputs, guess)
+        answer = _answer(reference, request, steps)
+        if answer is not None:
+            comparison.compare(request, answer)
+        if comparison.found.asked > asked:
+            return guess
+    return None
 
 
 def main(given: BinaryIO, out: TextIO) -> None:

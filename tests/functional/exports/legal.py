@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
+from tensorflow.python.distribute.sharded_variable import ShardedVariable
 
 Made = tuple[Callable[..., Any], Any]
 """What computes the outputs, of inputs by alias, and what else the module holds."""
@@ -63,6 +64,13 @@ def sliced() -> Made:
     """What the checkpoint holds in several files, as the options of `write` say."""
     held = known(np.arange(20_000, dtype=np.float32).reshape(-1, 2))
     return lambda x: tf.gather(held, x[:, 0] * 4321), held
+
+
+def sharded() -> Made:
+    """Look up what parameter servers hold in parts, and multiply it by a variable."""
+    held = ShardedVariable([known(ROWS), known(ROWS[:2] * 3)])
+    weights = known(ROWS[1:])
+    return lambda x: tf.matmul(tf.nn.embedding_lookup(held, x[:, 0] * 2), weights), (held, weights)
 
 
 def gathered() -> Made:
@@ -187,6 +195,8 @@ PICTURES = texts(
         for rows in (5, 6)
     )
 )
+CROWD = texts(*[tf.io.encode_jpeg(np.full((180, 224, 3), 99, np.uint8)).numpy()] * 256)
+"""As many pictures as a large batch has: hundreds of megabytes, of which the host keeps few."""
 SOUNDS = texts(wav(12_000), wav(70))
 CORNERS = np.random.default_rng(41).random((2, 240)).astype(np.float32)
 QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
@@ -201,6 +211,7 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "uint64": (lambda: factor(tf.uint64), ROWS),
     "open_shape": (open_shape, ROWS),
     "open_rows": (open_rows, PLACES),
+    "sharded": (sharded, PLACES),
     "gather_nd": (gathered, PLACES),
     "variable_shape": (sized, ROWS),
     "searched_left": (lambda: searched("left"), QUERIES),
@@ -254,6 +265,10 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
             )
         ),
         PICTURES,
+    ),
+    "crowd": (
+        lambda: over_images(lambda im: tf.reduce_mean(tf.image.resize(im, [224, 224]), [0, 1])),
+        CROWD,
     ),
     "heard": (heard, SOUNDS),
     "cepstrum": (lambda: (cepstrum, None), CORNERS),

@@ -279,11 +279,12 @@ class _Conversion:
         inputs = kind == "inputs"
         names = self._names[0 if inputs else 1]
         own = self._signature.inputs if inputs else self._signature.outputs
+        places = _places(ports)
         return [
             ModelTensor(
                 names.get(alias, alias),
                 own[alias].tensor if alias in own else info.tensor,
-                self._index(ports, alias, kind),
+                self._index(places, alias, kind),
                 frozenset({alias, names.get(alias, alias), info.tensor}),
                 declared=info.shape is not None,
                 shape=info.shape,
@@ -292,10 +293,11 @@ class _Conversion:
             for alias, info in infos.items()
         ]
 
-    def _index(self, ports: Iterable[ov.Output], alias: str, kind: str) -> int:
-        place = _place(ports, alias, kind)
-        if place is not None:
-            return place
+    def _index(self, places: Mapping[str, int], alias: str, kind: str) -> int:
+        # An input that is given out as it is bears the names of those outputs, too.
+        for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
+            if name in places:
+                return places[name]
         tensors = self._signature.outputs if kind == "outputs" else self._signature.inputs
         frame = Frame(Library(self._meta_graph.graph_def), self._meta_graph.graph_def)
         node = frame.place(tensors[alias].tensor).origin().node if alias in tensors else None
@@ -348,8 +350,10 @@ class _Conversion:
             return {}
         with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
+        outputs = model.outputs
+        places = _places(outputs)
         return {
-            alias: _evaluated(model, model.outputs[self._index(model.outputs, alias, "outputs")])
+            alias: _evaluated(model, outputs[self._index(places, alias, "outputs")])
             for alias in prepared.computed
         }
 
@@ -400,20 +404,16 @@ def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
     return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
 
 
-def _result(port: ov.Output) -> list[str]:
-    node = port.get_node()
-    return [str(node.get_friendly_name())] if node.get_type_name() == "Result" else []
-
-
-def _place(ports: Iterable[ov.Output], alias: str, kind: str) -> int | None:
-    # The front end names no tensor of a branch that is known at load, but only its Result.
-    names = [{*port.get_names(), *_result(port)} for port in ports]
-    # An input that is given out as it is bears the names of those outputs, too.
-    for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
-        for i, own in enumerate(names):
-            if name in own:
-                return i
-    return None
+def _places(ports: Iterable[ov.Output]) -> Mapping[str, int]:
+    """Index ports by each of their names, once: there may be thousands. The first one counts."""
+    found: dict[str, int] = {}
+    for place, port in enumerate(ports):
+        node = port.get_node()
+        # The front end names no tensor of a branch that is known at load, but only its Result.
+        own = [node.get_friendly_name()] if node.get_type_name() == "Result" else []
+        for name in (*port.get_names(), *own):
+            found.setdefault(name, place)
+    return found
 
 
 def _read_beside(model: ov.Model, known: Collection[int]) -> str:

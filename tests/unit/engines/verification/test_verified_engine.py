@@ -293,6 +293,22 @@ def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind
     assert set(found.differs) == kinds
 
 
+def test_sizes_that_openvino_refuses_are_followed_by_larger_ones(tmp_path: Path) -> None:
+    """A window that does not fit is refused by OpenVINO, as of text recognition by PaddleOCR."""
+    window = {"kernel_shape": [4, 4], "strides": [2, 2]}
+    pool = helper.make_node("AveragePool", ["x"], ["z"], **window)
+    relu = helper.make_node("Relu", ["z"], ["y"])
+    image = ["n", 1, "h", "w"]
+    save_onnx(tmp_path / "m.onnx", [pool, relu], {"x": image}, {"y": None})
+    verifier = Verifier()
+    found = verifier.findings(tmp_path / "m.onnx", EngineOptions())
+    verifier.close()
+    assert isinstance(found, Findings)
+    assert "x [2, 1, 2, 2]" in found.refused
+    assert found.asked > 5
+    assert ValueKind.FINITE not in found.differs
+
+
 def test_a_model_is_compared_beside_more_descriptors_than_select_takes(tmp_path: Path) -> None:
     """As in a server with many connections; the child's pipe has the number that it has here."""
     with ExitStack() as opened:

@@ -174,6 +174,26 @@ def write_first_generation_counting(path: Path) -> None:
         builder.save()
 
 
+def write_wide(path: Path) -> None:
+    """Write as many inputs, and features of Examples, as models of tables have."""
+    names = [f"f{number}" for number in range(200)]
+    module = tf.Module()
+
+    def total(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {"y": tf.add_n([inputs[name] for name in names])}
+
+    def of_examples(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        feature = tf.io.FixedLenFeature([1], tf.float32, 0.0)
+        return total(tf.io.parse_example(examples, dict.fromkeys(names, feature)))
+
+    specs = {name: tf.TensorSpec([None], tf.float32) for name in names}
+    module.total = tf.function(total, input_signature=[specs])
+    texts = tf.TensorSpec([None], tf.string, "examples")
+    module.of_examples = tf.function(of_examples, input_signature=[texts])
+    signatures = {"serving_default": module.total, "of_examples": module.of_examples}
+    tf.saved_model.save(module, str(path), signatures=signatures)
+
+
 def main(root: Path) -> None:
     model = HalfPlus()
     tf.saved_model.save(
@@ -198,6 +218,7 @@ def main(root: Path) -> None:
     fixed = Fixed()
     signatures = {"serving_default": fixed.beside, "crossed": fixed.crossed}
     tf.saved_model.save(fixed, str(root / "fixed"), signatures=signatures)
+    write_wide(root / "wide")
 
 
 if __name__ == "__main__":

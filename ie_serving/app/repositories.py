@@ -1,10 +1,14 @@
 """Opens the repositories of the models; owns their listing schedule and their threads."""
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
@@ -15,11 +19,11 @@ from ie_serving.storage.backends.by_url import (
     sibling_of,
     store_of,
 )
-from ie_serving.storage.backends.later import OpenedLater
-from ie_serving.storage.base import Storage
+from ie_serving.storage.base import NEVER, Entry, Storage
 from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
+from ie_serving.storage.remote import shown
 from ie_serving.storage.siblings import Neighbours, Sibling
 from ie_serving.storage.stated import stated_or
 
@@ -91,3 +95,50 @@ class Repositories:
         """Start no more work; return without waiting for threads that hang."""
         self._listings.shutdown()
         self._fetches.shutdown()
+
+
+class OpenedLater:
+    """The storage that `open_store` gives, opened by the thread that first calls a method.
+
+    Opening imports a client, which takes about 0.2 s: too long for the event loop, which configures
+    models while requests wait. Also, a store with wrong settings then affects only its own models,
+    like a store that does not answer, and is tried again at the next poll. See `Storage`.
+    """
+
+    def __init__(self, url: str, open_store: Callable[[], Storage]) -> None:
+        self._url = url
+        self._open = open_store
+        self._lock = threading.Lock()
+        self._opened: Storage | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL as it was given, without credentials."""
+        return shown(self._url)
+
+    def directories(self) -> list[str]:
+        """See `Storage`. Raises StorageError also while the store is not set up."""
+        return self._store().directories()
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """See `Storage`."""
+        return self._store().list(directory)
+
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: threading.Event = NEVER
+    ) -> AbstractContextManager[Path]:
+        """See `Storage`."""
+        return self._store().copy(directory, entries, given_up)
+
+    def _store(self) -> Storage:
+        # Without the lock once it is open: every poll of a thousand models comes here.
+        return self._opened or self._open_once()
+
+    def _open_once(self) -> Storage:
+        with self._lock:
+            if self._opened is None:
+                try:
+                    self._opened = self._open()
+                except ConfigError as error:
+                    raise StorageError(*error.args) from error
+            return self._opened

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ie_serving.wire.protobuf.writing import delimited
+
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
 GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
@@ -130,8 +132,8 @@ def steps(path: Path) -> list[Node]:
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """Add outputs to the graph of a file: parsers merge two parts of one message."""
-    named = (written(GRAPH_OUTPUT, written(VALUE_NAME, name.encode())) for name in names)
-    return model + written(GRAPH, b"".join(named))
+    named = (delimited(GRAPH_OUTPUT, delimited(VALUE_NAME, name.encode())) for name in names)
+    return model + delimited(GRAPH, b"".join(named))
 
 
 class Part(NamedTuple):
@@ -148,16 +150,6 @@ def parts(message: bytes) -> Iterator[Part]:
     for field in _fields(io.BytesIO(message), _Field(0, _BYTES, 0, len(message))):
         yield Part(field.number, message[at : field.end], message[field.start : field.end])
         at = field.end
-
-
-def written(number: int, content: bytes) -> bytes:
-    """Give a field of bytes."""
-    return _varint_of(number << 3 | _BYTES) + _varint_of(len(content)) + content
-
-
-def _varint_of(value: int) -> bytes:
-    low, high = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + _varint_of(high) if high else bytes([low])
 
 
 def _names(file: BinaryIO, graphs: Sequence[_Field], number: int, of_name: int) -> list[str]:

@@ -153,9 +153,11 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
             | {"--help", "--config_path", "--model_name", "--model_path", "--model_repository"},
         ),
         ("own_flags", OWN_IN_BOTH | {"--help"}),  # of `version`
-        ("own_parser", {"--help", "--version"}),
         # Its help tells what stands without a command.
-        ("own_help", OWN_IN_BOTH | MANAGE | {"--help", "--model_path", "--model_repository"}),
+        (
+            "own_help",
+            OWN_IN_BOTH | MANAGE | {"--help", "--version", "--model_path", "--model_repository"},
+        ),
         ("sagemaker/container", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         (
@@ -187,7 +189,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "manage", "ovms", "verify"}
-    held |= {"bridge", "importing", "kernel_run", "own_flags", "own_help", "own_parser"}
+    held |= {"bridge", "importing", "kernel_run", "own_flags", "own_help"}
     held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held

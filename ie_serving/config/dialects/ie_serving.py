@@ -25,7 +25,7 @@ from ie_serving.config.dialects.own_flags import (
     names,
     with_underscores,
 )
-from ie_serving.config.dialects.own_parser import parser
+from ie_serving.config.dialects.own_help import parser
 from ie_serving.config.files import source
 from ie_serving.config.files.graph_directories import alone
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile, graph_alone

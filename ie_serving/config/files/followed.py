@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.fleet.watch import Fleet
-from ie_serving.models.manager import Edit
+from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -26,31 +26,6 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.05
 """Seconds between two records of the answering versions. A record has all models, and a thousand
 may load within seconds. A replacement worker does not wait for models missing in the last."""
-
-
-class ConfiguredModels(Protocol):
-    """The configured models; `models.manager.ModelManager` implements it.
-
-    Attributes:
-        desired: the configuration that was applied last.
-    """
-
-    desired: Sequence[ModelConfig]
-
-    async def start(self, configs: Sequence[ModelConfig]) -> None:
-        """Load the first configuration; see `ModelManager`."""
-
-    async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
-        """Begin with the models of the replaced worker; see `ModelManager`."""
-
-    async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
-        """Change to another configuration; see `ModelManager`."""
-
-    def serving(self) -> tuple[ModelConfig, ...]:
-        """Give the models as served now."""
-
-    def answering(self) -> Mapping[str, int]:
-        """Give the version of each model that answers requests, or will be the first to answer."""
 
 
 class Among(Protocol):
@@ -79,7 +54,7 @@ class FollowedConfig:
     def __init__(
         self,
         settings: Settings,
-        models: ConfiguredModels,
+        models: ModelManager,
         places: Places,
         among: Among | None = None,
         fleet: Fleet | None = None,

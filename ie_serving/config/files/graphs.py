@@ -13,7 +13,6 @@ from ie_serving.config.files.pipelines import libraries, translated
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.numbers import version
 from ie_serving.core.settings.words import name as name_of
-from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
@@ -51,7 +50,7 @@ def graphs(
         name = faults.take(name_of, entry.get("name"), f"{place}.name")
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}
-        definition = _definition(rest, place, faults)
+        definition = faults.take(read, rest, place)
         if name in models or name in known:
             faults.add(f"{place}.name", f'"{name}" is the name of another model already')
         elif name is not None:
@@ -74,14 +73,6 @@ def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapp
             yield f"{KEY}[{index}]", entry
         else:
             faults.add(f"{KEY}[{index}]", 'expected an object with "name", "steps" and "outputs"')
-
-
-def _definition(given: Mapping[str, Any], place: str, faults: Faults) -> Definition | None:
-    try:
-        return read(given, place)
-    except ConfigError as error:
-        faults.found.extend(error.faults)
-        return None
 
 
 def _model(name: str, number: int, given: Mapping[str, Any], engine: EngineOptions) -> ModelConfig:

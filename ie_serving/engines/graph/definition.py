@@ -3,9 +3,10 @@
 `reading.py` reads it from JSON, `planning.py` checks it against the models, `run.py` runs it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from ie_serving.core.values.nesting import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
@@ -290,28 +291,10 @@ class Definition:
 
 def circle(needs: Mapping[str, frozenset[str]]) -> list[str]:
     """Find names that lead back to themselves, the first one again as the last; empty: none."""
-    done: set[str] = set()
-    for start in needs:
-        if found := _circle_from(start, needs, done):
-            return found
-    return []
-
-
-# By hand, not by recursion: a chain may be longer than Python's stack.
-def _circle_from(start: str, needs: Mapping[str, frozenset[str]], done: set[str]) -> list[str]:
-    path: list[str] = []
-    ahead: list[Iterator[str]] = [iter((start,))]
-    while ahead:
-        name = next(ahead[-1], None)
-        if name is None:
-            ahead.pop()
-            done.update(path[-1:])
-            del path[-1:]
-        elif name in path:
-            return [*path[path.index(name) :], name]
-        elif name not in done:
-            path.append(name)
-            ahead.append(iter(sorted(needs.get(name, ()))))
+    try:
+        TopologicalSorter({name: sorted(needs[name]) for name in needs}).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
     return []
 
 

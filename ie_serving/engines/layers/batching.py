@@ -26,10 +26,11 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.layers.queue import Queue, Record
+from ie_serving.engines.layers.queue import Queue
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.batches import BatchMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class BatchingEngine(EngineAround):
     def __init__(
         self,
         engine: Engine,
-        record: Record,
+        record: BatchMetrics,
         read: ReadParameters,
         report: ReportBatch | None = None,
     ) -> None:

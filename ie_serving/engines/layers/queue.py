@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ie_serving.core.runtime.eager import Direct
 from ie_serving.core.runtime.threads import let_go
@@ -29,6 +29,7 @@ from ie_serving.engines.layers.joining import (
     together,
 )
 from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.batches import BatchMetrics
 from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
 
 log = logging.getLogger(__name__)
@@ -43,22 +44,6 @@ BRIEF_S = 50e-6
 arrays cost some 30 us."""
 
 now = time.perf_counter
-
-
-class Record(Protocol):
-    """Counts batches."""
-
-    def watch(self, queue: "Queue", /) -> None:
-        """Take a queue, to tell how many rows wait there."""
-
-    def alone(self, rows: int) -> None:
-        """Count a request that was inferred alone, at once."""
-
-    def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
-        """Count a batch of gathered requests, with the microseconds that each has waited."""
-
-    def apart(self) -> None:
-        """Count a batch that failed; its requests are tried again in smaller batches."""
 
 
 class _Waiting(Direct[Arrays]):
@@ -90,7 +75,7 @@ class Queue:
         model: CompiledModel,
         signature: Signature,
         rules: BatchRules,
-        record: Record,
+        record: BatchMetrics,
         most_rows: int = 0,
         brief_s: float = BRIEF_S,
         report: ReportBatch | None = None,

@@ -21,7 +21,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
+from ie_serving.core.values.tensors import Arrays, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.layer import Layer
@@ -146,13 +146,7 @@ def _read_both(
     """Read the client's outputs, and copy the state, before the outputs' memory is used again."""
     shown = {name: outputs[name] for name in signature.outputs}
     shown[ID] = np.array([number], np.uint64)
-    return read(shown), {name: _copy(outputs[name]) for name in kept}
-
-
-def _copy(array: Array) -> Array:
-    copied = BUDGET.empty(array.shape, array.dtype)
-    copied[...] = array
-    return copied
+    return read(shown), {name: BUDGET.copy(outputs[name]) for name in kept}
 
 
 def _control_of(inputs: Arrays) -> Control:

@@ -4,7 +4,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ie_serving.core.values.errors import (
     AlreadyExists,
@@ -211,10 +211,6 @@ class SequenceTable:
         for sequence in dropped:
             self._move(SequenceEvent.IDLE, sequence)
         return [sequence.number for sequence in dropped]
-
-    def numbers(self) -> Iterator[int]:
-        """Yield the ids."""
-        return iter(self._sequences)
 
 
 def _size(state: Arrays) -> int:

@@ -5,11 +5,13 @@ A start takes seconds, longer than a stopping server may take, which no longer n
 
 import sys
 import threading
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import LoadFailed
 
-T_co = TypeVar("T_co", covariant=True)
+if TYPE_CHECKING:
+    from ie_serving.engines.process.link import Message
+    from ie_serving.engines.process.supervision import Supervisor
 
 
 def command_of(code: str) -> tuple[str, ...]:
@@ -22,26 +24,16 @@ def command_of(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", f"{path} {code}", "\n".join(sys.path))
 
 
-class Starting(Protocol[T_co]):
-    """A start in progress: a `Supervisor`."""
-
-    def start(self) -> T_co:
-        """Start, and wait for it. Raises: LoadFailed."""
-
-    def abandon(self) -> None:
-        """Make the start fail at once with LoadFailed. Does not wait."""
-
-
 class Starts:
     """The starts of one server. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: list[Starting[object]] = []
+        self._under_way: list[Supervisor] = []
         self._ended = False
 
-    def run(self, starting: Starting[T_co]) -> T_co:
-        """Start, and wait for it.
+    def run(self, starting: "Supervisor") -> "Message":
+        """Start a process, and wait for it.
 
         Raises:
             LoadFailed: the process cannot be started, or the server ends.

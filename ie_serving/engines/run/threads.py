@@ -7,17 +7,13 @@ for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.r
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
 
+from ie_serving.core.runtime.cgroups import Read, groups, read_file
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 
-Read = Callable[[str], str | None]
-"""Gives a file's text, or None when there is no such file."""
-
-MOUNT = "/sys/fs/cgroup"
 CPUS = "/sys/devices/system/cpu"
 NODES = "/sys/devices/system/node"
 
@@ -35,7 +31,7 @@ def thread_limit() -> int | None:
     whole, _ = _limits(usable, _now())
     if SHARE.workers == 1:
         return whole
-    return SHARE.of(whole or cores(usable or range(os.cpu_count() or 1), _read))
+    return SHARE.of(whole or cores(usable or range(os.cpu_count() or 1), read_file))
 
 
 def threads() -> int:
@@ -60,8 +56,8 @@ def _now() -> int:
 @lru_cache(maxsize=1)
 def _limits(usable: frozenset[int] | None, now: int) -> tuple[int | None, int | None]:
     """Give the limits of the process and of one NUMA node, as of `now`."""
-    whole = limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
-    return whole, cores_of_one_node(usable or (), _read)
+    whole = limit(os.cpu_count() or 1, usable, cgroup_quota(read_file), read_file)
+    return whole, cores_of_one_node(usable or (), read_file)
 
 
 def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:
@@ -113,46 +109,13 @@ def cores(usable: Collection[int], read: Read) -> int:
 
 def cgroup_quota(read: Read) -> float | None:
     """Give the smallest CPU quota, in CPUs, of this process's cgroup and those above it."""
-    quotas = [
-        quota
-        for line in (read("/proc/self/cgroup") or "").splitlines()
-        for quota in _of(line, read)
-    ]
-    return min(quotas, default=None)
+    return min(_quotas(read), default=None)
 
 
-def _of(line: str, read: Read) -> Iterator[float]:
-    # Version 2 has one line, without controllers: "0::/path"; version 1 a line for each hierarchy.
-    _, controllers, path = [*line.split(":", 2), "", ""][:3]
-    for group in _upwards(path):
-        if not controllers:
-            yield from _version_2(read(f"{MOUNT}{group}/cpu.max"))
-        elif "cpu" in controllers.split(","):
-            # Mounted under the names of all its controllers ("cpu,cpuacct"), or under one of them.
-            yield from _version_1(f"{MOUNT}/{controllers}{group}", read)
-            yield from _version_1(f"{MOUNT}/cpu{group}", read)
-
-
-def _upwards(path: str) -> list[str]:
-    """List a cgroup's path and those above it; the root is the empty text."""
-    own = PurePosixPath("/", path)
-    return ["" if str(p) == "/" else str(p) for p in (own, *own.parents)]
-
-
-def _version_2(text: str | None) -> Iterator[float]:
-    # Instead of a quota version 2 says "max", and version 1 says -1, where there is no limit.
-    words = (text or "").split()
-    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
-        yield int(words[0]) / int(words[1])
-
-
-def _version_1(group: str, read: Read) -> Iterator[float]:
-    quota, period = read(f"{group}/cpu.cfs_quota_us"), read(f"{group}/cpu.cfs_period_us")
-    yield from _version_2(f"{quota} {period}")
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
+def _quotas(read: Read) -> Iterator[float]:
+    for version, group in groups("cpu", read):
+        files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = " ".join(read(f"{group}/{file}") or "" for file in files).split()
+        # Instead of a quota version 2 says "max", and version 1 says -1, where there is no limit.
+        if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
+            yield int(words[0]) / int(words[1])

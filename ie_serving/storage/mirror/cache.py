@@ -4,7 +4,7 @@
     partial/<fingerprint>/     being fetched, or left by a fetch that broke off
     locks/<fingerprint>        shared lock to use the copy, exclusive lock to remove it
     locks/<fingerprint>.making exclusive lock to make the copy, or to remove a broken-off fetch
-    digests/<fingerprint>      digests of its files (`digests.py`)
+    digests/<fingerprint>      digests of its files (`CopyDigests`)
     listings/                  last known good listings (`listings.py`)
     compiled/                  the engine's own compiled models
 
@@ -13,6 +13,7 @@ copy in use is never evicted.
 """
 
 import errno
+import json
 import logging
 import os
 import shutil
@@ -23,10 +24,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
+from ie_serving.core.values.digests import crc32_of
 from ie_serving.core.values.errors import StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.mirror import locks
-from ie_serving.storage.mirror.digests import CopyDigests
 from ie_serving.telemetry.log.logs import Event
 
 _Lock = Callable[[Path, locks.Pause], AbstractContextManager[None]]
@@ -282,3 +283,60 @@ def size_on_disk(path: Path) -> int:
         for folder, _, names in os.walk(path)
         for name in names
     )
+
+
+class CopyDigests:
+    """The digests under `folder`, and which copies this process has compared with theirs.
+
+    The store's checksums are verified when a copy is made. Our own digest detects later damage on
+    this disk: a process compares it when it uses the copy for the first time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._compared: set[str] = set()
+
+    def keep(self, fingerprint: str, copy: Path, files: Iterable[str]) -> None:
+        """Write the digests of a copy, in the directory `copy`, that was just verified.
+
+        Raises:
+            OSError: it cannot be read, or they cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        digests = {path: crc32_of(copy / path) for path in files}
+        # Written beside and renamed: another process may read them now.
+        beside = self._folder / f"{fingerprint}.new"
+        beside.write_text(json.dumps(digests))
+        beside.replace(self._folder / fingerprint)
+        self._compared.add(fingerprint)
+
+    def fit(self, fingerprint: str, copy: Path, files: Iterable[str]) -> bool:
+        """Tell whether a copy is as it was written; reads it at its first use alone."""
+        if fingerprint in self._compared:
+            return True
+        known = self._read(fingerprint)
+        try:
+            if known is None:  # made by an earlier release, which kept none
+                self.keep(fingerprint, copy, files)
+                return True
+            damaged = [path for path in files if crc32_of(copy / path) != known.get(path)]
+        except OSError as error:  # a cache that cannot be written keeps none; else it is not sound
+            log.warning(Event("copy not compared", path=copy, cause=error.strerror))
+            return known is None
+        if damaged:
+            log.warning(Event("copy damaged, fetched again", path=copy, file=damaged[0]))
+            return False
+        self._compared.add(fingerprint)
+        return True
+
+    def forget(self, fingerprint: str) -> None:
+        """Remove the digests of a copy that is gone."""
+        self._compared.discard(fingerprint)
+        (self._folder / fingerprint).unlink(missing_ok=True)
+
+    def _read(self, fingerprint: str) -> dict[str, int] | None:
+        try:
+            found: dict[str, int] = json.loads((self._folder / fingerprint).read_text())
+        except (OSError, ValueError):
+            return None
+        return found

@@ -36,7 +36,7 @@ class Gathers(Protocol):
 
 
 class BatchMetrics:
-    """The series of one model's batches; see `engines.layers.queue.Record`.
+    """The series of one model's batches.
 
     Attributes:
         reasons: batches by the reason for sending them; lone requests included after `settle`.

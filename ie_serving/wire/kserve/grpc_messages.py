@@ -31,21 +31,15 @@ def server_metadata(name: str, version: str, extensions: Sequence[str]) -> bytes
     return bytes(reply.SerializeToString())
 
 
-def read_model_ready(payload: Buffer) -> tuple[str, str]:
-    """Read model and version of a ModelReadyRequest. Raises: InvalidRequest."""
-    request = parse(messages.ModelReadyRequest, payload)
+def read_model(kind: Proto, payload: Buffer) -> tuple[str, str]:
+    """Read model and version of a message of class `kind`. Raises: InvalidRequest."""
+    request = parse(kind, payload)
     return request.name, request.version
 
 
 def model_ready(ready: bool) -> bytes:
     """Say whether a model answers."""
     return bytes(messages.ModelReadyResponse(ready=ready).SerializeToString())
-
-
-def read_model_metadata(payload: Buffer) -> tuple[str, str]:
-    """Read model and version of a ModelMetadataRequest. Raises: InvalidRequest."""
-    request = parse(messages.ModelMetadataRequest, payload)
-    return request.name, request.version
 
 
 def model_metadata(told: ModelMetadata) -> bytes:
@@ -61,12 +55,6 @@ def model_metadata(told: ModelMetadata) -> bytes:
             for name, value in tensor.parameters.items():
                 made.parameters[name].string_param = value
     return bytes(reply.SerializeToString())
-
-
-def read_model_statistics(payload: Buffer) -> tuple[str, str]:
-    """Read model and version of a ModelStatisticsRequest. Raises: InvalidRequest."""
-    request = parse(messages.ModelStatisticsRequest, payload)
-    return request.name, request.version
 
 
 def model_statistics(found: Sequence[Mapping[str, Any]]) -> bytes:
@@ -105,12 +93,6 @@ def _chosen(values: Mapping[str, Proto]) -> dict[str, object]:
     """Give each value that was chosen; None where none was."""
     kinds = {name: each.WhichOneof("parameter_choice") for name, each in values.items()}
     return {name: getattr(values[name], kind) if kind else None for name, kind in kinds.items()}
-
-
-def read_model_config(payload: Buffer) -> tuple[str, str]:
-    """Read model and version of a ModelConfigRequest. Raises: InvalidRequest."""
-    request = parse(messages.ModelConfigRequest, payload)
-    return request.name, request.version
 
 
 def model_config(config: Mapping[str, Any]) -> bytes:

@@ -27,12 +27,12 @@ from ie_serving.engines.onnx_file import (
     Part,
     nodes,
     parts,
-    written,
 )
 from ie_serving.engines.openvino.graphs.bodies import BRANCH, bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
 from ie_serving.engines.openvino.operators.front_end import read
 from ie_serving.engines.openvino.operators.reading import Convert
+from ie_serving.wire.protobuf.writing import delimited
 
 _ATTRIBUTE_NAME, _ATTRIBUTE_GRAPH = 1, 6
 _NAME = 8
@@ -41,7 +41,7 @@ _TAKEN = {True: b"then_branch", False: b"else_branch"}
 _ROW = b"ie_serving/one"
 """Name of the constant by which conditions become a row of one."""
 # TensorProto: dims [1], data_type INT64, int64_data [1], and the name.
-_ROW_TENSOR = b"\x08\x01\x10\x07\x38\x01" + written(_NAME, _ROW)
+_ROW_TENSOR = b"\x08\x01\x10\x07\x38\x01" + delimited(_NAME, _ROW)
 
 
 _ROUNDS = 4
@@ -79,10 +79,10 @@ def _rewritten(model: bytes, known: Mapping[bytes, bool]) -> bytes:
     names, changed = count(), b""
     for part in parts(model):
         if part.number == GRAPH:
-            row = written(GRAPH_INITIALIZER, _ROW_TENSOR)
+            row = delimited(GRAPH_INITIALIZER, _ROW_TENSOR)
             graph = _graph(part.content, known, names)
             _check_names(graph)
-            changed += written(GRAPH, graph + row)
+            changed += delimited(GRAPH, graph + row)
         else:
             changed += part.whole
     return changed
@@ -145,11 +145,11 @@ def _node(node: Part, known: Mapping[bytes, bool], names: Iterator[int]) -> byte
         return _inlined(branches[_TAKEN[known[condition]]], outputs, known, names)
     row = condition + b"/%d" % next(names)
     own = b"".join(
-        written(NODE_INPUT, row) if each.number == NODE_INPUT else _deeper(each, known, names)
+        delimited(NODE_INPUT, row) if each.number == NODE_INPUT else _deeper(each, known, names)
         for each in fields
     )
     reshape = _operator(b"Reshape", [condition, _ROW], row)
-    return reshape + written(GRAPH_NODE, own)
+    return reshape + delimited(GRAPH_NODE, own)
 
 
 def _branch(attribute: Part) -> tuple[bytes, bytes] | None:
@@ -163,12 +163,12 @@ def _deeper(field: Part, known: Mapping[bytes, bool], names: Iterator[int]) -> b
     if field.number != NODE_ATTRIBUTE:
         return field.whole
     content = b"".join(
-        written(_ATTRIBUTE_GRAPH, _graph(each.content, known, names))
+        delimited(_ATTRIBUTE_GRAPH, _graph(each.content, known, names))
         if each.number == _ATTRIBUTE_GRAPH
         else each.whole
         for each in parts(field.content)
     )
-    return written(NODE_ATTRIBUTE, content)
+    return delimited(NODE_ATTRIBUTE, content)
 
 
 def _inlined(
@@ -189,5 +189,6 @@ def _inlined(
 
 
 def _operator(kind: bytes, inputs: Iterable[bytes], output: bytes) -> bytes:
-    content = b"".join(written(NODE_INPUT, name) for name in inputs)
-    return written(GRAPH_NODE, content + written(NODE_OUTPUT, output) + written(NODE_KIND, kind))
+    content = b"".join(delimited(NODE_INPUT, name) for name in inputs)
+    content += delimited(NODE_OUTPUT, output) + delimited(NODE_KIND, kind)
+    return delimited(GRAPH_NODE, content)

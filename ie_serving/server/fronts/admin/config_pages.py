@@ -6,13 +6,14 @@ Source: OpenVINO Model Server, Config Status API and Config Reload API. Labels a
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.names import too_long
 from ie_serving.core.values.versions import VersionStatus
+from ie_serving.models.admin.label_changes import Details, LabelChanges
 from ie_serving.telemetry.log.events import mask
 from ie_serving.wire.tfs.metadata import StatusEncoder
 
@@ -25,51 +26,6 @@ Statuses = Callable[[], Mapping[str, Sequence[VersionStatus]]]
 """Returns the versions of every model, highest first; empty for a model without versions."""
 Reload = Callable[[], Awaitable[bool]]
 """Reloads; returns whether anything changed. Raises ServingError."""
-
-
-class Details(Protocol):
-    """Facts about a model beyond its status; `models.admin.label_changes.Details` is one."""
-
-    @property
-    def default_version(self) -> int | None:
-        """The version that answers requests with neither version nor label."""
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        """Labels that requests may use."""
-
-    @property
-    def waiting(self) -> Mapping[str, int]:
-        """Labels whose version does not serve yet."""
-
-    @property
-    def memory(self) -> Mapping[int, int]:
-        """Bytes of memory of each version, where known."""
-
-    @property
-    def precisions(self) -> Mapping[int, Mapping[str, str]]:
-        """Floating-point precision of each signature, by version, where known."""
-
-    @property
-    def not_applied(self) -> str:
-        """Why newer settings cannot be used; empty where there are none."""
-
-    @property
-    def trouble(self) -> str:
-        """Why no version can be found in its storage now; empty where one can."""
-
-
-class Labels(Protocol):
-    """Shows and changes labels; `LabelChanges` is one. Raises ServingError."""
-
-    def details(self, name: str) -> Details:
-        """Return the details of one model."""
-
-    def all_details(self) -> Mapping[str, Details]:
-        """Return the details of every model."""
-
-    async def change(self, name: str, changes: Mapping[str, int | None]) -> None:
-        """Set, move or remove the given labels; a version of None removes one."""
 
 
 class ConfigPages:
@@ -87,7 +43,7 @@ class ConfigPages:
         self,
         statuses: Statuses,
         reload: Reload,
-        labels: Labels,
+        labels: LabelChanges,
         encoder: StatusEncoder,
         *,
         reload_allowed: bool,

@@ -37,6 +37,7 @@ from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder, e
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
 from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
 
@@ -115,7 +116,7 @@ class InferenceService:
     async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer whether a model serves; an unknown model is not ready, as in Triton."""
         began = time.perf_counter()
-        name, version = written.read_model_ready(payload)
+        name, version = written.read_model(messages.ModelReadyRequest, payload)
         try:
             model = self._resolved(model_spec(name, version))
             ready = self._plane.answer_ready(model, self._interface, began)
@@ -132,13 +133,13 @@ class InferenceService:
         """Describe a model: versions that serve, inputs and outputs."""
         began = time.perf_counter()
         with self._plane.counting_refusals("", self._interface, Api.METADATA):
-            model = model_spec(*written.read_model_metadata(payload))
+            model = model_spec(*written.read_model(messages.ModelMetadataRequest, payload))
         return await self._plane.described(model, self._interface, began, self._described)
 
     async def model_statistics(self, payload: Buffer, context: CallContext) -> bytes:
         """Report the number of inferences and the time that they took."""
         with self._plane.counting_refusals("", self._interface):
-            name, version = written.read_model_statistics(payload)
+            name, version = written.read_model(messages.ModelStatisticsRequest, payload)
         with self._plane.counting_refusals(name, self._interface):
             found = await told(self._metrics, self._served, name, version)
         return written.model_statistics(found)
@@ -168,7 +169,7 @@ class InferenceService:
     async def model_config(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe a version as Triton's ModelConfig."""
         with self._plane.counting_refusals("", self._interface):
-            model = model_spec(*written.read_model_config(payload))
+            model = model_spec(*written.read_model(messages.ModelConfigRequest, payload))
         with self._plane.counting_refusals(model.name, self._interface):
             return written.model_config(config_of(self._served.main(model), self._served))
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from ie_serving.core.runtime.budget import Budget
 from ie_serving.core.values.errors import (
     InvalidRequest,
     LoadFailed,
@@ -334,8 +335,8 @@ async def test_a_state_for_which_there_is_no_memory_refuses_the_request_alone(
     assert len(client.table) == 0
 
 
-class Full:
+class Full(Budget):
     """A budget of which nothing is left."""
 
-    def empty(self, *_: object) -> Array:
+    def empty(self, *_: object, **__: object) -> Array:
         raise QueueFull("no room")

@@ -35,6 +35,10 @@ def _type_name(value: object) -> str:
     return value.get_type_name() if isinstance(value, ov.Type) else ""
 
 
+def constant(value: object, dtype: type = np.int64) -> Any:
+    return op.constant(np.array(value, dtype))
+
+
 def result(name: str, node: Any) -> Any:
     output = node if isinstance(node, ov.Output) else node.output(0)
     output.set_names({name, *output.get_names()})

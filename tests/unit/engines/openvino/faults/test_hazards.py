@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.run.program import CompiledPrograms
-from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
+from tests.unit.engines.openvino.models import constant, load, parameter, result, run, save, unary
 
 WAIT_S = 30.0
 CONFIGS = {
@@ -44,10 +44,6 @@ def every_way(test: Callable[..., Any]) -> Any:
     }.items():
         test = pytest.mark.parametrize(name, values)(test)
     return test
-
-
-def constant(value: Any, dtype: type = np.int64) -> Any:
-    return op.constant(np.array(value, dtype))
 
 
 def positive(x: Any) -> Any:

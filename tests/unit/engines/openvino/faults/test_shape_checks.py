@@ -12,14 +12,10 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.openvino.faults.shape_checks import unfit
-from tests.unit.engines.openvino.models import load, run, unary
+from tests.unit.engines.openvino.models import constant, load, run, unary
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"}
 PATCHES = {"sizes": [2, 2], "strides": [1, 1], "rates": [1, 1], "auto_pad": "valid"}
-
-
-def constant(value: Any, dtype: type = np.int64) -> Any:
-    return op.constant(np.array(value, dtype))
 
 
 def counted(*shape: int) -> Array:

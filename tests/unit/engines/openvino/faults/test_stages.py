@@ -24,15 +24,11 @@ from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.run.program import CompiledPrograms
-from tests.unit.engines.openvino.models import load, parameter, result, run, unary
+from tests.unit.engines.openvino.models import constant, load, parameter, result, run, unary
 
 WAIT_S = 30.0
 Inner = Callable[[Any], Any]
 """From the values of a request, FP32 [-1], to what is asked for with them."""
-
-
-def constant(value: Any, dtype: type = np.int64) -> Any:
-    return op.constant(np.array(value, dtype))
 
 
 async def answer(model: CompiledPrograms, *values: float) -> Any:

@@ -14,11 +14,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from tests.onnx_models import Of, onnx_model, save_onnx
 from tests.unit.engines.openvino.models import load, run
-
-
-def floats(*shape: int) -> Array:
-    return np.random.default_rng(1).random(shape, np.float32) * 2 - 1
-
+from tests.unit.engines.openvino.operators.asked import floats
 
 KERNEL = floats(1, 1, 3, 3)
 

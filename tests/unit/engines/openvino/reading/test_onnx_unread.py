@@ -15,11 +15,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
 from ie_serving.engines.openvino.reading.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
-
-
-def floats(*shape: int) -> Array:
-    return np.random.default_rng(1).random(shape, np.float32) * 2 - 1
-
+from tests.unit.engines.openvino.operators.asked import floats
 
 X, SCALES = floats(1, 1, 8, 6), np.array([1, 1, 0.5, 0.5], np.float32)
 SIZES = np.array([1, 1, 4, 5], np.int64)

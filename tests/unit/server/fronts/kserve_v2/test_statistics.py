@@ -1,8 +1,8 @@
 """Triton's statistics, of what the page of metrics says."""
 
+from ie_serving.server.fronts.kserve_v2.statistics import statistics
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import Key
-from ie_serving.telemetry.metrics.statistics import statistics
 from ie_serving.telemetry.metrics.summed import summed
 from tests.unit.telemetry.pages import GRPC, Version
 

@@ -195,8 +195,6 @@ PICTURES = texts(
         for rows in (5, 6)
     )
 )
-CROWD = texts(*[tf.io.encode_jpeg(np.full((180, 224, 3), 99, np.uint8)).numpy()] * 256)
-"""As many pictures as a large batch has: hundreds of megabytes, of which the host keeps few."""
 SOUNDS = texts(wav(12_000), wav(70))
 CORNERS = np.random.default_rng(41).random((2, 240)).astype(np.float32)
 QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
@@ -265,10 +263,6 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
             )
         ),
         PICTURES,
-    ),
-    "crowd": (
-        lambda: over_images(lambda im: tf.reduce_mean(tf.image.resize(im, [224, 224]), [0, 1])),
-        CROWD,
     ),
     "heard": (heard, SOUNDS),
     "cepstrum": (lambda: (cepstrum, None), CORNERS),

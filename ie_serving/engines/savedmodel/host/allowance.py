@@ -21,9 +21,6 @@ from ie_serving.core.values.errors import InvalidTensor
 MOST_BYTES = 1 << 27
 """Bytes that the values of one request may demand in all its operations; more is refused. Enough
 for a photograph of 40 megapixels, or 150 of 224 x 224. A PNG of some KB can announce more."""
-ROW_BYTES, MOST_BYTES_OF_ROWS = 1 << 21, 1 << 29
-"""Bytes that each text of a request may demand, such as an encoded image of 224 x 224 in a batch of
-them, and all together; the budget of the process holds all requests within its own limit."""
 MOST_BYTES_INLINE = 1 << 16
 """Bytes that they may demand on the event loop, which takes some 10 µs for them; what demands more
 is computed in a thread."""
@@ -39,18 +36,14 @@ class TooMuchInline(Exception):
 class Allowance:
     """The work that one request has used. Any of its threads may count.
 
-    Args of the constructor:
-        texts: in the inputs.
-
     Attributes:
         abandoned: the result is no longer wanted; loops end.
         inline: what runs does so on the event loop.
     """
 
-    def __init__(self, texts: int = 0) -> None:
+    def __init__(self) -> None:
         self.abandoned = False
         self.inline = False
-        self._most = max(MOST_BYTES, min(texts * ROW_BYTES, MOST_BYTES_OF_ROWS))
         self._turns = 0
         self._lock = threading.Lock()
         # Given back with this object: a thread that goes on after its client has left keeps it.
@@ -61,10 +54,10 @@ class Allowance:
         if self.inline and self._lease.size + size > MOST_BYTES_INLINE:
             raise TooMuchInline
         with self._lock:
-            if self._lease.size + size > self._most:
+            if self._lease.size + size > MOST_BYTES:
                 raise InvalidTensor(
                     f"the values of the request ask for {size} bytes, after {self._lease.size}; a"
-                    f" request may ask for {self._most}: send smaller sizes, or fewer rows"
+                    f" request may ask for {MOST_BYTES}: send smaller sizes, or fewer rows"
                 )
             self._lease.take(size)
 

@@ -15,9 +15,7 @@ from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.savedmodel.host.allowance import (
     MOST_BYTES,
     MOST_BYTES_INLINE,
-    MOST_BYTES_OF_ROWS,
     MOST_TURNS,
-    ROW_BYTES,
     Allowance,
     TooMuchInline,
     make_room,
@@ -159,17 +157,6 @@ def test_all_operations_of_a_request_share_one_allowance() -> None:
             make_room((1,), np.uint8)
     del allowance
     assert BUDGET.held == held
-
-
-@pytest.mark.parametrize(
-    ("texts", "most"),
-    [(1, MOST_BYTES), (100, 100 * ROW_BYTES), (1_000_000, MOST_BYTES_OF_ROWS)],
-)
-def test_each_text_of_a_batch_may_ask_for_as_much_as_a_picture(texts: int, most: int) -> None:
-    with spending(Allowance(texts)):
-        make_room((most,), np.uint8)
-        with pytest.raises(InvalidTensor, match=f"may ask for {most}"):
-            make_room((1,), np.uint8)
 
 
 def test_a_loop_takes_a_number_of_turns() -> None:

@@ -3,8 +3,6 @@
 import os
 import re
 import sys
-import threading
-from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -12,11 +10,10 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, copies
+from ie_serving.core.values.tensors import SERVING_DEFAULT, copies
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.litert import interpreters
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -101,32 +98,6 @@ def test_without_the_library_nothing_is_compared(
     assert signature.runs_on == "OpenVINO; not compared: LiteRT is not installed"
     with pytest.raises(LoadFailed, match=re.escape("pip install '.[litert]'")):
         load(lite_exports / "nearest" / "1", verifier, "require")
-
-
-def test_short_inferences_of_the_library_take_no_other_thread(
-    lite_exports: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once their time is known: a request to a wake word took 0.15 ms more."""
-    ran: list[int] = []
-    run = interpreters.LiteRun.run
-
-    def counted(self: interpreters.LiteRun, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        ran.append(threading.get_ident())
-        return run(self, inputs)
-
-    model = load(lite_exports / "counting" / "1", verifier)
-    monkeypatch.setattr(interpreters.LiteRun, "run", counted)
-    (signature,) = model.signatures.values()
-    (spec,) = signature.inputs.values()
-    inputs = {spec.name: np.zeros([max(size, 1) for size in spec.shape or ()], np.float32)}
-    # Beside other work on the machine some take longer than a millisecond.
-    for _ in range(100):
-        own_loop.run(model.infer(signature, inputs, copies))
-        if ran[-1] == threading.get_ident():
-            break
-    else:
-        pytest.fail("each request ran in a thread")
-    model.close()
 
 
 def test_what_openvino_does_not_read_fails_by_its_own_words(

@@ -120,14 +120,16 @@ class _Alike(Walked):
             head = _head(self.view(), int(at[0]))
             if head.key in found:  # twice: the last one counts
                 raise Unclear
+            # Before each copy: an Example that announces more than it has would have others copied.
+            self.require(at + len(head.data) <= ends)
             sizes = self._compared(head, at)
             at = at + len(head.data)
+            self.require(at + sizes <= ends)
             if head.key in keys:
                 values, lengths = self._values(head.dtype, at, sizes)
                 every = int(lengths[0]) if (lengths == lengths[0]).all() else None
                 found[head.key] = head.dtype, Column(values, lengths, present, every)
             at = at + sizes
-        # No entry ended behind its Example's end: places only grow.
         self.require(at == ends)
         return found
 

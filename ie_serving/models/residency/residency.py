@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ie_serving.core.runtime.heaps import resident_bytes
+from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.configuration import ModelConfig
@@ -210,7 +210,7 @@ class Residency:
         if not self._used:
             self._used = self._base = self._resident()
         budget = self._rules.budget
-        end = time.monotonic() + LONGEST_S
+        end, is_trimmed = time.monotonic() + LONGEST_S, False
         while step := self._step(needed):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
@@ -220,6 +220,10 @@ class Residency:
                     f" {budget} bytes: ask again later",
                     Hint(", or raise {server.model_memory_budget_bytes}"),
                 )
+            elif isinstance(step, Refuse) and not is_trimmed and needed <= budget - self._base:
+                # What models have left in the heaps is no more theirs, and counts all the same.
+                await asyncio.to_thread(HEAPS.give_back)
+                self._used, is_trimmed = self._resident() + self._coming(), True
             elif isinstance(step, Refuse):
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and of the budget of {budget} bytes there"

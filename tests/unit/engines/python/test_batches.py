@@ -15,13 +15,13 @@ from ie_serving.core.values.errors import NotFound
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
-from ie_serving.engines.layers.queue import Record
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.line import EarlyTurn, Line
 from ie_serving.engines.python.runners import KernelCall, Readiness
+from ie_serving.telemetry.metrics.batches import BatchMetrics
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call
@@ -91,7 +91,7 @@ class Batch:
         return [str(e) if isinstance(e, Exception) else int(e["y"]) for e in found[1:]]
 
 
-class _NoRecord(Record):
+class _NoRecord(BatchMetrics):
     pass
 
 

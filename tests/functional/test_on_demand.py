@@ -7,8 +7,6 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import openvino as ov
-import openvino.opset15 as op
 import pytest
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
@@ -155,36 +153,6 @@ def test_a_load_that_can_never_fit_names_both_figures(tmp_path: Path, serve: Ser
     assert "of the budget of 1000000 bytes there are at most 0 for it" in reply.json()["error"]
     assert "--model_memory_budget_bytes" in reply.json()["error"]
     assert server.rest.post("/v1/models/b:predict", content=BODY).status_code == 200
-
-
-def test_first_loads_that_take_more_than_their_files_refuse_no_later_one(
-    tmp_path: Path, serve: Serve
-) -> None:
-    """Idle models go instead, however much more than their files they are believed to hold."""
-    body, names = json.dumps({"instances": [[0.0] * 16]}), [f"m{number}" for number in range(8)]
-    for name in names:
-        _layered(tmp_path / name / "1")
-    flags = ("--load=on_demand", f"--model_memory_budget_bytes={160_000_000}")
-    server = serve("ie_serving", "config", f"--model_repository={tmp_path}", *flags)
-
-    def ask(name: str) -> str:
-        with httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False) as client:
-            reply = client.post(f"/v1/models/{name}:predict", content=body)
-            return reply.text if reply.status_code != 200 else ""
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(ask, names * 4)) == {""}
-
-
-def _layered(version: Path) -> None:
-    """Write a model of 8 MB of weights, in eight layers."""
-    version.mkdir(parents=True)
-    x = op.parameter([-1, 16], np.float32, name="x")
-    y = op.matmul(x, op.constant(np.ones((16, 512), np.float32)), False, False)
-    for layer in range(8):
-        weights = np.full((512, 512), 1 / (layer + 512), np.float32)
-        y = op.relu(op.matmul(y, op.constant(weights), False, False))
-    ov.save_model(ov.Model([y], [x]), version / "model.xml", compress_to_fp16=False)
 
 
 def test_a_budget_that_the_start_uses_up_is_told_with_both_figures(

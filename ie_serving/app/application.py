@@ -142,17 +142,17 @@ class ServingApplication:
         self._health = Health()
         self._models = self._manager(server)
         name_lacking(self._health, self._models.lacking, server)
+        self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         rules = ResidencyRules(
             budget=SHARE.of_limit(server.model_memory_budget_bytes),
             idle_s=server.idle_unload_timeout_s,
             wait_s=server.load_wait_s,
             is_on_demand=server.is_on_demand,
-            is_used=self._is_used,
+            used=self._used.used,
         )
         self._residency = Residency(rules)
         self._shadows = engine_stack.shadows(self._models.served, self._metrics)
         self._metrics.show(self._residency.metrics.lines)
-        self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_compared(self._models.served.compared)
@@ -290,9 +290,6 @@ class ServingApplication:
         self._metrics.keep(names)
         self._residency.metrics.keep(names)
         self._used.keep(names)
-
-    def _is_used(self, name: str) -> bool:
-        return self._used.is_used(name)  # looked up at the call: it is made later
 
     def _note_applied(self) -> None:
         # Of what serves: new settings that are broken, or whose model does not serve yet, change

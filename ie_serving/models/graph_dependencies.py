@@ -43,9 +43,9 @@ class GraphDependencies:
         """Give the versions of a model that graphs name: they stay loaded, whatever is newer."""
         return frozenset(number for model, number in self._held if model == name)
 
-    def is_used(self, name: str) -> bool:
-        """Tell whether a graph uses a model: one that is loaded on demand stays loaded for it."""
-        return any(name in used for used in list(self._uses.values()))
+    def used(self) -> Collection[str]:
+        """Name the models that graphs use: one that is loaded on demand stays loaded for them."""
+        return frozenset().union(*list(self._uses.values()))
 
     def before(
         self, name: str, directory: Path

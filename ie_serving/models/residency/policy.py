@@ -56,23 +56,24 @@ def make_room(residents: Iterable[Resident], free: int, needed: int, limit: int)
     models hold is an estimate: they go one by one, whatever their sizes say, until there is room.
 
     Args:
-        residents: the models in memory that were loaded on demand; iterated if there is no room.
+        residents: the models in memory that were loaded on demand, by their last use, longest ago
+            first; iterated if there is no room, up to the first that may go.
         free: bytes of the budget that are not used; negative where it is exceeded.
         needed: bytes that the load is believed to take.
-        limit: bytes of the budget that all of these models may hold.
+        limit: bytes of the budget that all of these models but pinned ones may hold.
     """
     if needed <= free:
         return None
-    all_models = list(residents)
-    most = limit - sum(each.size for each in all_models if each.pinned)
-    if needed > most:
-        return Refuse(max(0, most))
-    unpinned = [each for each in all_models if not each.pinned]
-    idle = [each for each in unpinned if not each.in_use]
-    if idle:
-        # By name where two were used at once, so that the order of arrival decides nothing.
-        return Evict(min(idle, key=lambda each: (each.last_use, each.name)).name)
-    return Await() if unpinned else Refuse(max(0, free))
+    if needed > limit:
+        return Refuse(max(0, limit))
+    step: Step = Refuse(max(0, free))
+    for each in residents:
+        if each.pinned:
+            continue
+        if not each.in_use:
+            return Evict(each.name)
+        step = Await()
+    return step
 
 
 def idle_too_long(residents: Iterable[Resident], before: float) -> list[str]:

@@ -10,9 +10,10 @@ the sum, and further models are unloaded if the estimate was too low.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
@@ -53,17 +54,17 @@ class ResidencyRules:
         idle_s: seconds without a request after which a model is unloaded; 0: never.
         wait_s: how long a request waits for the load; 0: not at all.
         is_on_demand: tells which models are loaded on demand.
-        is_used: tells which models graphs use, which stay as long as these do.
+        used: names the models that graphs use, which stay as long as these do.
     """
 
     budget: int = 0
     idle_s: float = 0.0
     wait_s: float = 0.0
     is_on_demand: Callable[[ModelConfig], bool] = lambda config: True
-    is_used: Callable[[str], bool] = lambda name: False
+    used: Callable[[], Collection[str]] = tuple
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """A model in memory or on its way there, its uses, and the bytes it is believed to hold."""
 
@@ -90,7 +91,9 @@ class Residency:
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
         self._sizes: dict[str, int] = {}
-        self._pinned: dict[str, bool] = {}
+        self._pinned: set[str] = set()
+        self._by_use: list[_Entry] = []
+        """The entries, in the order of the last sort, so that the next one takes little time."""
         self._used = 0
         """Resident bytes at the last measurement, with what was loaded and unloaded since."""
         self._base = 0
@@ -102,7 +105,9 @@ class Residency:
         """Give what brings a model into memory; None for one that is always loaded."""
         if not self._rules.is_on_demand(config):
             return None
-        self._pinned[config.name] = config.pinned
+        self._pinned.discard(config.name)
+        if config.pinned:
+            self._pinned.add(config.name)
         return self.load
 
     def load_note(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
@@ -201,8 +206,10 @@ class Residency:
                     raise
         if before := self._entries.get(name):  # of a stream that another configuration has ended
             self._used -= before.size
+            self._by_use.remove(before)
         usage = self.metrics.of(name)
-        self._entries[name] = _Entry(stream, usage, needed)
+        entry = self._entries[name] = _Entry(stream, usage, needed)
+        self._by_use.append(entry)
         self._used += needed
         usage.last = time.monotonic()
 
@@ -235,7 +242,9 @@ class Residency:
 
     def _step(self, needed: int) -> Step | None:
         budget = self._rules.budget
-        return make_room(self._residents(), budget - self._used, needed, budget - self._base)
+        staying = sum(self._entries[name].size for name in self._staying())
+        limit = budget - self._base - staying
+        return make_room(self._residents(), budget - self._used, needed, limit)
 
     async def _shrink(self) -> None:
         """Unload idle models while the process exceeds the budget: a load took more than meant."""
@@ -259,24 +268,30 @@ class Residency:
 
     def _coming(self, but: _Entry | None = None) -> int:
         """Sum the sizes of the models that are being loaded, except one."""
-        loading = (each for each in self._entries.values() if each.stream in self._loads)
+        entries = (self._entries.get(stream.name) for stream in self._loads)
+        loading = (each for each in entries if each and each.stream in self._loads)
         return sum(each.size for each in loading if each is not but)
 
+    def _staying(self) -> Collection[str]:
+        """Name the models in memory that only their removal unloads."""
+        return self._entries.keys() & self._pinned.union(self._rules.used())
+
     def _residents(self) -> Iterator[Resident]:
-        # Run before each load, for every model in memory: so this counts microseconds.
-        loads, pinned, is_used = self._loads, self._pinned, self._rules.is_used
-        for name, each in self._entries.items():
+        """Give the models in memory, from the one whose last use is longest ago on."""
+        # Run before each load, for hundreds of models in memory: so this counts microseconds.
+        self._by_use.sort(key=_LAST_USE)
+        staying = self._staying()
+        for each in self._by_use:
             stream = each.stream
-            in_use = stream in loads
-            for version in stream.available.values():
-                in_use = in_use or version.holders > 0
-            stays = pinned[name] or is_used(name)
-            yield Resident(name, each.size, each.usage.last, in_use, stays)
+            is_held = any(version.holders > 0 for version in stream.available.values())
+            in_use = is_held or stream in self._loads
+            yield Resident(stream.name, each.size, each.usage.last, in_use, stream.name in staying)
 
     # -- unloads -----------------------------------------------------------------------------
 
     async def _evict(self, name: str, why: str) -> None:
         entry = self._entries.pop(name)
+        self._by_use.remove(entry)
         self.metrics.unloads[name, why] += 1
         log.info(Event("model unloaded until it is asked for", model=name, cause=why))
         entry.stream.dismiss()
@@ -297,6 +312,9 @@ class Residency:
                     # Again: a request may have come while this waited for other unloads.
                     if name in idle_too_long(self._residents(), time.monotonic() - idle_s):
                         await self._evict(name, "idle")
+
+
+_LAST_USE: Final = attrgetter("usage.last")
 
 
 def _nothing() -> None:

@@ -96,7 +96,7 @@ class FullCollection:
         gc.collect()
         if not again and self._spent() - began < LONG_S:
             return
-        # `gc.get_freeze_count` would visit all exempt objects: 60 ms of 300,000 (2,000 idle models).
+        # `gc.get_freeze_count` would visit all that is exempt: 60 ms of 300,000 objects.
         survivors = len(gc.get_objects())
         gc.freeze()
         self._exempt = survivors if again else self._exempt + survivors

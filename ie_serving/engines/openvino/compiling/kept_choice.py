@@ -55,10 +55,10 @@ class KeptChoice:
         return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=("", 0))
 
     def _files(self) -> list[Path]:
-        with suppress(OSError):
-            kinds = (f"{self._name}-{choice}-[0-9]" for choice in ("one", "several"))
-            return [file for kind in kinds for file in self._folder.glob(kind)]
-        return []
+        # Few names, looked for one by one: a pattern would be compiled anew for each model.
+        names = (f"{c}-{n}" for c in ("one", "several") for n in range(1, ALIKE + 1))
+        files = (self._folder / f"{self._name}-{name}" for name in names)
+        return [file for file in files if file.exists()]
 
 
 def _loads(found: tuple[str, int]) -> int:

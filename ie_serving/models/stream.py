@@ -101,7 +101,7 @@ class ModelStream:
         self._prepare_to_list()
         self._polls = 0
         self._comparisons = Comparisons()
-        self._listed = False
+        self._listed = self._may_be_stale = False
         self._missed = 0
         self._said_missing: Collection[int] = ()
         self._changed = asyncio.Event()
@@ -160,8 +160,8 @@ class ModelStream:
         """Tell whether a request for `version`, None for any, has to await a load on demand."""
         if self._rules.on_demand is None or (self.is_admitted and self.is_settled):
             return False
-        kept = self._wanted.kept
-        return bool(kept) if version is None else version in kept
+        kept, is_moving = self._wanted.kept, self._wanted.listing.moving
+        return bool(kept) or is_moving if version is None else version in kept
 
     async def load(self) -> None:
         """Bring a model that is loaded on demand into memory, see `errors.NotLoaded`."""
@@ -170,7 +170,9 @@ class ModelStream:
 
     def admit(self) -> None:
         """Load the wanted versions; of a model that is loaded on demand."""
-        self.is_admitted = True
+        self.is_admitted = self._may_be_stale = True
+        if self._wanted.listing.moving:
+            self._polls = 0
         self.aspire()
 
     def dismiss(self) -> None:
@@ -390,12 +392,13 @@ class ModelStream:
 
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
-        self._polls += 1
         # A directory that is gone most likely takes its model with it, as its repository finds out
         # in the same round, or in the next: only then it is trouble.
         if self._rules.is_found and isinstance(error, Missing) and self._missed < POLLS_UNTIL_GONE:
             self._missed += 1
+            self._comparisons.ask()  # where it is back, it may be another one
             return
+        self._polls += 1
         self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()
         self._changed.set()
@@ -409,7 +412,7 @@ class ModelStream:
 
     def aspire(self) -> None:
         """Choose the wanted versions again, as after a change of the held versions."""
-        for candidate in self._wanted.choose():
+        for candidate in self._wanted.choose(self.available):
             self._versions.notice(candidate, self._control)
         self._advance()
 
@@ -484,6 +487,10 @@ class ModelStream:
         await work
         # A version that an admission or a dismissal has ended begins a new life.
         self.aspire() if self._rules.on_demand else self._advance()
+        # Its files were not compared while it was out of memory, and the request waits still.
+        if self._may_be_stale and self.failures():
+            self._may_be_stale, self._polls = False, 0
+            self._schedule.now(self)
         # The next poll may be a retry, whose time is known only now.
         if not (self._rules.poll_wait_s and self._nothing_to_do):
             self._schedule.reschedule(self)
@@ -552,7 +559,9 @@ class ModelStream:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
         if self._is_retired:  # nothing is wanted any more; it may never have been listed
             return True
-        if not self._listed or (self._wanted.listing.moving and self._polls < POLLS_FOR_REST):
+        if not self._listed or not self._polls:
+            return False
+        if self._wanted.listing.moving and self._polls < POLLS_FOR_REST:
             return False
         if self._wanted.unlisted(self._versions.failed()) and self.trouble is None:
             return False

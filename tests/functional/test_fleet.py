@@ -16,7 +16,7 @@ import tritonclient.http as triton_http
 
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
-from tests.functional.load import AVAILABLE, Load
+from tests.functional.load import AVAILABLE, START, Load
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import BUCKET, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, Weed
@@ -318,6 +318,65 @@ def test_a_repository_of_triton_serves_as_it_is(shelf: Shelf, start: Callable[..
     assert "dynamic_batching" in config
     (status,) = server.rest.get("/v1/models/wrong").json()["model_version_status"]
     assert "backend tensorrt" in status["status"]["error_message"]
+
+
+def take(shelf: Shelf, version: int, at: Path) -> None:
+    """Put other files into the place of a model's directory, as one version, written now."""
+    beside = shelf.base.parent / "new"
+    shutil.copytree(SAMPLE / "2", beside / str(version), copy_function=shutil.copyfile)
+    beside.rename(at)
+
+
+def digit(server: Server, name: str) -> int:
+    """Ask for what the sample's versions take for different digits, 4 and 7."""
+    reply = server.rest.post(f"/v1/models/{name}:predict", json={"instances": [[8.0] * 64]})
+    assert reply.status_code == 200, reply.text
+    return int(reply.json()["predictions"][0]["digit"])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_directory_that_one_listing_lacks_keeps_its_model(
+    shelf: Shelf, start: Callable[..., Server], version: int
+) -> None:
+    """A version that is new is loaded, and other files of the one that serves are told of."""
+    for name in ("m", "other"):
+        shelf.put(name)
+    flags = ("--file_system_poll_wait_seconds=3", "--reload_changed_versions=true")
+    server = start(shelf, *flags)
+    with Load(server, ["m"]) as load:
+        (shelf.base / "m").rename(shelf.base.parent / "old")
+        shelf.put("comes")
+        server.line("model configured model=comes", PATIENCE_S)
+        take(shelf, version, shelf.base / "m")
+        until(lambda: digit(server, "m") == 7, PATIENCE_S)
+    assert load.failures == []
+    assert server.log.count("model configured model=m ") == 1
+    changed = "files of a served version have changed model=m version=1"
+    assert server.log.count(changed) == (version == 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_model_that_is_replaced_before_its_first_request_is_loaded_as_it_is_now(
+    shelf: Shelf, start: Callable[..., Server], version: int
+) -> None:
+    shelf.put("m")
+    server = start(shelf, "--load=on_demand", "--file_system_poll_wait_seconds=2")
+    assert server.status("m")[0].state == START
+    (shelf.base / "m").rename(shelf.base.parent / "old")
+    take(shelf, version, shelf.base / "m")
+    assert digit(server, "m") == 7
+
+
+def test_a_model_that_is_gone_before_its_first_request_is_not_found(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for name in ("m", "other"):
+        shelf.put(name)
+    server = start(shelf, "--load=on_demand", "--file_system_poll_wait_seconds=2")
+    shelf.remove("m")
+    assert is_gone(server, "m")
+    until(lambda: names(server) == {"other"}, PATIENCE_S)
+    assert server.log.count("version failed to load model=m") <= 2
 
 
 def test_several_workers_have_the_same_models(shelf: Shelf, start: Callable[..., Server]) -> None:

@@ -2,7 +2,8 @@
 
 A repository is listed in the round of its store's idle models (`models/listing/untroubled.py`), so
 that in a bucket one listing serves both. A listing that fails changes nothing, and neither does an
-empty one after a full one: that is taken for a volume that is not mounted.
+empty one after a full one: that is taken for a volume that is not mounted. A directory is gone when
+two listings in a row lack it: one that is replaced by renames is away for a moment.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.trouble import ListingTrouble
-from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S
+from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S, SOON_S
 from ie_serving.storage.directories import Directories, Listed
 
 
@@ -52,6 +53,7 @@ class WatchedRepository:
 
     Attributes:
         listed_last: what was found last; None before the first listing.
+        missing: what the last listing was the first to lack, directories or files of settings.
         is_applied: whether the models follow it; otherwise the next listing counts as news.
     """
 
@@ -68,6 +70,7 @@ class WatchedRepository:
         self.repository = repository
         self.directories = directories
         self.listed_last: Listed | None = None
+        self.missing: Collection[str] = ()
         self._rules = rules
         self._on_news = on_news
         self.is_applied = True
@@ -83,6 +86,8 @@ class WatchedRepository:
     def next_poll_s(self) -> float | None:
         """See `Polled`."""
         interval_s = self._rules.poll_wait_s
+        if self.missing:
+            interval_s = min(interval_s, SOON_S)
         return (self._trouble.retry_s or interval_s) if interval_s else None
 
     def to_list(self) -> List:
@@ -93,7 +98,7 @@ class WatchedRepository:
     @property
     def is_quiet(self) -> bool:
         """See `Polled`."""
-        return self._trouble.error is None
+        return self._trouble.error is None and not self.missing
 
     def watched(self) -> Collection[Watched]:
         """See `Polled`: the directories, and in each the files of settings."""
@@ -115,12 +120,21 @@ class WatchedRepository:
     def listed(self, listing: Listed) -> None:
         """See `Polled`."""
         self._trouble.ended()
+        listing = self._with_missing(listing)
         if self._is_news(listing):
             self.listed_last = listing
             # Otherwise news for this worker once it leads, if the leader has not applied it.
             self.is_applied = self._rules.leads()
             if self.is_applied:
                 self._on_news()
+
+    def _with_missing(self, listing: Listed) -> Listed:
+        """Add what it is the first to lack."""
+        before, seen = self.listed_last or {}, self.missing
+        lacks = {n: f for n, f in before.items() if n not in listing or (f and not listing[n])}
+        held = {n: file for n, file in lacks.items() if n not in seen}
+        self.missing = held.keys()
+        return {**listing, **held}
 
     def _is_news(self, listing: Listed) -> bool:
         return not self.is_applied or listing != self.listed_last
@@ -217,6 +231,8 @@ class Fleet:
         for repository, watched in self._watched.items():
             if repr(repository) == which:
                 await self._polls.once(watched)
+                if watched.missing:
+                    await self._polls.once(watched)
                 return
 
     def _made(self, repository: ModelRepository) -> WatchedRepository:

@@ -57,14 +57,20 @@ class Wanted:
         self.recalled = None
         return True
 
-    def choose(self) -> Sequence[Candidate]:
-        """Choose again, and give the wanted candidates."""
+    def choose(self, serving: Collection[int] = ()) -> Sequence[Candidate]:
+        """Choose again, and give the wanted candidates.
+
+        Args:
+            serving: they go on while all that is there instead is still being written.
+        """
         offered, candidates = self.listing.offered, self.listing.candidates
         aspired = self._aspired(offered)
         self.labelled = self.policy.labelled(offered, self._named())
         # Otherwise the aspired versions stay the same until the next listing, or the serving
         # version would be unloaded before the files of its replacement are known.
-        if aspired <= candidates.keys():
+        if not aspired and self.listing.moving:
+            self.aspired &= frozenset(serving)
+        elif aspired <= candidates.keys():
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]
 

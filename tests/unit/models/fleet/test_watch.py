@@ -1,0 +1,102 @@
+"""A directory of models is believed to be gone when two listings in a row lack it."""
+
+from concurrent.futures import Executor
+
+from ie_serving.models.fleet.repository import ModelRepository
+from ie_serving.models.fleet.watch import Fleet, RepositoryRules
+from ie_serving.models.listing.schedule import Polls
+from ie_serving.storage.base import Entry
+from ie_serving.storage.directories import Directories, Listed
+from tests.unit.models.stand_ins import AtOnce
+
+SETTINGS = Entry("m/model.json", 2, "tag", 1.0)
+BESIDE = {"other": None}
+
+
+class Shelf:
+    """Directories that the test puts up and takes down."""
+
+    url = "/models"
+
+    def __init__(self) -> None:
+        self.there: dict[str, Entry | None] = {"m": SETTINGS, **BESIDE}
+
+    def expect(self, *, is_idle: bool = False) -> bool:
+        return True
+
+    def list(self) -> Listed:
+        return dict(self.there)
+
+    def read(self, entry: Entry) -> bytes:
+        raise AssertionError(entry)
+
+
+class Watched:
+    """A repository with a listing whenever the test wants one."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self.news = 0
+        threads: Executor = AtOnce(1)
+        self.polls = Polls(lambda store: threads)
+        self.fleet = Fleet(self._opened, self.polls, RepositoryRules(60.0, count=lambda base: 2))
+        self.fleet.on_news = self._note
+        self.fleet.follow([ModelRepository(base_path=self.shelf.url)])
+
+    def _opened(self, base_path: str) -> tuple[Directories, str]:
+        return self.shelf, "file"
+
+    def _note(self) -> None:
+        self.news += 1
+
+    async def poll(self) -> Listed:
+        (watched,) = self.fleet._watched.values()
+        await self.polls.once(watched)
+        return self.listed
+
+    @property
+    def listed(self) -> Listed:
+        (shelf,) = self.fleet.shelves()
+        return shelf.listed
+
+
+async def test_a_directory_that_is_back_at_the_next_listing_was_never_gone() -> None:
+    watched = Watched()
+    before = await watched.poll()
+    for lacking in (BESIDE, {"m": None, **BESIDE}):  # gone, or listed without its settings
+        watched.shelf.there = lacking
+        assert await watched.poll() == before
+        watched.shelf.there = dict(before)
+        assert await watched.poll() == before
+    assert watched.news == 1
+
+
+async def test_a_directory_is_gone_after_two_listings_and_the_second_comes_soon() -> None:
+    watched = Watched()
+    await watched.poll()
+    (repository,) = watched.fleet._watched.values()
+    assert (repository.next_poll_s(), repository.is_quiet) == (60.0, True)
+    watched.shelf.there = dict(BESIDE)
+    await watched.poll()
+    assert (repository.next_poll_s(), repository.is_quiet) == (1.0, False)
+    assert await watched.poll() == BESIDE
+    assert (repository.next_poll_s(), repository.is_quiet) == (60.0, True)
+    assert watched.news == 2
+
+
+async def test_what_comes_beside_a_missing_directory_is_news_at_once() -> None:
+    watched = Watched()
+    await watched.poll()
+    watched.shelf.there = {**BESIDE, "new": None}
+    assert await watched.poll() == {"m": SETTINGS, **BESIDE, "new": None}
+    watched.shelf.there = {"new": None}
+    assert await watched.poll() == {**BESIDE, "new": None}
+    assert await watched.poll() == {"new": None}
+
+
+async def test_a_listing_that_a_client_asks_for_is_the_truth() -> None:
+    watched = Watched()
+    await watched.fleet.listed()
+    watched.shelf.there = dict(BESIDE)
+    assert not await watched.fleet.listed(anew=True)
+    assert watched.listed == BESIDE

@@ -343,7 +343,13 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
         ({"shadow": {**CANARY, "max_samples": 3}}, "path beside it"),
         ({"shadow": {**CANARY, "tolerance": -1}}, "a number from 0 to 1"),
         ({"shadow": CANARY, **state}, "a stateful model's answers depend on its state"),
+        ({"shadow": {"model": "typo", "sampling_rate": 1}}, "model typo is not configured"),
+        ({"pinned": True}, "has no effect; leave it out"),
+        ({"load": "on_demand", **state}, "to unload it would lose its sequences"),
     ):
         configure(base, **keys)
         until(lambda said=said: said in server.log)
+        details = server.rest.get("/v1/models/m/details").json()
+        assert said.replace("\\", "") in details["configuration_not_applied"]
     assert tfs_grpc(server) == 1
+    assert server.log.count("configuration applied") == 0

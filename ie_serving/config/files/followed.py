@@ -12,7 +12,7 @@ from ie_serving.config.files.followed_fleet import FollowedFleet
 from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
-from ie_serving.config.schema.contradictions import refusal
+from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
 from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig
@@ -240,7 +240,15 @@ class FollowedConfig:
         engine = self._settings.engine
         # A server may begin with an empty file, as the original does; an empty file does not unload
         # serving models.
-        return source.load(path, engine) if self._before else source.read(path, engine)
+        return self._load(path) if self._before else source.read(path, engine)
+
+    def _load(self, path: source.Place) -> ConfigFile:
+        """Read a changed file. Raises: ConfigError, also if the server cannot serve its models."""
+        settings = self._settings
+        file = source.load(path, settings.engine)
+        are_all = not (settings.repositories or file.repositories)
+        check_models(settings.server, file.models, are_all=are_all)
+        return file
 
     async def configured(self) -> Sequence[ModelConfig]:
         """Give the models that the configuration has now, loaded or not. Raises: ConfigError."""
@@ -290,9 +298,8 @@ class FollowedConfig:
         path, server = self._settings.config_path, self._settings.server
         if path is None:
             return None
-        load = partial(source.load, engine=self._settings.engine)
         return ConfigWatch(
-            path, load, self._apply, poll_wait_s=server.config_poll_wait_s, leads=leads
+            path, self._load, self._apply, poll_wait_s=server.config_poll_wait_s, leads=leads
         )
 
     async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:

@@ -25,10 +25,18 @@ def of_workers(server: ServerSettings, models: Iterable[ModelConfig]) -> list[st
     return [*_of_server(server), *_of_stateful(server, models)]
 
 
-def check_models(server: ServerSettings, models: Sequence[ModelConfig]) -> None:
-    """Refuse models that the server cannot serve as they are set. Raises: ConfigError."""
+def check_models(
+    server: ServerSettings, models: Sequence[ModelConfig], *, are_all: bool = False
+) -> None:
+    """Refuse models that the server cannot serve as they are set. Raises: ConfigError.
+
+    Args:
+        server: its settings.
+        models: those of a changed file.
+        are_all: whether there are no others.
+    """
     faults = [*_of_stateful(server, models), *_of_residency(server, models)]
-    _refuse([*faults, *_of_shadows(models, are_all=False)])
+    _refuse([*faults, *_of_shadows(models, are_all=are_all)])
 
 
 def refusal(server: ServerSettings, model: ModelConfig) -> str:

@@ -182,9 +182,17 @@ def test_files_are_rotated_and_inputs_left_out(tmp_path: Path, serve: Serve) -> 
         over_grpc(server, 2, IMAGES[number : number + 1])
     written(server, 3)
     assert len(list(tmp_path.glob("digits-*.tfrecord"))) == 3
-    found = logs(tmp_path)
-    assert [list(log.predict_log.request.inputs) for log in found] == [[], [], []]
-    assert all(log.predict_log.response.outputs for log in found)
+    for log in logs(tmp_path):
+        (name, left_out), *others = log.predict_log.request.inputs.items()
+        assert (name, others, left_out.dtype) == ("image", [], tf.float32.as_datatype_enum)
+        assert left_out.tensor_shape.unknown_rank
+        assert left_out.ByteSize() == 6  # no values
+        assert log.predict_log.response.outputs
+    file = next(tmp_path.glob("digits-*.tfrecord"))
+    for target in ("--to", f"localhost:{server.port}"), ("--model", str(SAMPLE)):
+        refused = replay(file, *target)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "record 0 has no values of image, which drop_inputs" in refused.stderr
 
 
 def test_a_name_of_no_input_among_those_left_out_is_refused(tmp_path: Path) -> None:

@@ -123,6 +123,13 @@ def _records(file: str) -> list[tuple[int, Proto]]:
     ]
     if not found:
         raise Misused(f"{file} has no Predict with its answer; there are {len(logs)} records")
+    for number, log in found:
+        inputs = log.request.inputs.items()
+        if dropped := [name for name, each in inputs if each.tensor_shape.unknown_rank]:
+            raise Misused(
+                f"{file}: record {number} has no values of {', '.join(sorted(dropped))}, which"
+                " drop_inputs of the recording leaves out: it cannot be asked again"
+            )
     if len(found) < len(logs):
         print(f"{len(logs) - len(found)} records are no Predict with its answer: left out")
     return found

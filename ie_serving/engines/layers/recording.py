@@ -20,7 +20,7 @@ from ie_serving.telemetry.request.record_files import RecordFiles
 
 Encode = Callable[..., bytes]
 """Gives the bytes of one record in a file: `(signature, inputs, outputs, *, model, version,
-sampling_rate)`, see `wire.tfs.prediction_log.predict_record`."""
+sampling_rate, dropped)`, see `wire.tfs.prediction_log.predict_record`."""
 
 
 class WithRecording(EngineAround):
@@ -91,11 +91,12 @@ class Recorder(Sampling):
         if self._files.is_full():
             return None
         kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
-        return partial(self._record, signature, kept)
+        encode = partial(self._encode, dropped=inputs.keys() & self._dropped)
+        return partial(self._record, partial(encode, signature, kept), kept)
 
-    def _record(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
+    def _record(self, encode: Encode, inputs: Arrays, outputs: Arrays) -> None:
         kept = copies(outputs)
-        self._files.put(size_of(inputs, kept), partial(self._encode, signature, inputs, kept))
+        self._files.put(size_of(inputs, kept), partial(encode, kept))
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -6,7 +6,7 @@ masked CRC-32C of the data; little-endian) and prediction_log.proto.
 
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -100,11 +100,12 @@ def predict_record(
     model: str,
     version: int,
     sampling_rate: float,
+    dropped: Iterable[str] = (),
 ) -> bytes:
     """Write a Predict with its answer as one record of a file.
 
     The request names no version, so that a replay asks the one that is served; the log's metadata
-    has the version that answered.
+    has the version that answered. Inputs that are `dropped` are tensors of unknown rank.
     """
     asked = messages.ModelSpec(name=model, signature_name=signature.name)
     answered = messages.ModelSpec(name=model, signature_name=signature.name)
@@ -116,6 +117,10 @@ def predict_record(
     log.predict_log.request.model_spec.CopyFrom(asked)
     log.predict_log.response.model_spec.CopyFrom(answered)
     put_tensors(log.predict_log.request.inputs, inputs, signature.inputs)
+    for name in dropped:
+        left_out = log.predict_log.request.inputs[name]
+        left_out.dtype = signature.inputs[name].dtype.number
+        left_out.tensor_shape.unknown_rank = True
     put_tensors(log.predict_log.response.outputs, outputs, signature.outputs)
     data: bytes = log.SerializeToString()
     length = _LENGTH.pack(len(data))

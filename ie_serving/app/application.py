@@ -487,6 +487,7 @@ class ServingApplication:
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
             is_found=bool(config.repository),
+            retries=not config.fault,
             held=lambda: {*self._used.held(name), *self._shadows.held(name)},
             # Looked up at each failure: a model that was removed and added again has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),

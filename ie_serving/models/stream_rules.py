@@ -84,6 +84,7 @@ class StreamRules:
         reload_changed: load a version anew whose files change while it serves.
         is_found: whether the model was found in a repository of models, and goes with its
             directory.
+        retries: try versions again that have failed; not where settings are the cause.
         held: gives the versions that graphs name, which stay loaded.
         on_trouble: called for each listing that fails.
         on_changed: called for each change of the files of a serving version.
@@ -103,6 +104,7 @@ class StreamRules:
     load_timeout_s: float = 0.0
     reload_changed: bool = False
     is_found: bool = False
+    retries: bool = True
     held: Callable[[], Collection[int]] = tuple
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
@@ -159,13 +161,14 @@ class StreamRules:
 
     def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> LoadRules:
         """Give the rules that each version of `model` needs."""
+        backoff = Backoff(first_s=self._first_pause_s, longest_s=LONGEST_BACK_OFF_S)
         return LoadRules(
             model=model,
             base_path=base_path,
             on_load=self.on_load,
             load_timeout_s=self.load_timeout_s,
             on_overdue=on_overdue,
-            backoff=Backoff(first_s=self._first_pause_s, longest_s=LONGEST_BACK_OFF_S),
+            backoff=backoff if self.retries else None,
             store_backoff=self.store_backoff(),
             drain_timeout_s=self.drain_timeout_s,
             clock=self.clock,

@@ -183,9 +183,13 @@ def test_settings_that_are_broken_concern_their_model_alone(
         until(lambda: shadowed(server, "later") > before, PATIENCE_S)
         shelf.write("later/model.json", "{}")
         until(lambda: said not in server.rest.get(details).text, PATIENCE_S)
+        assert server.log.count("version failed to load model=broken") == 1
+        shelf.put("broken", 2)
+        server.line("version failed to load model=broken version=2", PATIENCE_S)
         shelf.write("broken/model.json", '{"nireq": 2}')
-        until(lambda: serves(server, 1, "broken"), PATIENCE_S)
+        until(lambda: serves(server, 2, "broken"), PATIENCE_S)
     assert load.failures == []
+    assert server.log.count("version failed to load model=broken version=2") == 1
 
 
 def test_settings_that_break_before_the_first_request_are_told_by_the_status(

@@ -54,7 +54,7 @@ class LoadRules:
         on_load: told of each load that ends: the version, and whether it succeeded.
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         on_overdue: told when that time is over.
-        backoff: waits between a failed load and the next try.
+        backoff: waits between a failed load and the next try; None: none without new files.
         store_backoff: the same where the store did not give the files, and may soon.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         clock: seconds that only grow.
@@ -65,7 +65,7 @@ class LoadRules:
     model: str
     base_path: str
     on_load: Callable[[int, bool], None]
-    backoff: Backoff
+    backoff: Backoff | None
     store_backoff: Backoff
     drain_timeout_s: float
     clock: Callable[[], float]

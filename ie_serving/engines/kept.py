@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from ie_serving.core.values.digests import crc32_of
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 DIGESTS = "digests.json"
 """Name of the file of digests in the folder of a version."""
+
+MOST_TOLD = 1024
+"""Warnings that are remembered, so that none is repeated."""
 
 Digests = Mapping[str, tuple[int, int, int]]
 """CRC-32, size and time of modification, in nanoseconds, of each file by its name."""
@@ -77,9 +81,14 @@ def _keep(folder: Path, before: Digests) -> None:
         beside.write_text(json.dumps(after))
         beside.replace(folder / DIGESTS)
     except OSError as error:
-        advice = Hint("check {storage.cache_dir}")
-        cause = error.strerror
-        log.warning(Event("compiled model not kept", path=folder, cause=cause, advice=advice))
+        warn_not_kept(str(folder), error.strerror)
+
+
+@lru_cache(MOST_TOLD)
+def warn_not_kept(folder: str, cause: str) -> None:
+    """Log, once for each cause, that a version will be compiled again; it may be, every minute."""
+    advice = Hint("check {storage.cache_dir}")
+    log.warning(Event("compiled model not kept", path=folder, cause=cause, advice=advice))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -64,6 +64,22 @@ def started(tmp_path: Path) -> Started:
     return Started(tmp_path / "cache")
 
 
+@pytest.mark.parametrize("name", [DIGESTS, ""], ids=["the digests", "the folder"])
+def test_what_cannot_be_written_is_told_once_and_not_at_each_load(
+    version: Path, started: Started, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    if name:
+        started.answer(version)
+        (digests,) = started.cache.rglob(name)
+        digests.unlink()
+        digests.mkdir()
+    else:
+        started.cache.touch()
+    for _ in range(3):
+        assert started.answer(version) == 2.0
+    assert caplog.text.count("compiled model not kept") == 1
+
+
 def test_a_compiled_model_that_was_overwritten_is_compiled_again(
     version: Path, started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:

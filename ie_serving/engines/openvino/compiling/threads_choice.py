@@ -1,15 +1,14 @@
 """Chooses one thread or several for a model, whichever infers faster, measured at load."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import openvino as ov
 
-from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kept import warn_not_kept
 from ie_serving.engines.openvino.compiling.kept_choice import KeptChoice
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
@@ -31,9 +30,6 @@ from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.threads import node_limit, thread_limit, threads
-from ie_serving.telemetry.log.logs import Event
-
-log = logging.getLogger(__name__)
 
 TINY_S = 0.001
 """Seconds of an inference; models below this may run on one thread.
@@ -294,14 +290,8 @@ def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> o
         uncached = {name: value for name, value in config.items() if name != CACHE}
         compiled = core().compile_model(model, device, uncached)
         # Only now: had this failed as well, the cache would not have been the cause.
-        _warn_not_kept(config[CACHE], error)
+        warn_not_kept(config[CACHE], one_line(error))
         return compiled
-
-
-def _warn_not_kept(path: str, error: RuntimeError) -> None:
-    advice = Hint("check {storage.cache_dir}")
-    cause = one_line(error)
-    log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
 
 
 def _keeps_up(single_s: float | None, several_s: float | None, slower: float = SLOWER) -> bool:

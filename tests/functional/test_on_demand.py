@@ -1,6 +1,7 @@
 """Models that are loaded on demand, by real servers and clients."""
 
 import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -196,6 +197,7 @@ def test_the_page_tells_which_models_are_loaded_and_the_budget(
     assert shown.count("not loaded: the first request loads it") == 1
     assert "1 of 2 models loaded, the others on demand; " in shown
     assert " held of a budget of 4.0 GB" in shown
+    assert "worker" not in shown
 
 
 def test_a_label_means_a_version_that_is_not_loaded_yet(tmp_path: Path, serve: Serve) -> None:
@@ -224,7 +226,8 @@ def test_a_graph_loads_the_models_that_it_uses_and_keeps_them(tmp_path: Path, se
 
 def test_each_worker_loads_what_it_is_asked_for(tmp_path: Path, serve: Serve) -> None:
     file = configured(tmp_path, "a", "b")
-    flags = ("--load=on_demand", "--workers=2", "--idle_unload_timeout_seconds=1")
+    flags = ["--load=on_demand", "--workers=2", "--idle_unload_timeout_seconds=1"]
+    flags += ["--model_memory_budget_bytes=4000000000"]
     server = serve("ie_serving", "config", f"--config_path={file}", *flags)
     for _ in range(20):  # each over a connection of its own, which either worker takes
         reply = httpx.post(f"{server.url}/v1/models/a:predict", content=BODY, trust_env=False)
@@ -232,6 +235,8 @@ def test_each_worker_loads_what_it_is_asked_for(tmp_path: Path, serve: Serve) ->
         found = httpx.get(f"{server.url}/v1/models/a", trust_env=False).json()
         assert found["model_version_status"][0]["state"] == "AVAILABLE"
     assert {state for state, _ in states(server, "b")} == {"START"}
+    (*_, told) = output_of("ie_serving", "status", "--url", server.url)
+    assert re.search(r"held of a budget of 2\.0 GB by the worker asked, one of 2$", told)
     awaited_states(server, "a", "START")
 
 

@@ -83,10 +83,14 @@ def all_models(rest: Rest) -> list[Model]:
 
 
 def budget(rest: Rest) -> Mapping[str, int]:
-    """Ask for the budget of models on demand, `limit` and `held` in bytes; empty without one."""
+    """Ask for the budget of models on demand; empty without one.
+
+    Returns:
+        `limit` and `held`, bytes of the worker that is asked, and how many `workers` there are.
+    """
     try:
-        found = rest.json("/page/state")
-        return dict(found["server"]["budget"] or {})
+        server = rest.json("/page/state")["server"]
+        return {**server["budget"], "workers": server["workers"]} if server["budget"] else {}
     except (Refused, LookupError, TypeError):
         return {}  # the page is off, or not for this caller
 

@@ -231,7 +231,8 @@ def _on_demand(models: Sequence[Model], held: Mapping[str, int]) -> str:
     said = f"{len(models) - waiting} of {len(models)} models loaded, the others on demand"
     if not held:
         return said
-    return f"{said}; {_size(held['held'])} held of a budget of {_size(held['limit'])}"
+    whose = f" by the worker asked, one of {held['workers']}" if held["workers"] > 1 else ""
+    return f"{said}; {_size(held['held'])} held of a budget of {_size(held['limit'])}{whose}"
 
 
 def _rows(model: Model) -> Iterator[tuple[str, ...]]:

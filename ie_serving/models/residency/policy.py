@@ -76,6 +76,19 @@ def make_room(residents: Iterable[Resident], free: int, needed: int, limit: int)
     return step
 
 
+def measured_size(taken: int, stored: int, most: int | None) -> int:
+    """Give the bytes that a model is believed to hold, after its load.
+
+    Args:
+        taken: bytes that the load took, with what its compilation held for a while. None seem to be
+            taken by a load into memory that others have just left.
+        stored: bytes of its files.
+        most: bytes of the budget for all models, in a process that is within it: a model that fits
+            must not be refused the next time. None in others.
+    """
+    return max(taken if most is None else min(taken, most), stored)
+
+
 def idle_too_long(residents: Iterable[Resident], before: float) -> list[str]:
     """Name the models that no request has used since `before`."""
     return [

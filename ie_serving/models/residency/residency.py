@@ -27,6 +27,7 @@ from ie_serving.models.residency.policy import (
     Step,
     idle_too_long,
     make_room,
+    measured_size,
 )
 from ie_serving.models.residency.tracked import TrackedServable
 from ie_serving.models.stream_rules import Dormant, OnDemand
@@ -257,11 +258,8 @@ class Residency:
         held = self._resident() if budget else 0
         found = [each.memory for each in stream.available.values()]
         if found and None not in found:
-            # A load into memory that others have just left seems to take none.
-            size = max(sum(filter(None, found)), stream.stored_bytes)
-            if held <= budget > 0:
-                # It fits: what its compilation took for a while must not refuse it the next time.
-                size = min(size, budget - self._base)
+            most = budget - self._base if held <= budget > 0 else None
+            size = measured_size(sum(filter(None, found)), stream.stored_bytes, most)
             self._sizes[stream.name] = entry.size = size
         if budget:
             self._used = held + self._coming(entry)

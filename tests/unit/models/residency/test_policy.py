@@ -10,6 +10,7 @@ from ie_serving.models.residency.policy import (
     Resident,
     idle_too_long,
     make_room,
+    measured_size,
 )
 
 SIZES = st.integers(0, 1000)
@@ -63,6 +64,16 @@ def test_a_load_that_cannot_fit_unloads_nothing(
 ) -> None:
     if needed > max(free, limit):
         assert isinstance(make_room(residents, free, needed, limit), Refuse)
+
+
+@given(SIZES, SIZES, SIZES)
+def test_a_model_that_has_fitted_fits_again_when_all_else_is_unloaded(
+    taken: int, stored: int, most: int
+) -> None:
+    size = measured_size(taken, stored, most)
+    assert size >= stored
+    assert make_room([], most, size, most) is None or stored > most
+    assert measured_size(taken, stored, None) == max(taken, stored)
 
 
 @given(some_residents(), st.integers(0, 20))

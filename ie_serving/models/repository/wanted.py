@@ -69,7 +69,7 @@ class Wanted:
         # Otherwise the aspired versions stay the same until the next listing, or the serving
         # version would be unloaded before the files of its replacement are known.
         if not aspired and self.listing.moving:
-            self.aspired &= frozenset(serving)
+            self.aspired = frozenset(serving)
         elif aspired <= candidates.keys():
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]

@@ -275,6 +275,10 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
         ({"traffic": {"stable": 90, "canary": 5}}, "the shares sum to 95; expected 100"),
         ({"traffic": {"stable": 90, "cannary": 10}}, 'no label \\"cannary\\"'),
         ({"sticky": "x-user"}, "beside traffic alone"),
+        (
+            {"traffic": {"stable": 100}, "sticky": "x:user"},
+            "the name of a header or key of metadata",
+        ),
         ({"traffic": {"1": 100}, "rollback": {"min_requests": 3}}, "error_rate or latency_ms"),
         ({"traffic": {"1": 100}, "rollback": {"error_rate": 1}}, "from 0 to below 1"),
         (

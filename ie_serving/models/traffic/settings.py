@@ -1,5 +1,6 @@
 """Parses the settings of a model's split traffic, and of its shadow."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -116,8 +117,8 @@ def shadow(value: object, place: str) -> Shadow:
 
 
 def header(value: object, place: str) -> str:
-    """Read the name of a header, in lower case."""
-    if not isinstance(value, str) or not value.isascii() or any(map(str.isspace, value)):
+    """Read the name of a header, in lower case; no request has another one than a gRPC's key."""
+    if not isinstance(value, str) or not re.fullmatch("[0-9A-Za-z_.-]*", value):
         raise fault(place, value, "the name of a header or key of metadata, such as x-user")
     return value.lower()
 

@@ -49,7 +49,9 @@ class Refuse:
 Step = Evict | Await | Refuse
 
 
-def make_room(residents: Iterable[Resident], free: int, needed: int, limit: int) -> Step | None:
+def make_room(
+    residents: Iterable[Resident], free: int, needed: int, limit: int, spare: int = 0
+) -> Step | None:
     """Name the next step before a load; None: there is room.
 
     The model whose last use is longest ago goes first; one in use, or pinned, never goes. What
@@ -61,18 +63,21 @@ def make_room(residents: Iterable[Resident], free: int, needed: int, limit: int)
         free: bytes of the budget that are not used; negative where it is exceeded.
         needed: bytes that the load is believed to take.
         limit: bytes of the budget that all of these models but pinned ones may hold.
+        spare: bytes that it may take beyond them: idle models go for these, too, but no load waits
+            or is refused.
     """
-    if needed <= free:
+    if needed + spare <= free:
         return None
-    if needed > limit:
+    fits = needed <= free
+    if needed > limit and not fits:
         return Refuse(max(0, limit))
-    step: Step = Refuse(max(0, free))
+    step: Step | None = None if fits else Refuse(max(0, free))
     for each in residents:
         if each.pinned:
             continue
         if not each.in_use:
             return Evict(each.name)
-        step = Await()
+        step = None if fits else Await()
     return step
 
 

@@ -3,7 +3,8 @@
 A request for a model that is not there awaits `Residency.load`: one load for all who wait. Before
 it the models whose last use is longest ago are unloaded, until the load fits the budget
 (`policy.py`). What a model holds is measured at its load, where no other load ran beside it;
-before that its files are the estimate. After each load the resident bytes of the process correct
+before that its files are the estimate, and as much again is spare: engines keep weights in an order
+of their own. After each load the resident bytes of the process correct
 the sum, and further models are unloaded if the estimate was too low.
 """
 
@@ -67,11 +68,16 @@ class ResidencyRules:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A model in memory or on its way there, its uses, and the bytes it is believed to hold."""
+    """A model in memory or on its way there, its uses, and the bytes it is believed to hold.
+
+    Attributes:
+        spare: what it may hold beyond its size, of one that is being loaded.
+    """
 
     stream: Dormant
     usage: Usage
     size: int
+    spare: int
 
 
 class Residency:
@@ -196,30 +202,31 @@ class Residency:
     async def _until_there_is_room(self, stream: Dormant) -> None:
         """Unload others until the load fits, and note its bytes as used."""
         name = stream.name
-        needed = self._sizes.get(name) or stream.stored_bytes
+        known, stored = self._sizes.get(name), stream.stored_bytes
+        needed, spare = (known, 0) if known else (stored, stored)
         if self._rules.budget:
             # One at a time: a small model does not take the room that a large one waits for.
             async with self._room:
                 try:
-                    await self._make_room(name, needed)
+                    await self._make_room(name, needed, spare)
                 except BudgetFull:
                     self.metrics.refused[name] += 1
                     raise
         if before := self._entries.get(name):  # of a stream that another configuration has ended
-            self._used -= before.size
+            self._used -= before.size + before.spare
             self._by_use.remove(before)
         usage = self.metrics.of(name)
-        entry = self._entries[name] = _Entry(stream, usage, needed)
+        entry = self._entries[name] = _Entry(stream, usage, needed, spare)
         self._by_use.append(entry)
-        self._used += needed
+        self._used += needed + spare
         usage.last = time.monotonic()
 
-    async def _make_room(self, name: str, needed: int) -> None:
+    async def _make_room(self, name: str, needed: int, spare: int) -> None:
         if not self._used:
             self._used = self._base = self._resident()
         budget = self._rules.budget
         end, is_trimmed = time.monotonic() + LONGEST_S, False
-        while step := self._step(needed):
+        while step := self._step(needed, spare):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
             elif time.monotonic() > end:
@@ -241,11 +248,11 @@ class Residency:
             else:
                 await asyncio.sleep(LOOK_S)
 
-    def _step(self, needed: int) -> Step | None:
+    def _step(self, needed: int, spare: int = 0) -> Step | None:
         budget = self._rules.budget
         staying = sum(self._entries[name].size for name in self._staying())
-        limit = budget - self._base - staying
-        return make_room(self._residents(), budget - self._used, needed, limit)
+        free, limit = budget - self._used, budget - self._base - staying
+        return make_room(self._residents(), free, needed, limit, spare)
 
     async def _shrink(self) -> None:
         """Unload idle models while the process exceeds the budget: a load took more than meant."""
@@ -255,6 +262,7 @@ class Residency:
     def _measure(self, stream: Dormant) -> None:
         """Correct the size of the model just loaded, and the bytes used in all."""
         entry, budget = self._entries[stream.name], self._rules.budget
+        entry.spare = 0
         held = self._resident() if budget else 0
         found = [each.memory for each in stream.available.values()]
         if found and None not in found:
@@ -268,7 +276,7 @@ class Residency:
         """Sum the sizes of the models that are being loaded, except one."""
         entries = (self._entries.get(stream.name) for stream in self._loads)
         loading = (each for each in entries if each and each.stream in self._loads)
-        return sum(each.size for each in loading if each is not but)
+        return sum(each.size + each.spare for each in loading if each is not but)
 
     def _staying(self) -> Collection[str]:
         """Name the models in memory that only their removal unloads."""

@@ -49,6 +49,17 @@ def test_steps_end_with_room_or_with_a_reason(
         assert not all(each.pinned for each in left.values())
 
 
+@given(some_residents(), st.integers(-2000, 2000), SIZES, st.integers(-500, 12_000), SIZES)
+def test_idle_models_go_for_what_is_spare_and_no_load_waits_or_is_refused(
+    residents: list[Resident], free: int, needed: int, limit: int, spare: int
+) -> None:
+    step = make_room(residents, free, needed, limit, spare)
+    if not isinstance(step, Evict):
+        assert step == make_room(residents, free, needed, limit)
+        is_idle = any(not (each.in_use or each.pinned) for each in residents)
+        assert step or needed + spare <= free or not is_idle
+
+
 @given(some_residents(), st.integers(-2000, 0), SIZES)
 def test_models_that_hold_more_than_is_believed_are_unloaded_all_the_same(
     residents: list[Resident], free: int, needed: int

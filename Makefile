@@ -137,7 +137,8 @@ drivers: .venv-dev/.installed ## test the drivers whose libraries are too large 
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'
 	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pmml tests/unit/engines/pytorch tests/unit/engines/sklearn
 	# In a process of its own: it imports TensorFlow, beside which PyTorch aborts (both bring LLVM).
-	$(DEV)/python -m pytest -rs tests/functional/test_formats.py tests/functional/test_readme.py
+	$(DEV)/python -m pytest -rs tests/functional/test_formats.py tests/functional/test_torch_state.py \
+		tests/functional/test_readme.py
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

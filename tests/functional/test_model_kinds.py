@@ -1,6 +1,7 @@
 """Kinds of models that people bring are answered over both interfaces as their own runtimes do."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from ai_edge_litert.interpreter import Interpreter
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
-from tests.functional.model_kinds import KINDS, sent
+from tests.functional.model_kinds import KINDS, SIZE, sent, write_quantized
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, output_of
+
+QUANTIZED = "quantized"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +29,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, kind in KINDS.items():
         (root / name / "1").mkdir(parents=True)
         onnx.save_model(kind.make(), root / name / "1" / "model.onnx")
+    (root / QUANTIZED / "1").mkdir(parents=True)
+    write_quantized(root / QUANTIZED / "1" / "model.onnx")
     return root
 
 
@@ -42,6 +47,8 @@ LITE = {
 def server(root: Path, lite_exports: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name), "driver": "openvino"} for name in KINDS}
     models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, "unknown")}
+    models[QUANTIZED] = {"base_path": str(root / QUANTIZED)}
+    models["by_openvino"] = {"base_path": str(root / QUANTIZED), "driver": "openvino"}
     flags = several(root / "c.json", models)
     with Server("ie_serving", *flags, "--inference_precision=f32") as server:
         yield server.ready()
@@ -55,6 +62,37 @@ def test_a_kind_of_onnx_answers_as_onnxruntime_does(server: Server, root: Path, 
         for found in answers(server, name, x):
             assert found.shape == expected.shape
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+SOONER = r"since a request took [\d.]+ ms, and [\d.]+ ms by OpenVINO"
+
+
+@pytest.mark.parametrize(("name", "rtol"), [(QUANTIZED, 1e-5), ("by_openvino", 1e-2)])
+def test_a_dynamically_quantized_onnx_answers_as_onnxruntime_does(
+    server: Server, root: Path, name: str, rtol: float
+) -> None:
+    session = onnxruntime.InferenceSession(root / QUANTIZED / "1" / "model.onnx")
+    x = np.random.default_rng(41).normal(size=(2, 5, SIZE)).astype(np.float32)
+    (expected,) = session.run(["y"], {"x": x})
+    for found in answers(server, name, x):
+        np.testing.assert_allclose(found, expected, rtol, rtol * expected.max())
+
+
+def test_the_log_and_check_tell_which_engine_serves_a_quantized_onnx_and_why(
+    server: Server, root: Path
+) -> None:
+    others = [line for line in server.lines if "served by another engine" in line]
+    (told,) = (line for line in others if f"/{QUANTIZED}/" in line)
+    assert "engine=onnxruntime" in told
+    assert re.search(SOONER.removeprefix("since "), told)
+    compared = r"compared with onnxruntime \S+ on \d+ requests"
+    for driver, served in (
+        ("auto", rf"served by onnxruntime, {SOONER}"),
+        ("openvino", rf"served by OpenVINO; {compared}"),
+    ):
+        flags = (f"--model_path={root / QUANTIZED}", f"--driver={driver}")
+        lines = output_of("ie_serving", "check", *flags)
+        assert re.search(f"serving_default: {served}$", lines[-1]), lines
 
 
 def answers(server: Server, name: str, x: Array) -> Iterator[Array]:

@@ -237,7 +237,7 @@ def _compute(
     with torch.inference_mode():
         try:
             return named(module.call(*tensors), outputs)
-        except RuntimeError as error:
+        except (RuntimeError, torch.jit.Error) as error:  # the second: the module's own
             # TorchScript prints the path to the operation first, and the cause in the last line.
             raise ValueError(str(error).strip().splitlines()[-1]) from None
 

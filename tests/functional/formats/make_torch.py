@@ -1,7 +1,8 @@
 """Writes y = x w + b as PyTorch's own files, with what PyTorch answers. Run as a program.
 
-`linear.pt2` is made by `torch.export`, `linear.pt` is TorchScript, `expected.npy` the answer. In a
-process of its own, since PyTorch aborts beside TensorFlow.
+`linear.pt2` is made by `torch.export`, `linear.pt` is TorchScript, `expected.npy` the answer.
+`voice.pt` keeps state; `voice.npy` has its answers to two equal calls. In a process of its own,
+since PyTorch aborts beside TensorFlow.
 """
 
 import sys
@@ -24,15 +25,34 @@ class Linear(torch.nn.Module):
         return x @ self.w + self.b
 
 
+class Voice(torch.nn.Module):
+    """Adds up what it hears, at one rate, as modules of speech are written ("silero_vad.jit")."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = Linear()
+        self.register_buffer("heard", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor, rate: int) -> torch.Tensor:
+        """Compute a frame."""
+        if rate != 16000:
+            raise ValueError("the rate is not supported")
+        self.heard = 0.5 * self.heard + 0.01 * self.linear(x).sum(0)
+        return torch.tanh(self.heard) + torch.zeros(x.shape[0], 2)
+
+
 def main(directory: Path) -> None:
-    """Write the three files."""
+    """Write the files."""
     linear = Linear().eval()
     rows = ({0: torch.export.Dim("rows")},)
     program = torch.export.export(linear, (torch.zeros(2, 3),), dynamic_shapes=rows)
     torch.export.save(program, directory / "linear.pt2")
     torch.jit.trace(linear, torch.zeros(1, 3)).save(str(directory / "linear.pt"))
+    torch.jit.script(Voice().eval()).save(str(directory / "voice.pt"))
+    voice, x = torch.jit.load(str(directory / "voice.pt")), torch.tensor([[0.0, 1, 2], [3, 4, 5]])
     with torch.inference_mode():
-        np.save(directory / "expected.npy", linear(torch.tensor([[0.0, 1, 2], [3, 4, 5]])).numpy())
+        np.save(directory / "expected.npy", linear(x).numpy())
+        np.save(directory / "voice.npy", np.stack([voice(x, 16000).numpy() for _ in range(2)]))
 
 
 if __name__ == "__main__":

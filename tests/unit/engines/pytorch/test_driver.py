@@ -187,6 +187,23 @@ async def test_the_cause_of_a_failure_is_its_last_line(tmp_path: Path) -> None:
     model.close()
 
 
+async def test_what_a_module_raises_is_a_refusal(tmp_path: Path) -> None:
+    class AtOneRate(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: torch.Tensor, rate: int) -> torch.Tensor:
+            if rate != 16000:
+                raise ValueError("the rate is not supported")
+            return x
+
+    torch.jit.script(AtOneRate()).save(str(tmp_path / "m.pt"))
+    inputs = {"x": X["x"], "rate": {"dtype": "int64", "shape": []}}
+    outputs = {"output": X["x"]}
+    model = load(tmp_path / "m.pt", EngineOptions(params={"inputs": inputs, "outputs": outputs}))
+    with pytest.raises(InvalidRequest, match="ValueError: the rate is not supported; the model"):
+        await answer(model, x=ROWS, rate=8000)
+    assert (await answer(model, x=ROWS, rate=16000))["output"].tolist() == ROWS.tolist()
+    model.close()
+
+
 class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Adds what it was given before, as models of audio do that are cut into frames."""
 

@@ -291,6 +291,7 @@ class CompiledPrograms(CompiledModel):
         listed: signatures that clients see, but that have no program.
         runs_on: the engine of a signature, by its name, where the signature does not name it.
         as_sent: runs signatures for shapes that these do not declare, by their names.
+        repeats: further signatures, each with the name of the one whose program computes it.
     """
 
     def __init__(
@@ -300,15 +301,18 @@ class CompiledPrograms(CompiledModel):
         listed: Sequence[Signature] = (),
         runs_on: Mapping[str, str] = MappingProxyType({}),
         as_sent: "Mapping[str, BySentShape]" = MappingProxyType({}),
+        repeats: Sequence[tuple[Signature, str]] = (),
     ) -> None:
-        self._as_sent = as_sent
+        of = {each.name: name for each, name in repeats}
+        self._as_sent = {**as_sent, **{n: as_sent[o] for n, o in of.items() if o in as_sent}}
         self._programs = {program.signature.name: program for program in programs}
-        run = (program.signature for program in programs)
+        self._programs |= {name: self._programs[own] for name, own in of.items()}
+        run = (*(program.signature for program in programs), *(each for each, _ in repeats))
         told = (
             replace(
                 each,
-                runs_on=each.runs_on or runs_on.get(each.name, ""),
-                as_sent=each.name in as_sent,
+                runs_on=each.runs_on or runs_on.get(of.get(each.name, each.name), ""),
+                as_sent=each.name in self._as_sent,
             )
             for each in run
         )
@@ -346,7 +350,7 @@ class CompiledPrograms(CompiledModel):
 
     def close(self) -> None:
         """See `engines.base`."""
-        for program in (*self._as_sent.values(), *self._programs.values()):
+        for program in dict.fromkeys((*self._as_sent.values(), *self._programs.values())):
             program.close()
         self._programs.clear()
         self._freed()

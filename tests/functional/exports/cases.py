@@ -21,7 +21,7 @@ IDS = np.array([[3, 1, 4, 0], [5, 0, 0, 0]], np.int32)
 NUMBERS = np.array([20, 10, 7], np.int64)
 
 KERAS: Models = {
-    "keras_export": {"serving_default": {"x": ROWS}},
+    "keras_export": {"serving_default": {"x": ROWS}, "serve": {"x": ROWS}},
     "keras_save": {"serving_default": {"inputs": ROWS}},
     "keras_several": {"serving_default": {"a": ROWS, "b": ROWS[:, :2]}},
     "keras_archive": {"serve": {"x": ROWS}, "serving_default": {"x": ROWS}, "logits": {"x": ROWS}},

@@ -86,22 +86,55 @@ class OpenVinoEngine:
             for draft in version.drafts
             if (made := _served(draft, version, options, nonfinite(draft.name)))
         ]
+        repeats = _repeats(version, programs)
         if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)
         for name, cause in version.causes.items():
             log.warning(Event("signature left out", signature=name, cause=cause))
         if not programs:
             raise _none_served(version)
-        listed = version.listed([program.signature.name for program in programs])
+        served = (*(program.signature for program in programs), *(each for each, _ in repeats))
+        listed = version.listed([signature.name for signature in served])
         runs_on = {draft.name: draft.runs_on for draft in version.drafts}
         as_sent = _by_sent_shapes(directory, version, options, programs)
-        return CompiledPrograms(programs, listed=listed, runs_on=runs_on, as_sent=as_sent)
+        return CompiledPrograms(
+            programs, listed=listed, runs_on=runs_on, as_sent=as_sent, repeats=repeats
+        )
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
         """Decide how a signature's requests with NaN and infinity are treated."""
         if not self._detours:
             return Nonfinite()
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
+
+
+def _repeats(version: Version, programs: Sequence[Runs]) -> list[tuple[Signature, str]]:
+    """Give the signatures that are computed by programs of others, with the names of these.
+
+    What a signature could not be compiled for is the cause of its repeats, too.
+    """
+    made = {program.signature.name: program.signature for program in programs}
+    found = []
+    for name, own in version.repeats.items():
+        if own in made:
+            found.append((_as(made[own], version.declared[name]), own))
+        else:
+            cause = str(version.causes[own])
+            cause = cause.replace(f"signature {own!r}", f"signature {name!r}", 1)
+            version.causes[name] = LoadFailed(cause)
+    return found
+
+
+def _as(signature: Signature, declared: Signature) -> Signature:
+    """Give a signature the name of another one, and its tensors those in the file."""
+    inputs, outputs = (
+        {a: replace(s, tensor=own[a].tensor) if a in own else s for a, s in specs.items()}
+        for specs, own in (
+            (signature.inputs, declared.inputs),
+            (signature.outputs, declared.outputs),
+        )
+    )
+    return replace(signature, name=declared.name, inputs=inputs, outputs=outputs)
 
 
 def _operations(directory: Path, options: EngineOptions) -> Iterable[Operation]:

@@ -108,6 +108,7 @@ class Version:
         declared: signatures by name as the file declares them, but for those with tensors that the
             API cannot carry.
         operations: lists what a signature is computed by, to name what is at fault.
+        repeats: the draft that computes the same as a signature without one, by their names.
     """
 
     drafts: list[Draft]
@@ -116,6 +117,7 @@ class Version:
     file: str = "saved_model.pb"
     declared: dict[str, Signature] = field(default_factory=dict)
     operations: Callable[[str], Iterable[Operation]] = lambda signature: ()
+    repeats: dict[str, str] = field(default_factory=dict)
 
     def left_out(self) -> list[Signature]:
         """Give the left-out signatures with known tensors, each with the cause."""

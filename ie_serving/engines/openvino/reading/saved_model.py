@@ -35,6 +35,7 @@ from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_h
 from ie_serving.engines.savedmodel.initial import Initial
 from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.savedmodel.program import Beside
+from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
     OUTPUT,
     Prepared,
@@ -128,12 +129,16 @@ def _converted(
     if as_sent is not None:
         signatures = {as_sent.name: signatures[as_sent.name]}
     kept = kept_between_requests(meta_graph, signatures)
+    repeated = repeats(meta_graph, signatures)
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
             listed = version.declared[name] = _listed(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
+            if name in repeated and repeated[name] not in version.causes:
+                version.repeats[name] = repeated[name]
+                continue
             sent = as_sent and as_sent.declared(meta_graph, signature, names[0])
             conversion = _Conversion(
                 directory, meta_graph, sent or signature, names, listed, initial

@@ -48,6 +48,7 @@ def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Made:
 
 def _inverted(node: ov.Node, values: Values) -> Made | None:
     """Wrap u16; refuse u32 and u64, which get negative, unless the result is an output."""
+    check_constants(node, values)
     kind = kind_of(node)
     if kind == "u16":
         return Made(cast(op.bitwise_not(as_int32(node.input_value(0))), kind, INT32))

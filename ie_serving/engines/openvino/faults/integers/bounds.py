@@ -39,6 +39,14 @@ HELD: Final[Mapping[str, Bounds]] = {
 WIDE = frozenset({"i64", "u32", "u64"})
 """Element types whose values the plugin holds only in part."""
 CONVERTS = frozenset({"Convert", "ConvertLike"})
+UNFOLDED = frozenset(
+    {
+        *("BitwiseAnd", "BitwiseLeftShift", "BitwiseNot", "BitwiseOr", "BitwiseRightShift"),
+        *("BitwiseXor", "Bucketize", "CumSum", "EmbeddingBagPacked", "GatherElements", "GatherND"),
+        *("ReduceL2", "ReverseSequence", "Roll", "SearchSorted", "SquaredDifference", "Unique"),
+    }
+)
+"""Operations that OpenVINO does not compute at load, of constants neither: it cuts these first."""
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 """Operations whose values differ between requests even if their inputs do not."""
 SMALL: Bounds = (-MOST, MOST)
@@ -173,6 +181,8 @@ def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
     if held is None:
         return Known(None, fixed, folded)
     bounds = [each.bounds for each in inputs]
+    if folded and name in UNFOLDED and not all(b is None or is_within(b, INT32) for b in bounds):
+        return Known(held)
     found = _RULES.get(name, _unknown)(node, output, [each or INT32 for each in bounds])
     # Folded and moved values keep all bits, and are refused where the plugin cuts them.
     if not found or not (folded or name in MOVES):

@@ -122,5 +122,5 @@ RULES: Sequence[Rule[Exact]] = (
     Rule("pictures", "Interpolate", _resized),
     Rule("numbers_to_pad_with", "Pad", _padded),
     Rule("reversed_rows", "ReverseSequence", _reversed),
-    Rule("moved_constants", "Result", check_constants),
+    Rule("moved_constants", "Result Unique", check_constants),
 )

@@ -50,6 +50,41 @@ def test_a_constant_that_is_made_of_constants(x: list[int]) -> None:
         exact_integers(model, EXACT)
 
 
+WIDE = np.array([[2**40, 3, -5], [7, 8, 9]], np.int64)
+INDICES = constant([[0, 0, 1]], np.int64)
+ONE = constant(1, np.int64)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda wide: op.bitwise_and(wide, wide), id="and"),
+        pytest.param(lambda wide: op.bitwise_or(wide, wide), id="or"),
+        pytest.param(lambda wide: op.bitwise_xor(wide, ONE), id="xor"),
+        pytest.param(op.bitwise_not, id="not"),
+        pytest.param(lambda wide: op.bitwise_left_shift(wide, ONE), id="left"),
+        pytest.param(lambda wide: op.bitwise_right_shift(wide, ONE), id="right"),
+        pytest.param(lambda wide: op.squared_difference(wide, ONE), id="squares"),
+        pytest.param(lambda wide: op.cum_sum(wide, ONE), id="sums"),
+        pytest.param(lambda wide: op.reduce_l2(wide, ONE), id="norms"),
+        pytest.param(lambda wide: op.unique(wide).output(0), id="unique"),
+        pytest.param(lambda wide: op.gather_elements(wide, INDICES, 0), id="elements"),
+        pytest.param(lambda wide: op.gather_nd(wide, constant([[0, 0]])), id="places"),
+        pytest.param(lambda wide: op.roll(wide, constant([1]), constant([0])), id="rolled"),
+        pytest.param(lambda wide: op.reverse_sequence(wide, constant([1, 2]), 0, 1), id="back"),
+        pytest.param(lambda wide: op.bucketize(wide, constant([1, 5], np.int64)), id="buckets"),
+        pytest.param(lambda wide: op.search_sorted(op.constant(WIDE), wide), id="searched"),
+        pytest.param(lambda wide: op.embedding_bag_packed(wide, constant([[0, 1]])), id="bags"),
+    ],
+)
+def test_constants_beyond_32_bits_that_openvino_does_not_fold(build: Any) -> None:
+    """It cuts them when the model is compiled, and a request's answer would come of that."""
+    made = op.convert(build(op.constant(WIDE)), "f32")
+    model = graph(lambda x: op.add(op.reduce_max(x, constant(0)), made), [ROWS])
+    with pytest.raises(LoadFailed, match=r"fit into 32 bits|exactly"):
+        exact_integers(model, EXACT)
+
+
 def test_an_output_that_is_a_constant_beyond_32_bits_fails_the_version() -> None:
     model = graph(lambda _: constant([2**40], np.int64), [ROWS])
     with pytest.raises(LoadFailed, match="does not fit into 32 bits"):

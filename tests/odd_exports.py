@@ -15,6 +15,8 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from flatbuffers import Builder, flexbuffers
 from google.protobuf import text_format
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.lite.python import schema_py_generated as schema
 
@@ -162,6 +164,24 @@ class Wrong(tf.Module):  # type: ignore[misc]
         values, places = tf.nn.max_pool_with_argmax(x, 3, 2, "VALID")
         return {"values": values, "places": places}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 1], tf.float32, name="x")])
+    def spread(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Transpose a convolution as JAX does: by one of its input with zeros in between."""
+        ones, twos, kernel, padding = [1, 1], [2, 2], tf.ones([3, 3, 1, 1]), [[1, 1], [1, 1]]
+        numbers = xla_data_pb2.ConvolutionDimensionNumbers(
+            input_batch_dimension=0,
+            input_feature_dimension=3,
+            input_spatial_dimensions=[1, 2],
+            kernel_input_feature_dimension=2,
+            kernel_output_feature_dimension=3,
+            kernel_spatial_dimensions=[0, 1],
+            output_batch_dimension=0,
+            output_feature_dimension=3,
+            output_spatial_dimensions=[1, 2],
+        ).SerializeToString()
+        given = (x, kernel, ones, padding, twos, ones, 1, numbers, "", tf.float32)
+        return {"y": gen_xla_ops.xla_conv_v2(*given)}
+
     @tf.function(input_signature=rows)
     def other_rank(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         _, scores = tf.nn.ctc_greedy_decoder(rows[:, None, :], tf.shape(rows)[:1])
@@ -189,6 +209,7 @@ def wrong(path: Path) -> None:
         "normalized",
         "pooled",
         "pooled_by_strides",
+        "spread",
         "other_rank",
         "has_its_size",
         "gathers",

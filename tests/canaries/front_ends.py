@@ -40,7 +40,8 @@ def differs_from_tensorflow(function: Callable[..., Any], *arrays: Array) -> boo
         model = ov.Core().read_model(directory)
     order = sorted(range(len(arrays)), key=lambda at: model.inputs[at].any_name)
     by_place = [arrays[order.index(at)] for at in range(len(arrays))]
-    return not np.allclose(asked(model)(*by_place)[0], right)
+    answer = asked(model)(*by_place)[0]
+    return answer.shape != right.shape or not np.allclose(answer, right)
 
 
 def raw(name: str, **given: Any) -> Any:
@@ -161,6 +162,34 @@ def channels_are_normalized_by_others() -> bool:
     return differs_from_tensorflow(
         lambda x: {"y": raw("LRN", input=x, **sizes)},
         floats(1, 2, 3, 0, 0, 1).reshape(1, 1, 1, 6),
+    )
+
+
+@fault(
+    "the front end does not spread the input of `XlaConvV2` (`lhs_dilation`)",
+    done="refused (`savedmodel/misconverted.py`)",
+    where="SavedModels of JAX with XLA's operations",
+    tests=("reading/test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",),
+)
+def inputs_are_not_spread() -> bool:
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    data = {"batch_dimension": 0, "feature_dimension": 3, "spatial_dimensions": [1, 2]}
+    kernel = {"input_feature_dimension": 2, "output_feature_dimension": 3}
+    given = {f"{end}_{name}": each for end in ("input", "output") for name, each in data.items()}
+    given |= {f"kernel_{name}": each for name, each in kernel.items()}
+    made = xla_data_pb2.ConvolutionDimensionNumbers(**given, kernel_spatial_dimensions=[0, 1])
+    numbers = made.SerializeToString()
+    ones, twos, around = [1, 1], [2, 2], [[1, 1], [1, 1]]
+
+    def convolved(x: Any) -> Any:
+        how = (ones, around, twos, ones, 1, numbers, "", tf.float32)
+        return {"y": gen_xla_ops.xla_conv_v2(x, tf.ones([3, 3, 1, 1]), *how)}
+
+    return differs_from_tensorflow(
+        tf.function(convolved, jit_compile=True), np.ones((1, 4, 4, 1), np.float32)
     )
 
 

@@ -62,7 +62,7 @@ _NAMES: Final = tuple(
 _WITHOUT = "export the model without it, or a signature that takes what it gives"
 _WITHOUT_XLA = (
     "export the model without XLA, from JAX by jax2tf.convert(..., native_serialization=False,"
-    " enable_xla=False), which jax 0.4.30 does and 0.10 ignores, or to ONNX"
+    " enable_xla=False), which jax up to 0.6 does, or to ONNX"
 )
 _AS_CONSTANTS = (
     "OpenVINO needs its axes, sizes or weights when the model is loaded: make them constants of"

@@ -8,6 +8,7 @@ Each was measured with OpenVINO 2026.4 and has its test on a graph made by Tenso
 | a TensorArray of elements of different lengths that are concatenated | elements were padded |
 | `MaxPoolWithArgmax` with the padding SAME | the places and values of VALID |
 | `MaxPoolWithArgmax` of other strides than its window | windows that lie side by side |
+| `XlaConv`, `XlaConvV2` that spread their input (`lhs_dilation`) | its convolution as it is |
 | an output that comes with another rank or fixed size than the file declares | that other shape |
 """
 
@@ -29,8 +30,8 @@ _SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
 _MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
 """Operations that make a list; their first input is the shape of an element."""
 
-_POOL = "MaxPoolWithArgmax"
-_LOOKED_AT = ("TensorList", "TensorArray", _POOL)
+_POOL, _XLA = "MaxPoolWithArgmax", "XlaConv"
+_LOOKED_AT = ("TensorList", "TensorArray", _POOL, _XLA)
 """How all operations begin that are looked at here."""
 
 
@@ -51,6 +52,7 @@ def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput
         return
     found = list(_reached(library, places))
     _check_pools(node for node, _ in found)
+    _check_spreading(found)
     growing = next((node for node, _ in found if _grows(node)), None)
     if growing is not None and any(_has_constant_size(*each) for each in found):
         raise LoadFailed(
@@ -79,6 +81,17 @@ def _check_pools(nodes: Iterable[Proto]) -> None:
             raise LoadFailed(
                 f"{node.op} {node.name!r} has other strides than its window is large, which"
                 " OpenVINO ignores: pool with tf.nn.max_pool2d, or by windows side by side"
+            )
+
+
+def _check_spreading(found: Iterable[tuple[Proto, Nodes]]) -> None:
+    for node, nodes in found:
+        by = _constant(node.input[4], nodes) if node.op.startswith(_XLA) else None
+        value = None if by is None else held(by)
+        if node.op.startswith(_XLA) and (value is None or (value != 1).any()):
+            raise LoadFailed(
+                f"{node.op} {node.name!r} spreads its input (lhs_dilation), which OpenVINO ignores:"
+                " export the model without XLA, from JAX by enable_xla=False"
             )
 
 

@@ -32,6 +32,10 @@ async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledP
         ("joins", "joins elements that may differ in length"),
         ("pooled", "has the padding SAME"),
         ("pooled_by_strides", "has other strides than its window is large"),
+        (
+            "spread",
+            "XlaConvV2 'XlaConvV2' spreads its input (lhs_dilation), which OpenVINO ignores",
+        ),
         ("other_rank", "'scores' to the shape (1,), but the signature declares (1, 1)"),
     ],
 )

@@ -1,0 +1,63 @@
+"""A model with variables is opened for each request, in the way that takes the shortest time."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.litert import driver
+from tests.unit.engines.asking import answer
+
+interpreters = pytest.importorskip("ie_serving.engines.litert.interpreters")
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+class Clocked:
+    """Opens interpreters at the cost of a way, by a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **costs_s: float) -> None:
+        self._costs_s, self._now = costs_s, 0.0
+        self.opened: list[str] = []
+        self._open = interpreters.interpreter
+        monkeypatch.setattr(interpreters, "interpreter", self._interpreter)
+        monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: self._now))
+
+    def _interpreter(self, model: Any, threads: int, *, exact: bool) -> Any:
+        way = "builtin" if exact else "delegate"
+        self._now += self._costs_s[way]
+        self.opened.append(way)
+        return self._open(model, threads, exact=exact)
+
+
+@pytest.mark.parametrize(
+    ("builtin_s", "way"), [(0.1, "builtin"), (0.9, "delegate")], ids=["short", "long"]
+)
+async def test_a_model_with_variables_is_opened_in_the_quickest_way(
+    lite_exports: Path, monkeypatch: pytest.MonkeyPatch, builtin_s: float, way: str
+) -> None:
+    clocked = Clocked(monkeypatch, delegate=0.5, builtin=builtin_s)
+    model = driver.load(lite_exports / "counting" / "1" / "model.tflite", EngineOptions())
+    clocked.opened.clear()
+    for _ in range(2):  # each begins with the variables of the file
+        (found,) = (await answer(model, x=X)).values()
+        assert found.tolist() == (X + X.sum(0)).tolist()
+    assert clocked.opened == [way, way]
+    model.close()
+
+
+async def test_a_model_without_variables_keeps_its_interpreter(
+    lite_exports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocked = Clocked(monkeypatch, delegate=0.5, builtin=0.1)
+    model = driver.load(lite_exports / "sum" / "1" / "model.tflite", EngineOptions())
+    for _ in range(2):
+        await answer(model, **{n: np.ones([2, 3], np.float32) for n in _inputs(model)})
+    assert clocked.opened == ["delegate"]
+    model.close()
+
+
+def _inputs(model: Any) -> list[str]:
+    return list(model.signatures["serving_default"].inputs)

@@ -8,20 +8,23 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import grpc
 import numpy as np
 import psutil
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import Array
-from tests.functional.servers import Server
+from tests.functional.servers import CHANNEL_OPTIONS, Server
 from tests.functional.storage.serving import several
+from tests.process import Process, free_ports
 from tests.zoo.judges import NoJudgeError, opened
 from tests.zoo.models import MODELS, Published
 
@@ -31,7 +34,11 @@ LOAD_S = 120.0
 LEAST_TURNS, EACH, MOST_S = 4, 15, 6.0
 RTOL, SHARE = {"f32": 1e-3, "bf16": 5e-2}, {"f32": 1e-3, "bf16": 3e-2}
 """Tolerance relative to each number, and to the greatest of its output, by precision."""
-HEAD = "| model | of | right | engine | precision | p50 ms | its runtime | ratio | load s | MB |"
+EMPTY = Path(__file__).with_name("empty.py")
+HEAD = (
+    "| model | of | right | engine | precision | p50 ms | its runtime | an empty server | ratio |"
+    " load s | MB |"
+)
 
 
 class Row(NamedTuple):
@@ -42,6 +49,7 @@ class Row(NamedTuple):
     precision: str = ""
     served_ms: float = 0.0
     own_ms: float = 0.0
+    empty_ms: float = 0.0
     load_s: float = 0.0
     memory_mb: float = 0.0
 
@@ -118,9 +126,26 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
         encoded = request.SerializeToString()
         predict = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         found, facts = ask(), _facts(server)
-        served_ms, own_ms = _interleaved(lambda: predict(encoded, LOAD_S), own)
+        with _empty(len(predict(encoded, LOAD_S))) as channel:
+            nothing = channel.unary_unary("/nothing/Answer")
+            calls = (
+                lambda: predict(encoded, LOAD_S),
+                own,
+                lambda: nothing(encoded, timeout=LOAD_S),
+            )
+            served_ms, own_ms, empty_ms = _interleaved(*calls)
         verdict = _differs(found, own(), str(facts["precision"]))
-        return Row(verdict, served_ms=served_ms, own_ms=own_ms, **facts)
+        return Row(verdict, served_ms=served_ms, own_ms=own_ms, empty_ms=empty_ms, **facts)
+
+
+@contextmanager
+def _empty(size: int) -> Iterator[grpc.Channel]:
+    """Start a server that answers with so many bytes, and computes nothing."""
+    (port,) = free_ports(1)
+    with Process(sys.executable, EMPTY, str(port), str(size), executed=True) as server:
+        server.listens(port)
+        with grpc.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
+            yield channel
 
 
 def _facts(server: Server) -> dict[str, Any]:
@@ -138,20 +163,19 @@ def _facts(server: Server) -> dict[str, Any]:
     }
 
 
-def _interleaved(ask: Callable[[], object], own: Callable[[], object]) -> tuple[float, float]:
-    """Give the p50 of both in ms, each of its quietest turn.
+def _interleaved(*calls: Callable[[], object]) -> Sequence[float]:
+    """Give the p50 of each in ms, each of its quietest turn.
 
     They take turns of several calls, since the threads of a runtime go on spinning for a while.
-    Other work on the machine disturbs turns of either; one that is disturbed least tells what each
+    Other work on the machine disturbs turns of any; one that is disturbed least tells what each
     takes by itself.
     """
-    turns: tuple[list[float], list[float]] = ([], [])
+    turns: Sequence[list[float]] = [[] for _ in calls]
     until = time.perf_counter() + MOST_S
     while len(turns[0]) < LEAST_TURNS or time.perf_counter() < until:
-        for call, medians in zip((ask, own), turns, strict=True):
+        for call, medians in zip(calls, turns, strict=True):
             medians.append(statistics.median(_seconds(call) for _ in range(EACH)))
-    served, beside = (1e3 * min(medians) for medians in turns)
-    return served, beside
+    return [1e3 * min(medians) for medians in turns]
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -179,7 +203,8 @@ def _differs(found: Mapping[str, Array], expected: Mapping[str, Array], precisio
 
 def _line(model: Published, row: Row) -> str:
     ratio = f"{row.served_ms / row.own_ms:.2f}" if row.own_ms else ""
-    numbers = (f"{row.served_ms:.2f}", f"{row.own_ms:.2f}") if row.own_ms else ("", "")
+    measured = (row.served_ms, row.own_ms, row.empty_ms)
+    numbers = [f"{each:.2f}" if row.own_ms else "" for each in measured]
     place = model.package.replace("==", " ")
     cells = (model.name, place, row.verdict, row.engine, row.precision, *numbers, ratio)
     return f"| {' | '.join(cells)} | {row.load_s:.1f} | {row.memory_mb:.0f} |"

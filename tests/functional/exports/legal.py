@@ -184,6 +184,14 @@ def wav(samples: int) -> bytes:
     return file
 
 
+def crowd() -> Made:
+    def each(file: Any) -> Any:
+        image = tf.io.decode_jpeg(file, channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.reduce_mean(tf.image.resize(image, [224, 224]), [0, 1])
+
+    return lambda x: tf.map_fn(each, x, fn_output_signature=tf.float32), None
+
+
 def texts(*values: bytes) -> Any:
     return np.array(values, np.object_)
 
@@ -195,6 +203,13 @@ PICTURES = texts(
         for rows in (5, 6)
     )
 )
+SPOTS = np.random.default_rng(41).integers(0, 255, (8, 90, 112, 1), np.uint8)
+PHOTOGRAPHS = [
+    tf.io.encode_jpeg(np.broadcast_to(each.repeat(2, 0).repeat(2, 1), (180, 224, 3))).numpy()
+    for each in SPOTS
+]
+CROWD = texts(*PHOTOGRAPHS * 32)
+"""As many pictures as a large batch has: hundreds of megabytes, of which the host keeps few."""
 SOUNDS = texts(wav(12_000), wav(70))
 CORNERS = np.random.default_rng(41).random((2, 240)).astype(np.float32)
 QUERIES = np.array([[-1, 1], [2, np.nan]], np.float32)
@@ -264,6 +279,7 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
         ),
         PICTURES,
     ),
+    "crowd": (crowd, CROWD),
     "heard": (heard, SOUNDS),
     "cepstrum": (lambda: (cepstrum, None), CORNERS),
     "cosines": (lambda: (cosines, None), CORNERS),

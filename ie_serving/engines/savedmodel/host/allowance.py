@@ -17,10 +17,14 @@ import numpy.typing as npt
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.tensors import Array
 
 MOST_BYTES = 1 << 27
 """Bytes that the values of one request may demand in all its operations; more is refused. Enough
 for a photograph of 40 megapixels, or 150 of 224 x 224. A PNG of some KB can announce more."""
+SENT_TIMES, MOST_BYTES_OF_SENT = 64, 1 << 29
+"""Bytes that the values may demand for each byte of texts in the request, such as the JPEGs of a
+large batch, and at most together. One tensor has `MOST_BYTES` at most all the same."""
 MOST_BYTES_INLINE = 1 << 16
 """Bytes that they may demand on the event loop, which takes some 10 µs for them; what demands more
 is computed in a thread."""
@@ -36,14 +40,19 @@ class TooMuchInline(Exception):
 class Allowance:
     """The work that one request has used. Any of its threads may count.
 
+    Args of the constructor:
+        inputs: of the request.
+
     Attributes:
         abandoned: the result is no longer wanted; loops end.
         inline: what runs does so on the event loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Iterable[Array] = ()) -> None:
         self.abandoned = False
         self.inline = False
+        self._inputs = inputs
+        self._most = 0  # not known yet
         self._turns = 0
         self._lock = threading.Lock()
         # Given back with this object: a thread that goes on after its client has left keeps it.
@@ -54,12 +63,22 @@ class Allowance:
         if self.inline and self._lease.size + size > MOST_BYTES_INLINE:
             raise TooMuchInline
         with self._lock:
-            if self._lease.size + size > MOST_BYTES:
+            total = self._lease.size + size
+            if total > MOST_BYTES and (size > MOST_BYTES or total > self._most_of_sent()):
                 raise InvalidTensor(
                     f"the values of the request ask for {size} bytes, after {self._lease.size}; a"
-                    f" request may ask for {MOST_BYTES}: send smaller sizes, or fewer rows"
+                    f" request may ask for {self._most or MOST_BYTES}: send smaller sizes, or"
+                    " fewer rows"
                 )
             self._lease.take(size)
+
+    def _most_of_sent(self) -> int:
+        """Give the bytes that the request may demand, by the length of its texts; counted once."""
+        if not self._most:
+            texts = (text for each in self._inputs if each.dtype == object for text in each.flat)
+            sent = SENT_TIMES * sum(map(len, texts))
+            self._most = max(MOST_BYTES, min(sent, MOST_BYTES_OF_SENT))
+        return self._most
 
     def turn(self, count: int = 1) -> None:
         """Count turns of a loop. Raises: InvalidTensor."""

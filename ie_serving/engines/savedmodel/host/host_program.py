@@ -186,7 +186,7 @@ class HostProgram:
         slots = list(plan.slots)
         for name, slot in plan.inputs.items():
             slots[slot] = inputs[name]
-        allowance = Allowance()
+        allowance = Allowance(inputs.values())
         await self._run(plan.before, slots, plan.inputs.values(), allowance)
         if self._inner is None:
             return read(self._host_outputs(slots))

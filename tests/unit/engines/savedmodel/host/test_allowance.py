@@ -15,7 +15,9 @@ from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.savedmodel.host.allowance import (
     MOST_BYTES,
     MOST_BYTES_INLINE,
+    MOST_BYTES_OF_SENT,
     MOST_TURNS,
+    SENT_TIMES,
     Allowance,
     TooMuchInline,
     make_room,
@@ -157,6 +159,32 @@ def test_all_operations_of_a_request_share_one_allowance() -> None:
             make_room((1,), np.uint8)
     del allowance
     assert BUDGET.held == held
+
+
+def sent(*sizes: int) -> Any:
+    return np.array([bytes(size) for size in sizes], np.object_)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "most"),
+    [
+        pytest.param([], MOST_BYTES, id="nothing"),
+        pytest.param([sent(*[0] * 255)], MOST_BYTES, id="empty texts"),
+        pytest.param([np.zeros(1 << 24, np.float32)], MOST_BYTES, id="numbers"),
+        pytest.param([sent(1 << 21), sent(1 << 20)], 3 * SENT_TIMES << 20, id="pictures"),
+        pytest.param([sent(1 << 26)], MOST_BYTES_OF_SENT, id="most"),
+    ],
+)
+def test_a_request_of_long_texts_may_ask_for_more_but_not_at_once(
+    inputs: list[Any], most: int
+) -> None:
+    with spending(Allowance(inputs)):
+        with pytest.raises(InvalidTensor, match="values of the request ask"):
+            make_room((MOST_BYTES + 1,), np.uint8)
+        for _ in range(4 * most // MOST_BYTES):
+            make_room((MOST_BYTES // 4,), np.uint8)
+        with pytest.raises(InvalidTensor, match=f"may ask for {most}"):
+            make_room((1,), np.uint8)
 
 
 def test_a_loop_takes_a_number_of_turns() -> None:

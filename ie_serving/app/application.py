@@ -17,7 +17,8 @@ from ie_serving.app.fronts import (
 )
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
-from ie_serving.config.files import access_file, tls_files
+from ie_serving.config import credentials
+from ie_serving.config.files import access_file
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
@@ -110,7 +111,7 @@ class ServingApplication:
         self._workers = workers
         self._gate = Gate(
             server,
-            tls_files.read,
+            credentials.read,
             access_file.read,
             certificates=handovers.certificates,
             callers=handovers.callers,

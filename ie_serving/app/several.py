@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Workers
-from ie_serving.config.files.followed import FollowedConfig
-from ie_serving.config.files.succession import Applied
+from ie_serving.config.files.followed import Applied, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll

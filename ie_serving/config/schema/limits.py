@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ie_serving.config.values import channel
+from ie_serving.core.settings import structures
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
 from ie_serving.core.values.integers import INT32_MAX
@@ -93,7 +93,7 @@ class Limits:
         shown="no limit",
     )
     grpc_channel_arguments: Mapping[str, int | str] = SettingKind(
-        channel.arguments, "NAME=VALUE,.."
+        structures.arguments, "NAME=VALUE,.."
     ).setting(
         {},
         "gRPC's channel arguments; the server's own HTTP/2 takes grpc.max_connection_age_ms,"

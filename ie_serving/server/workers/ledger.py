@@ -10,7 +10,7 @@ from ie_serving.server.workers.crew import Crew, Keeper
 
 
 class Ledger:
-    """One worker's access to the ledger. Implements `config.files.succession.Place`.
+    """One worker's access to the ledger. Implements `config.files.followed.Place`.
 
     Args of the constructor:
         crew: shared state of all workers.

@@ -18,6 +18,7 @@ from ie_serving.storage.backends.bucket import (
     READ_TIMEOUT_S,
     BucketRemote,
     Kept,
+    warn_of_plain_http,
 )
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
@@ -30,7 +31,6 @@ from ie_serving.storage.options import (
     StoreOptions,
     with_scheme,
 )
-from ie_serving.storage.plain_http import warn_of_plain_http
 from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event

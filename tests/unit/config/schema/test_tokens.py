@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.config.values import tokens
+from ie_serving.config.schema import access_settings
 from ie_serving.core.values.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import ConfigError
     ],
 )
 def test_places_of_keys(given: str) -> None:
-    assert tokens.keys_place(given, "--jwt_keys") == given
+    assert access_settings.keys_place(given, "--jwt_keys") == given
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_places_of_keys(given: str) -> None:
 )
 def test_no_places_of_keys(given: str) -> None:
     with pytest.raises(ConfigError, match="--jwt_keys"):
-        tokens.keys_place(given, "--jwt_keys")
+        access_settings.keys_place(given, "--jwt_keys")
 
 
 def test_algorithms() -> None:
-    assert tokens.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
+    assert access_settings.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
     for wrong in ("HS256", "none", "ES256,", "es256", ""):
         with pytest.raises(ConfigError):
-            tokens.algorithms(wrong, "p")
+            access_settings.algorithms(wrong, "p")
 
 
 def test_leeway() -> None:
-    assert tokens.leeway("0", "p") == 0.0
+    assert access_settings.leeway("0", "p") == 0.0
     for wrong in ("-1", "301", "inf", "x"):
         with pytest.raises(ConfigError):
-            tokens.leeway(wrong, "p")
+            access_settings.leeway(wrong, "p")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.files import tls_files
+from ie_serving.config import credentials
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ConfigError
 
@@ -24,19 +24,19 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("given", "text"), CONTRADICTIONS)
 def test_contradictions(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        tls_files.read(ServerSettings(**given))
+        credentials.read(ServerSettings(**given))
 
 
 def test_a_list_that_grpcio_would_not_heed() -> None:
     files = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca", "tls_client_crl"), "f")
     with pytest.raises(ConfigError, match=r"needs the http2 of server\.grpc_transport"):
-        tls_files.read(ServerSettings(**files, grpc_transport="grpcio"))  # type: ignore[arg-type]
+        credentials.read(ServerSettings(**files, grpc_transport="grpcio"))  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.crt")
     with pytest.raises(ConfigError, match=r"missing\.crt: cannot be read: No such file"):
-        tls_files.read(ServerSettings(tls_certificate=missing, tls_key=missing))
+        credentials.read(ServerSettings(tls_certificate=missing, tls_key=missing))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_ssl_config_at_fault(tmp_path: Path, text: str, expected: str) -> Non
     file = tmp_path / "ssl.config"
     file.write_text(text)
     with pytest.raises(ConfigError, match=expected):
-        tls_files.read(ServerSettings(ssl_config_file=str(file)))
+        credentials.read(ServerSettings(ssl_config_file=str(file)))
 
 
 @pytest.mark.parametrize(("verify", "believed"), [("true", b"a"), ("false", b"")])
@@ -61,5 +61,5 @@ def test_an_ssl_config(tmp_path: Path, verify: str, believed: bytes) -> None:
     file = tmp_path / "ssl.config"
     text = f'server_key: "k" server_cert: "c" custom_ca: "a" client_verify: {verify}'
     file.write_text(text)
-    found = tls_files.read(ServerSettings(ssl_config_file=str(file)))
+    found = credentials.read(ServerSettings(ssl_config_file=str(file)))
     assert (found.certificate, found.key, found.client_ca) == (b"c", b"k", believed)

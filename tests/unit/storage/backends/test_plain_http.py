@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from ie_serving.storage.backends import gcs, minio, s3
+from ie_serving.storage.backends.bucket import exposed, proxy_of
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.s3 import S3Options
-from ie_serving.storage.plain_http import exposed, proxy_of
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.config.values.channel import arguments, settle
+from ie_serving.core.settings.structures import arguments, settle
 from ie_serving.core.values.errors import ConfigError
 
 AGE, GRACE = "grpc.max_connection_age_ms", "grpc.max_connection_age_grace_ms"

@@ -27,7 +27,7 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
-from ie_serving.core.values.callers import ToldCallers
+from ie_serving.core.values.requests import ToldCallers
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import COUNT, SettingKind, whole
 from ie_serving.core.settings.faults import fault
-from ie_serving.core.settings.kinds import COUNT, whole
 from ie_serving.core.settings.numbers import whole as whole_number
 from ie_serving.core.values.integers import INT32_MAX
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ie_serving.core.settings.kinds import BYTES
+from ie_serving.core.settings.declaration import BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import SettingKind, choice, whole
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import choice, whole
 from ie_serving.core.settings.numbers import integer, timeout
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError

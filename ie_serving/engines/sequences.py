@@ -5,7 +5,7 @@ Field names are those of OpenVINO Model Server.
 
 from dataclasses import dataclass
 
-from ie_serving.core.settings.kinds import BOOLEAN, whole
+from ie_serving.core.settings.declaration import BOOLEAN, whole
 
 
 @dataclass(frozen=True, kw_only=True)

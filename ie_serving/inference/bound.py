@@ -6,10 +6,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.values.callers import CALLER
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.fit import exact, fit, fits, shed
-from ie_serving.core.values.requests import InferRequest
+from ie_serving.core.values.requests import CALLER, InferRequest
 from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs

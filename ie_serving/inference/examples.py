@@ -20,11 +20,10 @@ from ie_serving.core.values.errors import (
     ServingError,
     advised,
 )
-from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import Features, ModelSpec, Task
-from ie_serving.core.values.signatures import check_served
+from ie_serving.core.values.signatures import EXAMPLES, check_served
 from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,

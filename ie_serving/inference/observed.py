@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.requests import Caller
 from ie_serving.inference.interface import Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded
 from ie_serving.models.version.handle import Servable

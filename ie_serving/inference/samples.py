@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.golden import Sample
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.samples import Sample
 from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, Records
 

@@ -45,7 +45,7 @@ from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository

@@ -21,7 +21,7 @@ from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.core.settings.faults import Faults, shown
 from ie_serving.core.settings.numbers import version
 from ie_serving.core.settings.words import name as name_of
-from ie_serving.core.values.nesting import MOST_NESTED
+from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read

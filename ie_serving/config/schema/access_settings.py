@@ -5,9 +5,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import BOOLEAN, FILE, TEXT, SettingKind, choice
 from ie_serving.core.settings.faults import fault
-from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.settings import structures
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
+from ie_serving.core.settings.declaration import (
+    BOOLEAN,
+    BYTES,
+    DELAY,
+    TIMEOUT,
+    SettingKind,
+    choice,
+    whole,
+)
 from ie_serving.core.values.integers import INT32_MAX
 
 

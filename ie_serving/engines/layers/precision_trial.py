@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ie_serving.core.values.difference import deviation, difference
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
-from ie_serving.core.values.golden import GoldenRequest
-from ie_serving.core.values.samples import Sample
+from ie_serving.core.values.golden import GoldenRequest, Sample
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel
 

@@ -10,8 +10,7 @@ from typing import Any
 from ie_serving.core.compat import added
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
-from ie_serving.core.values.untyped import ABSENT
+from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place

@@ -6,8 +6,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ie_serving.core.values.callers import Caller, taken
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others

@@ -21,8 +21,16 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed, NotSupported, ServingError
-from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
-from ie_serving.core.values.untyped import ABSENT, Sent, is_absent, sent_in
+from ie_serving.core.values.tensors import (
+    ABSENT,
+    Array,
+    DataType,
+    Sent,
+    Specs,
+    TensorSpec,
+    is_absent,
+    sent_in,
+)
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.pyovms import BYTES, DATATYPES, Tensor
 from ie_serving.engines.python.runners import Inputs

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.tensors import (
     SERVING_DEFAULT,
     Arrays,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.core.values.example_signature import example_signature
+from ie_serving.core.values.signatures import example_signature
 from ie_serving.core.values.tensors import (
     BY_NUMPY,
     OUTPUTS,

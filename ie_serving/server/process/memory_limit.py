@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from ie_serving.core.runtime.cgroups import Read, groups, read_file
 from ie_serving.core.runtime.heaps import unreclaimable_bytes
-from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.machine_share import SHARE, Read, groups, read_file
 
 PART: Final = 2
 """Divisor of the memory that gives the default budget of requests: half. The other half is for

@@ -18,7 +18,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.hosts import host_of

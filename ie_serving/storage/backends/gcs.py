@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CONNECT_TIMEOUT_S,

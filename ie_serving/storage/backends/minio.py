@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,

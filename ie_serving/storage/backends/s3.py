@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from ie_serving.core.settings.kinds import BOOLEAN, choice
+from ie_serving.core.settings.declaration import BOOLEAN, choice
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,

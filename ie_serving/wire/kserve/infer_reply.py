@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.core.values.untyped import present
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements, told
@@ -113,7 +112,7 @@ def encode_placed(
 
 
 class OpenReplyEncoder:
-    """Encodes replies of untyped outputs, raw; see `core/values/untyped.py`.
+    """Encodes replies of untyped outputs, raw; see `core/values/tensors.py`.
 
     Args of the constructor:
         model: model name, as requests have it.

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, DataType, Signature
-from ie_serving.core.values.untyped import Sent
+from ie_serving.core.values.tensors import Array, DataType, Sent, Signature
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 import simdjson
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.core.values.untyped import Sent
+from ie_serving.core.values.tensors import Array, DataType, Sent
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_tensor

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.requests import Feature
+from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.sample import Filled, filled
 from ie_serving.wire.image.encode import encoded

@@ -15,8 +15,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec, specs_of
-from ie_serving.core.values.untyped import present
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec, present, specs_of
 from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines.openvino import devices
 from ie_serving.engines.openvino.compiling.properties import (
     CAPABILITIES,

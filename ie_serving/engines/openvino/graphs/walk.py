@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import openvino as ov
 
-from ie_serving.core.runtime.load_yielding import Steps
+from ie_serving.core.runtime.spare_cpu import Steps
 from ie_serving.engines.openvino.graphs.bodies import bodies
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.values.callers import NOBODY
 from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import NOBODY
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine

@@ -16,8 +16,8 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from ie_serving.core.values.callers import CALLER, Caller
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import every

@@ -87,7 +87,7 @@ from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.process import ProcessMetrics
 from ie_serving.telemetry.metrics.stores import STORES
-from ie_serving.telemetry.metrics.traffic_metrics import traffic_lines
+from ie_serving.telemetry.metrics.version_metrics import traffic_lines
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples

@@ -36,17 +36,19 @@ from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.shadow import Shadow
-from ie_serving.telemetry.metrics.batches import BatchMetrics
-from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.layers import (
+    BatchMetrics,
+    CacheMetrics,
+    RecordMetrics,
+    SequenceMetrics,
+)
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.recorded import RecordMetrics
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
-from ie_serving.telemetry.request.sample_files import SampleFiles
+from ie_serving.telemetry.request.record_files import SampleFiles
 from ie_serving.wire.json.golden_json import read_golden as golden_json
-from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import count_records, predict_record, read_requests
+from ie_serving.wire.tfs.prediction_log import read_golden as golden_records
 
 if TYPE_CHECKING:
     from ie_serving.commands.tune.tools import Tools

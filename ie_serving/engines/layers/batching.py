@@ -30,7 +30,7 @@ from ie_serving.engines.layers.queue import Queue
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers.sampling import Sampling, Take
 from ie_serving.engines.recording import Recording, RequestLog
-from ie_serving.telemetry.metrics.recorded import RecordMetrics
+from ie_serving.telemetry.metrics.layers import RecordMetrics
 from ie_serving.telemetry.request.record_files import RecordFiles
 
 Encode = Callable[..., bytes]

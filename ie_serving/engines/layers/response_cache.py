@@ -15,7 +15,7 @@ from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOpti
 from ie_serving.engines.caching import Caching
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.cache import Cache
-from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.layers import CacheMetrics
 
 T = TypeVar("T")
 

@@ -18,9 +18,8 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.engines.savedmodel import checksums
 from ie_serving.wire.protobuf import graph
-from ie_serving.wire.protobuf.fields import Unclear, read_varint
+from ie_serving.wire.protobuf.fields import Unclear, read_varint, varint
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.protobuf.writing import varint
 
 VARIABLES = "variables/variables"
 """How the files of the variables begin in a version's directory."""

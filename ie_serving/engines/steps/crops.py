@@ -8,7 +8,7 @@ from ie_serving.engines.steps.declaration import tensor
 from ie_serving.engines.steps.images import pixels_spec
 from ie_serving.engines.steps.pictures import only, room, sized
 from ie_serving.wire.image.draw import PALETTE, drawn
-from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.image.pictures import encoded
 
 MOST_BOXES = 1024
 """Most boxes that are cut out or drawn; more are refused."""

@@ -10,8 +10,7 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.image.decode import decode
-from ie_serving.wire.image.resize import resized
+from ie_serving.wire.image.pictures import decode, resized
 
 MOST_PICTURES = 256
 """Most pictures of one tensor; more are refused, since each may take a second to decode."""

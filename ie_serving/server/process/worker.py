@@ -26,8 +26,7 @@ from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.silence import LOADING_S, Silence
 from ie_serving.server.process.tuning import lasting_objects, tune
-from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.log.reopen import reopen
+from ie_serving.telemetry.log.logs import Event, reopen
 
 log = logging.getLogger(__name__)
 

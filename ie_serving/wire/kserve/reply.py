@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec, present, sent_in
-from ie_serving.wire.json.compact import numbers
+from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, told
 from ie_serving.wire.kserve.regions import Placing

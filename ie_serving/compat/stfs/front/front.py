@@ -28,7 +28,7 @@ from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
 from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
-from ie_serving.wire.clients import call
+from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form.multipart import is_form
 
@@ -101,7 +101,7 @@ class StfsFront(OtherFront[Route]):
 
     def _made(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable
-    ) -> call.JsonPost:
+    ) -> sample.JsonPost:
         model, name = found.model, given.get("signature_name", "")
         signature = chosen(model.name, servable.signatures, name)
         data = inputs(signature.inputs, open_size=OPEN_SIZE)
@@ -111,8 +111,8 @@ class StfsFront(OtherFront[Route]):
             beside |= {"signature_name": name} if name else {}
             beside |= {} if model.version is None else {"model_version": model.version}
         start = json.dumps({**beside, "data": None}).removesuffix("null}")
-        url = call.checked_url(f"{self._scheme}://{host}")
-        return call.JsonPost(f"{url}/", inlined([start, *data, "}"]))
+        url = sample.checked_url(f"{self._scheme}://{host}")
+        return sample.JsonPost(f"{url}/", inlined([start, *data, "}"]))
 
 
 def _field(request: Request, name: bytes) -> str:

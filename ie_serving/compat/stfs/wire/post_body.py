@@ -23,8 +23,7 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, Specs, Te
 from ie_serving.wire.form.multipart import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json
-from ie_serving.wire.json.tensor import MAX_RANK, decode_tensor, try_tensor
-from ie_serving.wire.json.value import is_base64, is_named
+from ie_serving.wire.json.tensor import MAX_RANK, decode_tensor, is_base64, is_named, try_tensor
 
 DEFAULT_MODEL: Final = "default"
 DATA: Final = "data"

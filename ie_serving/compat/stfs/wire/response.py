@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
-from ie_serving.wire.json.compact import is_finite, known
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
+from ie_serving.wire.json.response import is_finite, known
 
 PREDICT: Final = "predict"
 PROBABILITIES: Final = "predict_proba"

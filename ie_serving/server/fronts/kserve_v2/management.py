@@ -11,7 +11,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.repository import Repository
 from ie_serving.server.fronts.kserve_v2.server_settings import ServerSettingCalls
 from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
-from ie_serving.wire.kserve.model_config import Described, model_config
+from ie_serving.wire.kserve.model_metadata import Described, model_config
 from ie_serving.wire.kserve.regions import Off
 
 

@@ -39,9 +39,16 @@ from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
-from ie_serving.wire.clients import curl, languages
-from ie_serving.wire.clients.call import JsonPost, checked_url, path_of
-from ie_serving.wire.clients.sample import FileOf, Filled, Pieces, filled
+from ie_serving.wire.clients import languages
+from ie_serving.wire.clients.sample import (
+    FileOf,
+    Filled,
+    JsonPost,
+    Pieces,
+    checked_url,
+    filled,
+    path_of,
+)
 
 MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -265,7 +272,7 @@ def programs(body: bytes) -> dict[str, str]:
     except _MALFORMED as error:
         raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
     written = {language: languages.program(language, call) for language in LANGUAGES}
-    return {"curl": curl.command(call), **written}
+    return {"curl": languages.command(call), **written}
 
 
 def _call(asked: Mapping[str, Any]) -> JsonPost:

@@ -26,7 +26,7 @@ from ie_serving.engines.layers.sequence_layer import CONTROL, ID, SequenceLayer,
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.sequences import Sequences
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import SequenceMetrics
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import copied
 from tests.unit.engines.openvino.stateful_models import accumulator

@@ -21,7 +21,7 @@ from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.line import EarlyTurn, Line
 from ie_serving.engines.python.runners import KernelCall, Readiness
-from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call

@@ -19,9 +19,7 @@ from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.telemetry.metrics.batches import BatchMetrics
-from ie_serving.telemetry.metrics.caches import CacheMetrics
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics, CacheMetrics, SequenceMetrics
 from tests.unit.compat.kibernetika.hooks.hooked import chained, linear
 from tests.unit.engines.asking import answer, told
 

@@ -19,7 +19,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.context import Context
-from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.image.pictures import encoded
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran
 
 LOGGING = {"@type": "LOGGING", "log": "KEYS_AND_VALUES"}

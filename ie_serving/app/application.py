@@ -24,7 +24,7 @@ from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.machine_share import SHARE, budget_of, room
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
 from ie_serving.core.values.requests import ToldCallers
@@ -62,9 +62,8 @@ from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.health import Health, Readiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.streams.later import LaterStreams
@@ -76,10 +75,9 @@ from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
-from ie_serving.server.process.memory_limit import budget_of, room
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
-from ie_serving.server.transport.address_limit import limit_of
+from ie_serving.server.transport.connection_limit import limit_of
 from ie_serving.server.transport.grpc.services import Answer, Services
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions

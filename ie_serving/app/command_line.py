@@ -220,7 +220,7 @@ def _with_directories(
 def _limit_memory(parsed: Parsed) -> None:
     """Apply the memory limit of requests to models that are loaded without a server."""
     from ie_serving.core.runtime.budget import BUDGET
-    from ie_serving.server.process.memory_limit import budget_of
+    from ie_serving.core.runtime.machine_share import budget_of
 
     BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
 

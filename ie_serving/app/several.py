@@ -24,8 +24,7 @@ from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.counted import Counted, Numbers
-from ie_serving.server.workers.ledger import Ledger
+from ie_serving.server.workers.crew import Counted, Counters, Ledger
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
@@ -259,4 +258,4 @@ class _WorkerPage(NamedTuple):
 
     slot: int
     page: bytes
-    before: Numbers
+    before: Counters

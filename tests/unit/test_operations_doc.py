@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ie_serving.server.gate import certificates
-from ie_serving.server.transport import failed_handshakes
+from ie_serving.server.transport import handshake
 from ie_serving.telemetry.metrics import layers, process, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
@@ -181,7 +181,7 @@ def test_a_line_with_text_of_its_own_is_an_event() -> None:
 MODULES_OF_METRICS = (
     *(metrics, layers, ovms, process, layers, steps, stores, streams, tensorflow, versions),
     certificates,
-    failed_handshakes,
+    handshake,
     layers,
     layers,
     residency,

@@ -37,7 +37,7 @@ class Limits:
         "1073741824",
         shown="half of the memory",
     )
-    """`server/process/memory_limit.py` derives the budget for 0."""
+    """`core/runtime/machine_share.py` derives the budget for 0."""
 
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     grpc_transport: str = choice("http2", "grpcio").setting(

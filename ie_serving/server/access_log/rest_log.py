@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
-from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,

@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import Budget
 from ie_serving.core.runtime.heaps import SMALL_BUDGET
-from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
+from ie_serving.server.process.garbage import LARGE_WORK, MOST_HEAP_LOOKS, give_back
 from tests.process import output_of
 from tests.unit.server.process.looks import Paced
 
@@ -14,7 +14,7 @@ KEEPS = """
 import asyncio, gc, re
 from pathlib import Path
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.server.process.give_back import give_back
+from ie_serving.server.process.garbage import give_back
 from ie_serving.core.runtime.heaps import HEAPS
 
 def resident():
@@ -71,7 +71,7 @@ async def test_once_after_large_work_when_no_more_comes(taken: int, expected: in
     looks.budget.lease(taken)
     await looks.look()
     assert looks.trims == 0  # more may come
-    for _ in range(MOST_LOOKS + 2):
+    for _ in range(MOST_HEAP_LOOKS + 2):
         await looks.look()
     assert looks.trims == expected
     looks.end()
@@ -81,7 +81,7 @@ async def test_at_the_latest_after_some_looks() -> None:
     """Large requests that never cease do not keep what a burst has left."""
     looks = Looks()
     await looks.look()
-    for expected in (*[0] * MOST_LOOKS, 1):
+    for expected in (*[0] * MOST_HEAP_LOOKS, 1):
         looks.budget.lease(LARGE_WORK)
         await looks.look()
         assert looks.trims == expected

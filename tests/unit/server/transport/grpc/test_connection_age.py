@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ie_serving.server.transport.connection_age import JITTER, ConnectionAge
+from ie_serving.server.transport.grpc.http2_server import JITTER, ConnectionAge
 
 
 class Recorded:

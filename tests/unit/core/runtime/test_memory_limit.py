@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.server.process.memory_limit import budget_of, memory_limit, room
+from ie_serving.core.runtime.machine_share import budget_of, memory_limit, room
 
 MACHINE = 1 << 34
 V2 = "/sys/fs/cgroup"

@@ -13,8 +13,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ie_serving.compat.kibernetika.hooks.functions import fault
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
-from ie_serving.compat.kibernetika.hooks.unrun import fault
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import SERVER, names_in_ie_serving
 from ie_serving.config.settings import Parsed, ServerSettings, Settings

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.compat.stfs.wire.post_body import StfsBody, parse
+from ie_serving.compat.stfs.front.post_body import StfsBody, parse
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.requests import ModelSpec

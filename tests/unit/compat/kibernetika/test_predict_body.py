@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.compat.kibernetika.wire.predict_body import Asked, Form, parse
-from ie_serving.compat.kibernetika.wire.reply import encode
+from ie_serving.compat.kibernetika.predict_route import Asked, Form, encode, parse
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 

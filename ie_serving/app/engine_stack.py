@@ -13,16 +13,15 @@ from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.compat import added
 from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
-from ie_serving.engines.expected import Declared
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layer_options import Declared
 from ie_serving.engines.layers.as_declared import AsDeclared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
-from ie_serving.engines.layers.recording import WithRecording
 from ie_serving.engines.layers.response_cache import WithResponseCache
-from ie_serving.engines.layers.sampling import Copied
+from ie_serving.engines.layers.sampling import Copied, WithRecording
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine

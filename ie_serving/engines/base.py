@@ -262,3 +262,15 @@ class Driver(Engine, Protocol):
 
     def claims(self, directory: Path) -> bool:
         """Tell, from the files of a complete version, whether this driver can compile it."""
+
+
+class EngineAround:
+    """Passes everything but `compile` on to `engine`. See `engines.base.Engine`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)

@@ -24,8 +24,7 @@ from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.hooks import ChainedModel, HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
 from ie_serving.models.configuration import Graph, ModelConfig
 
 NAME = "default"

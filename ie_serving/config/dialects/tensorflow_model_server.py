@@ -22,7 +22,7 @@ from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.numbers import LARGEST_PORT
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig

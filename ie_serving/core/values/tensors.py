@@ -322,3 +322,23 @@ def is_absent(array: Array) -> bool:
 def present(arrays: Arrays) -> dict[str, Array]:
     """Leave out what did not come."""
     return {name: array for name, array in arrays.items() if not is_absent(array)}
+
+
+def decoded(name: str, array: Array, library: str) -> Array:
+    """Give the strings of an input as texts. Raises: InvalidTensor, where they are not UTF-8."""
+    try:
+        return objects((text.decode() for text in array.flat), array.shape)
+    except UnicodeDecodeError as error:
+        raise InvalidTensor(
+            f'input "{name}" holds bytes that are not UTF-8; {library} takes text only: {error}'
+        ) from error
+
+
+def encoded(array: Array) -> Array:
+    """Convert a library's array of texts or objects to a string tensor."""
+    return objects((str(each).encode() for each in array.flat), array.shape)
+
+
+def objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:
+    """Make an array of objects; numpy's own string types would cut zeros at the end."""
+    return np.array([*items], np.object_).reshape(shape)

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, decoded
 from ie_serving.engines.onnxruntime.specs import Session, SessionOutput
-from ie_serving.engines.run.texts import decoded
 
 
 class SessionFailure(Exception):

@@ -13,8 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.run.texts import encoded
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, encoded
 
 TYPES: Mapping[str, DataType] = {
     "float": DataType.FP32,

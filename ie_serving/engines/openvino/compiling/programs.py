@@ -11,6 +11,7 @@ import openvino as ov
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.openvino.compiling.lone_row import (
     Fixed,
     copy_for_one_row,
@@ -53,7 +54,6 @@ from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.on_demand import OnDemand
 from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
-from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.inferences import current
 

@@ -29,7 +29,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
-from ie_serving.engines.run import probe
+from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.threads import node_limit, thread_limit, threads
 from ie_serving.telemetry.log.logs import Event
 
@@ -221,7 +221,7 @@ class _Trials:
         if arrays is None or not self._fit(arrays):
             return None
         make = partial(Slot, model.create_infer_request, inputs, outputs, self._hazards)
-        found = probe.latency(make, arrays, (RuntimeError,))
+        found = latency_model.latency(make, arrays, (RuntimeError,))
         if found is None:
             self._failed.append(model)
         return found

@@ -27,12 +27,11 @@ from ie_serving.engines.savedmodel.file import (
     MetaGraph,
     TensorInfo,
     declared,
+    read_frozen,
     read_graph,
 )
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
-from ie_serving.engines.savedmodel.frozen import read_frozen
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
-from ie_serving.engines.savedmodel.initial import Initial
 from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.savedmodel.program import Beside
 from ie_serving.engines.savedmodel.rewrite import (
@@ -43,7 +42,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
-from ie_serving.engines.savedmodel.state import kept_between_requests
+from ie_serving.engines.savedmodel.state import Initial, kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
 from ie_serving.engines.openvino.interface import mixed_rows
 from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.openvino.runtime import in_words
-from ie_serving.engines.run.infer_request import Shapes
-from ie_serving.engines.run.pool import MOST_WAITING
+from ie_serving.engines.run.infer_request import MOST_WAITING, Shapes
 
 KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is

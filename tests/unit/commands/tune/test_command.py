@@ -18,7 +18,7 @@ from ie_serving.core.values.golden import Sample
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.backends.local import LocalStorage
 from tests.process import until

@@ -13,9 +13,8 @@ from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
-from ie_serving.engines.hooks import HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import HookOptions, KernelOptions, Place
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback

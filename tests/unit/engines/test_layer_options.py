@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.batching import batch_sizes
+from ie_serving.engines.layer_options import batch_sizes
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
-from ie_serving.engines.openvino.compiling.supported import lower_precisions
+from ie_serving.engines.openvino.compiling.properties import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier

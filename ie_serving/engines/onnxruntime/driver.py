@@ -19,8 +19,14 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Sig
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain
-from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
-from ie_serving.engines.onnxruntime.specs import Session, SessionOutput, input_specs, outputs_of
+from ie_serving.engines.onnxruntime.session import (
+    Session,
+    SessionFailure,
+    SessionOutput,
+    SessionRequest,
+    input_specs,
+    outputs_of,
+)
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.latency_model import LatencyModel

@@ -34,7 +34,7 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.faults.absolutes import part_absolutes
+from ie_serving.engines.openvino.faults.fusions import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
 from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfinite
@@ -46,8 +46,7 @@ from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports, prep
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
-from ie_serving.engines.openvino.running.slot import Slot
-from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
+from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel

@@ -14,9 +14,8 @@ from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signat
 from ie_serving.engines.openvino.culprits import Operation
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
-from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.savedmodel.as_sent import AsSent

@@ -17,7 +17,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.compiling import programs, threads_choice
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, about_as_fast
-from ie_serving.engines.openvino.interface import memory_estimate
+from ie_serving.engines.openvino.interface import tensor_specs
 from ie_serving.engines.run import latency_model
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
@@ -248,7 +248,7 @@ def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
 def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
 ) -> None:
-    monkeypatch.setattr(memory_estimate.BUDGET, "limit", 1 << 30)
+    monkeypatch.setattr(tensor_specs.BUDGET, "limit", 1 << 30)
     monkeypatch.setattr(programs, "compile_fastest", None)  # it is not come to
     add_one(tmp_path)
     with pytest.raises(

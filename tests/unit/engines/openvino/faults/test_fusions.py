@@ -9,7 +9,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.engines.openvino.faults.reduced_channels import RULES
+from ie_serving.engines.openvino.faults.fusions import RULES
 from ie_serving.engines.openvino.graphs.rules import Rules, visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 

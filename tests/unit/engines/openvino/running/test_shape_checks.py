@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.openvino.faults.shape_checks import unfit
+from ie_serving.engines.openvino.running.shape_inference import unfit
 from tests.unit.engines.openvino.models import constant, load, run, unary
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"}

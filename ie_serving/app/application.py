@@ -46,14 +46,13 @@ from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.admin.poll_requests import PollRequests
 from ie_serving.models.admin.reload_requests import ReloadRequests
-from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.residency.residency import Residency, ResidencyRules
-from ie_serving.models.served import ServedModels, WithPrepared
+from ie_serving.models.served import AllowedModels, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader

@@ -2,7 +2,7 @@
 
     2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
-This is the line format of 2020; `logs.py` has the other one. The loggers of this server
+This is the line format of 2020; the other one is JSON. The loggers of this server
 follow the chosen level, and so does what users' code logs by any logger, unless it sets a level of
 its own. Libraries log at WARNING or above, since storage clients print credentials at DEBUG.
 

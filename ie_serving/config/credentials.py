@@ -1,6 +1,6 @@
 """Key material: the ports' certificates, and the credentials that callers must match.
 
-`files/tls_files.py` and `files/access_file.py` produce these values, checked; `server/gate` takes
+`files/access_file.py` and the functions here produce these values, checked; `server/gate` takes
 them.
 
 Also reads certificate, key and authorities from the files that the settings name.

@@ -50,7 +50,7 @@ def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give
-        other answers (`faults/shape_independent.py`), or the weights take more than `MOST_WEIGHTS`.
+        other answers (`computes_alike`), or the weights take more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
     if len(inputs) < len(ports.inputs) or not computes_alike(model):

@@ -121,7 +121,7 @@ def program_of(
 
 
 def _may_have_lone_rows(options: EngineOptions) -> bool:
-    # `faults/shape_independent.py` was measured only on this device.
+    # `compiling/lone_row.py` was measured only on this device.
     is_cpu = options.of(OpenVinoOptions).target_device == CPU
     return options.ahead and options.nireq <= 1 and is_cpu
 

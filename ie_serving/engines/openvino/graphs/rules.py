@@ -61,7 +61,7 @@ class Visit:
         from_end: whether the model's framework is as ONNX, where negative indices count from the
             end and a `Range` in the wrong direction is empty; TensorFlow refuses both.
         sources: names of the operations whose outputs follow from the values of a request.
-        rounds: counts of rounds that the graph makes; see `loop_rounds.py`.
+        rounds: counts of rounds that the graph makes; see `faults/ranges.py`.
         inner: the visits of the bodies of the operation that is visited now.
         flags: the rules' results, group by group, once the visit has ended.
     """

@@ -156,7 +156,7 @@ def _shown(value: object) -> str:
     return repr(value)[:LONGEST_SHOWN]
 
 
-log = logging.getLogger("ie_serving.kernel")
+step_log = logging.getLogger("ie_serving.kernel")
 
 LONGEST_LOGGED = 200
 """Characters of a value that a LOGGING step writes: pictures would fill the log."""
@@ -230,7 +230,7 @@ def _logging(step: Step) -> Run:
     def run(data: Data, _: Named) -> Data:
         chosen = [name for name in data if not wanted.pattern or wanted.fullmatch(name)]
         texts = chosen if shown == "KEYS" else [f"{n}={_short(data[n])}" for n in chosen]
-        log.log(level, "step %s: %s", step.name, ", ".join(texts))
+        step_log.log(level, "step %s: %s", step.name, ", ".join(texts))
         return data
 
     return run

@@ -143,9 +143,13 @@ async def collect_garbage(
             looks = quiet = 0
 
 
+HEAP_LOOK_S: Final = 10.0
+"""Seconds between two checks of how much memory requests have taken."""
 SOON_S: Final = 1.0
 """The same with a small budget. Under all hostile requests at once the private memory of a server
 with a budget of 256 MB rose to 410 to 450 MB with checks every 10 s, to 360 to 370 MB with this."""
+WORTH_RETURNING: Final = 32 << 20
+"""Bytes that requests have taken since the last return, from which the next is worth its time."""
 MOST_HEAP_LOOKS: Final = 5
 """Checks after which memory is returned even if large requests keep coming. Memory freed by a burst
 is then returned within a minute; the other requests fault theirs in anew, at 0.25 ms a MB."""
@@ -170,13 +174,13 @@ async def give_back(
         resident: measures the resident memory of the process.
     """
     is_small = budget.limit <= SMALL_BUDGET
-    pause = pause or partial(asyncio.sleep, SOON_S if is_small else LOOK_S)
+    pause = pause or partial(asyncio.sleep, SOON_S if is_small else HEAP_LOOK_S)
     given_back_at = before = budget.taken
     looks = least = 0
     while True:
         await pause()
         taken = budget.taken
-        looks = looks + 1 if taken - given_back_at >= LARGE_WORK else 0
+        looks = looks + 1 if taken - given_back_at >= WORTH_RETURNING else 0
         if looks and (taken == before or looks > MOST_HEAP_LOOKS or is_small):
             given_back_at, looks = taken, 0
             is_over = taken == before

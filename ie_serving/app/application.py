@@ -17,16 +17,17 @@ from ie_serving.app.fronts import (
 )
 from ie_serving.app.repositories import Repositories, Repository
 from ie_serving.app.workers import Workers
-from ie_serving.config.files import access_file, tls_files
+from ie_serving.config import credentials
+from ie_serving.config.files import access_file
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.machine_share import SHARE, budget_of, room
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
-from ie_serving.core.values.callers import ToldCallers
+from ie_serving.core.values.requests import ToldCallers
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
@@ -45,14 +46,13 @@ from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.admin.poll_requests import PollRequests
 from ie_serving.models.admin.reload_requests import ReloadRequests
-from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.residency.residency import Residency, ResidencyRules
-from ie_serving.models.served import ServedModels, WithPrepared
+from ie_serving.models.served import AllowedModels, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
@@ -61,9 +61,8 @@ from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.health import Health, Readiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.streams.later import LaterStreams
@@ -75,10 +74,9 @@ from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
-from ie_serving.server.process.memory_limit import budget_of, room
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
-from ie_serving.server.transport.address_limit import limit_of
+from ie_serving.server.transport.connection_limit import limit_of
 from ie_serving.server.transport.grpc.services import Answer, Services
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
@@ -86,7 +84,7 @@ from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.process import ProcessMetrics
 from ie_serving.telemetry.metrics.stores import STORES
-from ie_serving.telemetry.metrics.traffic_metrics import traffic_lines
+from ie_serving.telemetry.metrics.version_metrics import traffic_lines
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
@@ -110,7 +108,7 @@ class ServingApplication:
         self._workers = workers
         self._gate = Gate(
             server,
-            tls_files.read,
+            credentials.read,
             access_file.read,
             certificates=handovers.certificates,
             callers=handovers.callers,

@@ -175,7 +175,8 @@ def _serve(parsed: Parsed) -> gunicorn_app.Ended:
 def _check(parsed: Parsed) -> int:
     from ie_serving.app.engine_stack import engine_of
     from ie_serving.commands.check import check
-    from ie_serving.config.files import access_file, tls_files
+    from ie_serving.config import credentials
+    from ie_serving.config.files import access_file
     from ie_serving.server.gate.gate import Gate
 
     _limit_memory(parsed)
@@ -184,7 +185,9 @@ def _check(parsed: Parsed) -> int:
 
     def read_files() -> None:
         server, left = parsed.settings.server, (Handover(), Handover())
-        gate = Gate(server, tls_files.read, access_file.read, certificates=left[0], callers=left[1])
+        gate = Gate(
+            server, credentials.read, access_file.read, certificates=left[0], callers=left[1]
+        )
         if (expired := gate.expired()) and not parsed.lenient:
             raise ConfigError([expired])
 
@@ -217,7 +220,7 @@ def _with_directories(
 def _limit_memory(parsed: Parsed) -> None:
     """Apply the memory limit of requests to models that are loaded without a server."""
     from ie_serving.core.runtime.budget import BUDGET
-    from ie_serving.server.process.memory_limit import budget_of
+    from ie_serving.core.runtime.machine_share import budget_of
 
     BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
 

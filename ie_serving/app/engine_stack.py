@@ -13,21 +13,20 @@ from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.compat import added
 from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
-from ie_serving.engines.expected import Declared
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layer_options import Declared
 from ie_serving.engines.layers.as_declared import AsDeclared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
-from ie_serving.engines.layers.recording import WithRecording
 from ie_serving.engines.layers.response_cache import WithResponseCache
-from ie_serving.engines.layers.sampling import Copied
+from ie_serving.engines.layers.sampling import Copied, WithRecording
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
-from ie_serving.engines.openvino.compiling.supported import lower_precisions
+from ie_serving.engines.openvino.compiling.properties import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
@@ -36,17 +35,19 @@ from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.shadow import Shadow
-from ie_serving.telemetry.metrics.batches import BatchMetrics
-from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.layers import (
+    BatchMetrics,
+    CacheMetrics,
+    RecordMetrics,
+    SequenceMetrics,
+)
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.recorded import RecordMetrics
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
-from ie_serving.telemetry.request.sample_files import SampleFiles
+from ie_serving.telemetry.request.record_files import SampleFiles
 from ie_serving.wire.json.golden_json import read_golden as golden_json
-from ie_serving.wire.tfs.golden_records import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import count_records, predict_record, read_requests
+from ie_serving.wire.tfs.prediction_log import read_golden as golden_records
 
 if TYPE_CHECKING:
     from ie_serving.commands.tune.tools import Tools

@@ -35,9 +35,11 @@ def management(control: ModelControl, log: LogPages, server: ServerSettings) -> 
     """Return what makes the answers to all but inferences, over the models of a caller."""
 
     def made(served: ServedModels) -> "Management":
-        from ie_serving.server.fronts.kserve_v2.management import Management
-        from ie_serving.server.fronts.kserve_v2.repository import Repository
-        from ie_serving.server.fronts.kserve_v2.server_settings import ServerSettingCalls
+        from ie_serving.server.fronts.kserve_v2.management import (
+            Management,
+            Repository,
+            ServerSettingCalls,
+        )
 
         repository = Repository(served, control, server.reload_by_rpc)
         return Management(repository, ServerSettingCalls(log, server.traces_url), regions())

@@ -2,6 +2,11 @@
 
 Commands that only query a running server are typed by people and run by probes, so they start
 quickly: they import neither numpy nor the server.
+
+Also opens the standard streams that a process was started without, such as by `2>&-`.
+
+Daemons and log shippers close them. Python then has None for `sys.stderr`, and the next file or
+socket that is opened gets the number 2, into which libraries and crash reports would write.
 """
 
 from __future__ import annotations
@@ -11,7 +16,6 @@ import os
 import sys
 
 from ie_serving.core.runtime.interruption import code_of, heed
-from ie_serving.core.runtime.standard_streams import open_missing
 from ie_serving.core.values.commands import ASKING, HELP
 
 TYPE_CHECKING = False  # as in `typing`, whose import would delay `heed`
@@ -93,3 +97,21 @@ def _served(name: str) -> Command:
         return command(given)
 
     return run
+
+
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+"""Name and mode of each, by its descriptor."""
+
+
+def open_missing() -> None:
+    """Open the null device in place of each standard stream that is closed; before other files."""
+    for number, (name, mode) in enumerate(_STREAMS):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            stream = open(number, mode, closefd=False)  # noqa: SIM115 (for the life of the process)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Workers
-from ie_serving.config.files.followed import FollowedConfig
-from ie_serving.config.files.succession import Applied
+from ie_serving.config.files.followed import Applied, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.models.admin.poll_requests import Poll
@@ -25,8 +24,7 @@ from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.counted import Counted, Numbers
-from ie_serving.server.workers.ledger import Ledger
+from ie_serving.server.workers.crew import Counted, Counters, Ledger
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
@@ -260,4 +258,4 @@ class _WorkerPage(NamedTuple):
 
     slot: int
     page: bytes
-    before: Numbers
+    before: Counters

@@ -19,7 +19,7 @@ from typing import Any
 
 from ie_serving.config.settings import Settings
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotFound, ServingError, causes
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine

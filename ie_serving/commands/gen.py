@@ -24,7 +24,7 @@ from ie_serving.commands.remote.place import (
 )
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.wire.clients import call, languages
+from ie_serving.wire.clients import languages, sample
 from ie_serving.wire.clients.sample import text_of
 from ie_serving.wire.clients.served_signatures import signatures_at
 
@@ -54,11 +54,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
         parser().error(str(error))
     headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
     address = given.url or environ.get(URL) or local_address(environ)
-    url = call.checked_url(address if "://" in address else f"http://{address}")
+    url = sample.checked_url(address if "://" in address else f"http://{address}")
     model = ModelSpec(name, given.version, None, given.signature_name)
     secured = _context(given.ca, given.cert, given.key)
     known = signatures_at(url, model, lambda place: _get(place, headers, secured))
-    made = call.predict(url, model, known)
+    made = sample.predict(url, model, known)
     if given.what == "request":
         return text_of(made.body)
     return languages.program(given.lang, made)

@@ -35,7 +35,7 @@ from ie_serving.engines.generated import (
     usual,
 )
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.generated_trial import has_specs, input_of
+from ie_serving.engines.layers.precision_trial import has_specs, input_of
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework
 from ie_serving.engines.verification.references import Refused

@@ -14,8 +14,7 @@ from ie_serving.config.schema.access_settings import Access
 from ie_serving.config.schema.limits import Limits
 from ie_serving.config.schema.telling import Telling
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import (
+from ie_serving.core.settings.declaration import (
     BOOLEAN,
     BYTES,
     COUNT,
@@ -27,6 +26,7 @@ from ie_serving.core.settings.kinds import (
     PORT,
     TEXT,
     TIMEOUT,
+    SettingKind,
     choice,
     whole,
 )

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.settings import structures, words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, choice, whole
+from ie_serving.core.settings.declaration import BOOLEAN, SettingKind, choice, whole
 
 if TYPE_CHECKING:
-    from ie_serving.core.values.callers import Caller
     from ie_serving.core.values.errors import InvalidTensor, ServingError
+    from ie_serving.core.values.requests import Caller
     from ie_serving.core.values.tensors import Arrays, Read, Signature
 
 T = TypeVar("T")
@@ -263,3 +262,15 @@ class Driver(Engine, Protocol):
 
     def claims(self, directory: Path) -> bool:
         """Tell, from the files of a complete version, whether this driver can compile it."""
+
+
+class EngineAround:
+    """Passes everything but `compile` on to `engine`. See `engines.base.Engine`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ie_serving.core.settings.faults import fault
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines.base import AUTO, NOTHING, CompiledModel, Driver, EngineOptions
 from ie_serving.engines.listed import GROUP, TABLE, Listed, names_in, rows
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from ie_serving.core.values.digests import crc32_of
 from ie_serving.core.values.hints import Hint
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -1,18 +1,18 @@
-"""Options of a kernel, the Python code that answers for a model. Settings hold them."""
+"""Options of users' Python code: a kernel that answers for a model, hooks around models."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import SettingKind, choice, whole
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import choice, whole
 from ie_serving.core.settings.numbers import integer, timeout
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX
+from ie_serving.engines.base import EngineOptions
 
 INLINE, THREAD, PROCESS = "inline", "thread", "process"
 """How a kernel is run: in threads that all models share, in threads or in processes of its own."""
@@ -164,3 +164,45 @@ class KernelOptions:
         " DEADLINE_EXCEEDED or 504; 0 sets no limit",
         "2000",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainedModel:
+    """One model of a chain: a `--model-path` of kibernetika-serving with its `--driver`.
+
+    Attributes:
+        driver: as the user wrote it, for hooks that read it.
+        path: of a file, or of a directory with the files of one version.
+        options: how it is compiled, its driver included; hooks do not change them.
+        weights: file that a `.xml` reads its weights from; empty: the one beside it.
+        signature: of the model; empty for `serving_default`.
+        outputs: the model's outputs to return; empty for all.
+        flexible: a request may have more rows, or fewer, than the model's fixed batch.
+    """
+
+    driver: str
+    path: str
+    options: EngineOptions = field(default_factory=EngineOptions)
+    weights: str = ""
+    signature: str = ""
+    outputs: tuple[str, ...] = ()
+    flexible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookOptions:
+    """Python code around a model."""
+
+    place: Place | None = FILE.setting(
+        None,
+        "Python code around the model, preprocess, postprocess or process as of"
+        " kibernetika-serving, in the version directory, else beside the configuration, or"
+        " absolute; needs allow_python",
+        "hooks.py",
+        shown="none",
+        word="hooks",
+    )
+    """None: there is none."""
+
+    chain: tuple[ChainedModel, ...] = ()
+    """Models that answer one after the other, in place of the version's files; empty: these."""

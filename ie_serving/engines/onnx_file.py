@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ie_serving.wire.protobuf.writing import delimited
+from ie_serving.wire.protobuf.fields import delimited
 
 # ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
 GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25

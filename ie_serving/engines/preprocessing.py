@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import SettingKind, choice
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import choice
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX

@@ -2,19 +2,19 @@
 
 import array
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.values.callers import CALLER
-from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, ServingError, advised
 from ie_serving.core.values.fit import exact, fit, fits, shed
-from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Arrays, Signature
-from ie_serving.inference import checks, examples, summary
+from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.requests import CALLER, InferRequest
+from ie_serving.core.values.tensors import Arrays, Method, Signature
+from ie_serving.inference import examples
 from ie_serving.inference.interface import Encode, Interface, Outputs
-from ie_serving.inference.large_reply import Read, Unencoded, unencoded
-from ie_serving.inference.observed import observed
+from ie_serving.inference.large_bodies import Read, Unencoded, unencoded
+from ie_serving.inference.observed import is_wanted, note_tensors, observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import Served
 from ie_serving.telemetry.request.entry import CURRENT
@@ -62,7 +62,7 @@ class Bound(Generic[T]):
         self._exact = exact(signature)
         self._encoders = self._encoders_for(tuple(signature.outputs))
         # Once for a signature: without log lines, requests cost no more.
-        self._noted = summary.is_wanted()
+        self._noted = is_wanted()
         self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
 
     def start(
@@ -80,7 +80,7 @@ class Bound(Generic[T]):
         """
         if self._noted:
             entrypoint, names = self._interface.entrypoint, request.output_filter
-            summary.note_tensors(self._servable, self.signature, entrypoint, inputs, names)
+            note_tensors(self._servable, self.signature, entrypoint, inputs, names)
         encoders = self._encoders
         if output_filter := request.output_filter:
             encoders = self._filtered.get(output_filter) or self._filter(output_filter)
@@ -138,7 +138,7 @@ class Bound(Generic[T]):
         return fitted, observed(read, self._servable)
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
-        checks.check_output_filter(self.signature, outputs)
+        check_output_filter(self.signature, outputs)
         # Dicts keep insertion order, so the first is the oldest: no clock, and no work on a hit.
         if len(self._filtered) >= MOST_FILTERS:
             del self._filtered[next(iter(self._filtered))]
@@ -207,3 +207,45 @@ def _reader(
         return reply
 
     return read
+
+
+def check_method(signature: Signature) -> None:
+    """Refuse a signature whose method no API calls.
+
+    Raises:
+        ServingError: the method is none of predict, classify and regress.
+    """
+    # All three are allowed, as in TensorFlow Serving: Predict may run a Classify signature.
+    known = [method.value for method in Method]
+    if signature.method not in known:
+        raise ServingError(
+            advised(
+                f"Expected prediction signature method_name to be one of {{{', '.join(known)}}}."
+                f" Was: {signature.method}",
+                "; export the model again"
+                f"{Hint(', or start the server without {server.method_name_check}')}",
+            )
+        )
+
+
+def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
+    """Refuse an output alias that the signature does not have, or that is named twice.
+
+    Raises:
+        InvalidRequest: in TensorFlow Serving's wording, with the signature's aliases.
+    """
+    for place, alias in enumerate(aliases):
+        if alias not in signature.outputs and not signature.gives_any:
+            known = ",".join(sorted(signature.outputs))
+            raise InvalidRequest(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in"
+                f" the set {{{known}}}."
+            )
+        # Refused rather than merged: a client that names an output twice expects two.
+        if alias in aliases[:place]:
+            raise InvalidRequest(
+                advised(
+                    f"duplicate output tensor alias: {alias}",
+                    "; name each output once in output_filter",
+                )
+            )

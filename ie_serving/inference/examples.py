@@ -20,11 +20,10 @@ from ie_serving.core.values.errors import (
     ServingError,
     advised,
 )
-from ie_serving.core.values.example_signature import EXAMPLES
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import Features, ModelSpec, Task
-from ie_serving.core.values.signatures import check_served
+from ie_serving.core.values.signatures import EXAMPLES, check_served
 from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,
@@ -38,7 +37,7 @@ from ie_serving.core.values.tensors import (
     Signature,
     copies,
 )
-from ie_serving.inference import summary
+from ie_serving.inference import observed
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
 from ie_serving.models.version.handle import Servable
@@ -205,7 +204,7 @@ def _computation(signature: Signature) -> object:
 async def _run(
     servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
 ) -> Arrays:
-    summary.note_examples(servable, signature.name, len(examples))
+    observed.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
     # Filled element by element: numpy would make fixed-width bytes and cut trailing zero bytes.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ie_serving.core.values.callers import NOBODY, Caller
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import NOBODY, Caller
 from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.models.version.handle import Servable
 

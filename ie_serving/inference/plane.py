@@ -19,12 +19,11 @@ from ie_serving.core.values.requests import ExamplesRequest, InferRequest, Model
 from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.inference import checks, examples, summary
-from ie_serving.inference.bound import Bound
+from ie_serving.inference import examples, observed
+from ie_serving.inference.bound import Bound, check_method
 from ie_serving.inference.deadline import Alarm, Limited, within
-from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Interface, Results
-from ie_serving.inference.large_reply import Unencoded
+from ie_serving.inference.large_bodies import Unencoded, decode_examples, decode_large
 from ie_serving.inference.observed import note_answer
 from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
@@ -317,7 +316,7 @@ class DataPlane:
         if self._metrics.recent is not None:
             known = model if series is not self._metrics.of("") else ""
             self._metrics.recent.add(known, key, code, error)
-        summary.note_refusal(model, code)
+        observed.note_refusal(model, code)
 
     # -- warm-up: on a version that does not serve yet; nothing is counted ---------------------
 
@@ -361,7 +360,7 @@ class DataPlane:
             raise interface.unknown_signature(servable, name or SERVING_DEFAULT)
         check_served(signature)
         if self._method_name_check:
-            checks.check_method(signature)
+            check_method(signature)
         served: Served | None = None
         if self._metrics.wanted:
             key = _key(interface, Api.PREDICT, servable.version)

@@ -13,8 +13,14 @@ from weakref import WeakSet
 from ie_serving.core.values.codes import ENDED, code_of
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
-from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Entry, current, now
-from ie_serving.telemetry.request.profiled import ProfiledRequest
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    LONGEST,
+    Entry,
+    ProfiledRequest,
+    current,
+    now,
+)
 
 MOST: Final = 50_000
 """Requests of one profile, some 500 bytes each; later ones are left out."""

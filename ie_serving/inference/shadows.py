@@ -33,7 +33,7 @@ from ie_serving.models.traffic.shadow import (
 )
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.request.sample_files import SampleFiles
+from ie_serving.telemetry.request.record_files import SampleFiles
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,19 @@
-"""Refuses invalid configuration changes before any model of the change is loaded."""
+"""Judges configuration changes: refuses invalid ones, and tells which need a new load."""
 
+import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ie_serving.core.values.errors import InvalidRequest, advised
+from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served
+from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import check_labels
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 
 def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served]) -> None:
@@ -53,3 +61,68 @@ def check_labels_of(
             served.stream.answerable if served else (),
             unavailable_allowed=unavailable_allowed,
         )
+
+
+def identity(config: ModelConfig) -> ModelConfig:
+    """Give the part of the configuration that cannot change without a new load.
+
+    Version policy, labels, platform, poll interval, `signature_changes`, split traffic, shadow and
+    the spelling of the base path are left out: they do not change which files are read, nor how.
+    """
+    place = config.base_path.removeprefix("file://").rstrip("/")
+    return replace(
+        config,
+        base_path=place,
+        version_policy=Latest(),
+        version_labels={},
+        platform="",
+        poll_wait_s=None,
+        signature_changes="",
+        traffic={},
+        sticky="",
+        rollback=None,
+        shadow=None,
+        repository="",
+    )
+
+
+def going_on(
+    config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
+) -> Served | None:
+    """Give the entry that already loads for `config` to replace `old`; None where it is `old`."""
+    if old is None or identity(old.config) == identity(config):
+        return None
+    return replace(waiting[config.name], config=config)
+
+
+async def updated(
+    entries: Mapping[str, Served], configs: Iterable[ModelConfig]
+) -> Mapping[str, Served]:
+    """Let models take other `params` where nothing else changes and all their versions can.
+
+    Returns:
+        The entries of those that did, with the new configuration.
+    """
+    found: dict[str, Served] = {}
+    for config in configs:
+        old = entries.get(config.name)
+        if old is None or not _only_params_differ(old.config, config):
+            continue
+        if await _takes(old.stream, config.engine):
+            found[config.name] = replace(old, config=replace(old.config, engine=config.engine))
+            log.info(Event("parameters updated", model=config.name))
+    return found
+
+
+async def _takes(stream: ModelStream, options: EngineOptions) -> bool:
+    """Let all versions of a model take other parameters; False where one is being loaded."""
+    if not stream.is_settled or not stream.available:
+        return False
+    return await stream.loader().update(options, [*stream.available.values()])
+
+
+def _only_params_differ(old: ModelConfig, new: ModelConfig) -> bool:
+    if old.engine.params == new.engine.params:
+        return False
+    engine = replace(new.engine, params=old.engine.params)
+    return identity(old) == identity(replace(new, engine=engine))

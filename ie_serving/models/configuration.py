@@ -5,17 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, SettingKind
+from ie_serving.core.settings.declaration import BOOLEAN, POLL_WAIT, REQUIRED, SettingKind, choice
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import BOOLEAN, POLL_WAIT, choice
 from ie_serving.core.settings.numbers import positive, version
 from ie_serving.core.settings.structures import mapping
+from ie_serving.core.settings.words import too_long
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
-from ie_serving.engines.expected import Declared
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Batching, Declared, Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.traffic.policy import Rollback, TrafficRule
 from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.nesting import MOST_NESTED
+from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.models.served import Served, WithPrepared
 from ie_serving.models.stream import ModelStream
 

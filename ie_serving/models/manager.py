@@ -22,19 +22,25 @@ from functools import partial
 from typing import Any, Protocol
 
 from ie_serving.core.values.errors import NotThereYet, StorageError
-from ie_serving.models.admission import check_labels_of, check_platforms
+from ie_serving.models.admission import (
+    check_labels_of,
+    check_platforms,
+    going_on,
+    identity,
+    updated,
+)
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.first_loads import (
     begin,
     begin_alone,
+    details_of,
     load_alone,
+    reported,
     require_available,
     until_it_serves,
     until_they_answer,
 )
-from ie_serving.models.identity import going_on, identity, updated
 from ie_serving.models.leaving import leave_all
-from ie_serving.models.load_report import details_of, reported
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors

@@ -8,6 +8,7 @@ Serving, which its clients compare.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ie_serving.core.values.access import Caller
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State, VersionStatus, remarked
@@ -286,3 +287,42 @@ def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
         available = ", ".join(map(str, sorted(stream.available))) or "none"
         why = f": this version is not AVAILABLE; available versions: {available}"
     return NotFound(advised(_not_found(stream.name, version), why))
+
+
+class AllowedEntries(Mapping[str, Served]):
+    """The entries of the models open to a caller; looking up any other model raises Forbidden."""
+
+    def __init__(self, every: ServedModels, caller: Caller) -> None:
+        self._every = every
+        self._caller = caller
+
+    def __getitem__(self, name: str) -> Served:
+        self._caller.check_model(name)
+        return self._every.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._every.entries if self._caller.may_ask(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class AllowedModels(ServedModels):
+    """Answers as `ServedModels`, and raises Forbidden for models the caller has no access to.
+
+    Every kind of request, in every protocol, looks its model up here. The check is in the entries,
+    so that no method of this class and no layer in front of it can go round the check.
+
+    Args of the constructor:
+        every: all served models.
+        caller: has access to some of them.
+    """
+
+    def __init__(self, every: ServedModels, caller: Caller) -> None:
+        self._allowed = AllowedEntries(every, caller)
+        self.gone = every.gone
+
+    @property
+    def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
+        """Give the entries of the present configuration, see `ServedModels`."""
+        return self._allowed

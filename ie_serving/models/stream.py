@@ -18,11 +18,9 @@ from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, re
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
-from ie_serving.models.repository.comparisons import Comparisons
 from ie_serving.models.repository.source import Candidate, Listing, Source
-from ie_serving.models.repository.trouble import ListingTrouble
-from ie_serving.models.repository.version_policy import VersionPolicy
-from ie_serving.models.repository.wanted import Wanted
+from ie_serving.models.repository.trouble import Comparisons, ListingTrouble
+from ie_serving.models.repository.version_policy import VersionPolicy, Wanted
 from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.traffic.policy import TrafficRule

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, SettingKind
-from ie_serving.core.settings.kinds import BYTES
+from ie_serving.core.settings.declaration import BYTES, REQUIRED, SettingKind
 from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.storage.remote import Location, Remote
 

@@ -56,7 +56,7 @@ def raw(name: str, **given: Any) -> Any:
     "peepholes of `LSTM`, the axis of `DFT` and others",
     done="the file's operators are read before OpenVINO reads them, also in branches and "
     "functions, and a model that uses one of these is refused by node, attribute and value; "
-    "so is an opset newer than those that were compared (`reading/onnx_unread.py` has the table, "
+    "so is an opset newer than those that were compared (`reading/onnx_graph.py` has the table, "
     "`engines/onnx_file.py` the reader); some operators are converted by the server itself "
     "instead (`operators/table.py`)",
     where="ONNX models; weights are skipped",

@@ -37,8 +37,8 @@ def comparing() -> bool:
 @fault(
     "`Divide`, `Mod`, `FloorMod`: as float32: 16777217 mod 7 is 1; of 8 bits some quotients "
     "are rounded; by 0 -2147483648 or another number",
-    done="a rough quotient, and its remainder without rounding, twice (`integers/dividing.py` has "
-    "the proof). Quotients are cut, as those of TensorFlow and ONNX are. A divisor of 0 is "
+    done="a rough quotient, and its remainder without rounding, twice (`integers/arithmetic.py` "
+    "has the proof). Quotients are cut, as those of TensorFlow and ONNX are. A divisor of 0 is "
     "refused",
     tests=(
         "integers/test_dividing.py::test_quotients_and_remainders_are_exact",
@@ -109,7 +109,7 @@ def sums() -> bool:
     "`MatMul`, `Einsum` that stay as they are, and behind `ReduceProd`, also past a `Reshape`"
     " and the like: fused, and all of it as float32: of int32 `ReduceProd` + 1 is rounded",
     done="kept apart by a bitwise operation where a result may be beyond 2^24 "
-    "(`integers/behind.py`), behind `ReduceProd` always",
+    "(`integers/exact.py`), behind `ReduceProd` always",
     tests=("integers/test_behind.py::test_arithmetic_behind_is_exact",),
 )
 def arithmetic_behind() -> bool:
@@ -175,7 +175,7 @@ def products() -> bool:
     "sums by `ScatterNDUpdate`, `ScatterElementsUpdate`, `EmbeddingSegmentsSum` of 64 bits, "
     "and of unsigned 32: cut to 32 bits",
     done="refused where a sum does not fit into 32 bits, or about a million numbers or more are "
-    "added up (`integers/scattered.py`)",
+    "added up (`integers/sums.py`)",
     tests=("integers/test_scattered.py::test_sums_that_fit_are_exact_and_others_refused",),
 )
 def scattered_sums() -> bool:

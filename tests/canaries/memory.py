@@ -460,7 +460,7 @@ def counting() -> Ask:
 @fault(
     "a loop turns as often as a request's values say, and no cancellation ends it",
     done="it ends after 100,000 rounds, those of the loops inside of it counted with its own, and "
-    "the request is refused (`loop_rounds.py`)",
+    "the request is refused (`ranges.py`)",
     where="`Loop` whose count or condition is not known at load: about 5 us a round; never on the "
     "event loop",
     tests=("test_stages.py::test_the_rounds_of_a_loop_are_bounded",),
@@ -472,7 +472,7 @@ def rounds_have_no_bound() -> bool:
 @fault(
     "a loop without any round leaves outputs of its rounds, joined or of the last, as the "
     "request before made them, of its sizes as well",
-    done="one more flag tells of it, and the request is refused, also in bodies (`loop_rounds.py`)",
+    done="one more flag tells of it, and the request is refused, also in bodies (`ranges.py`)",
     where="`Loop` with such outputs, unless the model itself says that there is a round",
     tests=("test_stages.py::test_a_loop_without_rounds_gives_nothing_of_another_request",),
 )
@@ -539,8 +539,8 @@ def pads_are_added_up_with_32_bits() -> bool:
     "the answer is that of the request before. Of an empty axis it leaves what was there, "
     "where the request says how many",
     done="a number that the model holds is compared with the axis when shapes are tried "
-    "(`shape_checks.py`); one that a request chooses is replaced by 1, flagged and refused "
-    "(`limits.py`)",
+    "(`running/shape_inference.py`); one that a request chooses is replaced by 1, flagged and "
+    "refused (`limits.py`)",
     where="`TopK` in open shapes, or by values",
     tests=(
         "test_hazards.py::test_no_answer_of_another_request_where_too_many_values_are_asked_for",
@@ -557,9 +557,9 @@ def too_many_values_are_those_of_another_request() -> bool:
     "OpenVINO infers shapes of `DepthToSpace` and `SpaceToDepth` of nothing, of a `Squeeze` "
     "of a size other than 1, and of a `PRelu` whose slopes do not fit, and its plugin fails with "
     "them, or gives more: lost where one thread infers, and valid requests fail from then on",
-    done="refused when shapes are tried (`shape_checks.py`)",
+    done="refused when shapes are tried (`running/shape_inference.py`)",
     where="these operations in open shapes",
-    tests=("test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
+    tests=("running/test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
 )
 def shapes_of_nothing_fail_late() -> bool:
     x = port("f32", 1, -1, 2, 2)
@@ -577,7 +577,7 @@ def shapes_of_nothing_fail_late() -> bool:
     "error (`hazards.py`, `running/slot.py`)",
     where="open shapes and an operation outside of the table `NEVER_FAILS` of "
     "`known_operations.py`; no inference is taken ahead",
-    tests=("test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
+    tests=("running/test_shape_checks.py::test_a_request_that_does_not_fit_spoils_no_other",),
 )
 def refused_values_spoil_open_shapes() -> bool:
     x, lengths = port("f32", -1, -1), port("i32", -1)

@@ -16,7 +16,7 @@ from tests.canaries.fault import fault
     done="where `shape` or `batch_size` reshapes a model, a pattern that kept the first dimension "
     "must go on keeping it, else the shape is refused, at load or when it is tried "
     "(`interface/mixed_rows.py`); the graph of a model that is open itself is not rewritten, and "
-    "a pattern that does not hold is found by what it would make (`shape_checks.py`)",
+    "a pattern that does not hold is found by what it would make (`running/shape_inference.py`)",
     where="models with open shapes; at load, and for new combinations only",
     tests=(
         "interface/test_mixed_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",
@@ -37,10 +37,10 @@ def a_reshape_makes_rows_of_an_image() -> bool:
     "followed by an operation with a constant for each channel, takes the constants of other "
     "channels from the second row on, and from the third one memory behind them",
     done="such a reduction is made of four dimensions, the last of which has the size 1 and is "
-    "reduced as well (`reduced_channels.py`)",
+    "reduced as well (`fusions.py`)",
     where="`ReduceMean`, `ReduceSum`, `ReduceMax` and others with constants per channel behind "
     "them, as of one-dimensional convolutions with a mean over time; no cost that was measured",
-    tests=("test_reduced_channels.py::test_channels_behind_a_reduction_are_its_own",),
+    tests=("test_fusions.py::test_channels_behind_a_reduction_are_its_own",),
 )
 def values_per_channel_are_those_of_others() -> bool:
     x = port("f32", -1, 2, 4)
@@ -78,7 +78,7 @@ def lengths_of_a_sequence_are_ignored() -> bool:
 @fault(
     "an `Abs` behind a `Concat` changes what all others read of it: they get the magnitudes, "
     "of floats as of integers",
-    done="each `Abs` has concatenations of its own (`absolutes.py`)",
+    done="each `Abs` has concatenations of its own (`fusions.py`)",
     where="graphs with both; the concatenation is made twice where others read it",
     tests=("test_absolutes.py::test_who_reads_the_numbers_gets_no_magnitudes",),
 )
@@ -118,11 +118,11 @@ def equal_values_lose_their_order() -> bool:
     "greatest number, a `TopK` of several names equal values in another order, and quantized "
     "NaN become other numbers: what a request gets alone would not be what it gets in a batch",
     done="only graphs of operations that were compared are compiled for one row beside batches "
-    "(`shape_independent.py`)",
+    "(`compiling/lone_row.py`)",
     where="others are computed alone as in a batch",
     tests=(
-        "test_shape_independent.py::test_a_lone_row_is_computed_as_in_a_batch",
-        "test_shape_independent.py::test_other_graphs_are_not",
+        "compiling/test_shape_independent.py::test_a_lone_row_is_computed_as_in_a_batch",
+        "compiling/test_shape_independent.py::test_other_graphs_are_not",
     ),
 )
 def known_sizes_cast_otherwise_than_open_ones() -> bool:
@@ -165,7 +165,7 @@ def flags_of_empty_rows_are_not_taken() -> bool:
     "`ReduceMax` begins with the least finite float: the greatest of negative infinities "
     "alone, or of nothing in fixed sizes, is -3.4e38, by which attention that is masked as a "
     "whole becomes NaN; `ReduceMin` and `MaxPool` likewise",
-    done="halves are reduced, and the result is doubled (`infinities.py`): -3.4e38 becomes "
+    done="halves are reduced, and the result is doubled (`nonfinite.py`): -3.4e38 becomes "
     "infinity. Numbers below 2.4e-38 may become 0",
     where="floats; a `MaxPool` behind an input, `Select` or `Log`; not where it lowers the same "
     "numbers, as in a softmax in parts; 7 to 13 percent of large shapes, 41 of 32 x 1,001 of the "
@@ -187,7 +187,7 @@ def the_greatest_of_infinities_is_finite() -> bool:
 @fault(
     "A constant's infinities become 3.4e38 where the plugin converts it to f32: float64, and "
     "bfloat16 on CPUs without AVX-512, so that nothing equals -infinity",
-    done="the plugin converts float32 to that type instead (`infinities.py`)",
+    done="the plugin converts float32 to that type instead (`nonfinite.py`)",
     where="graphs with such constants; none",
     tests=(
         "test_infinities.py::test_infinite_constants_stay_infinite",
@@ -206,7 +206,7 @@ def infinite_constants_are_finite() -> bool:
 
 @fault(
     "`IsInf` of a computed tensor is false: in open sizes, and on CPUs without AVX2 in all",
-    done="the numbers are compared with infinity (`infinities.py`)",
+    done="the numbers are compared with infinity (`nonfinite.py`)",
     where="graphs with it; none",
     tests=("test_infinities.py::test_computed_infinities_are_seen",),
 )

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tensorflow_serving.apis import predict_pb2
 
-from ie_serving.core.values.hashes import of_password
+from ie_serving.core.values.access import of_password
 from tests.functional.servers import ROOT, Server
 from tests.onnx_models import onnx_model
 

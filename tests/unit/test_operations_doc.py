@@ -14,15 +14,14 @@ from typing import NamedTuple
 import pytest
 
 from ie_serving.server.gate import certificates
-from ie_serving.server.transport import failed_handshakes
-from ie_serving.telemetry.metrics import batches, caches, process, recorded, sequences, stores
+from ie_serving.server.transport import handshake
+from ie_serving.telemetry.metrics import layers, process, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import residency_metrics as residency
 from ie_serving.telemetry.metrics import step_metrics as steps
 from ie_serving.telemetry.metrics import stream_metrics as streams
 from ie_serving.telemetry.metrics import tensorflow_families as tensorflow
-from ie_serving.telemetry.metrics import traffic_metrics as traffic
 from ie_serving.telemetry.metrics import version_metrics as versions
 
 ROOT = Path(__file__).parents[2]
@@ -180,13 +179,13 @@ def test_a_line_with_text_of_its_own_is_an_event() -> None:
 
 
 MODULES_OF_METRICS = (
-    *(metrics, batches, ovms, process, sequences, steps, stores, streams, tensorflow, versions),
+    *(metrics, layers, ovms, process, layers, steps, stores, streams, tensorflow, versions),
     certificates,
-    failed_handshakes,
-    caches,
-    recorded,
+    handshake,
+    layers,
+    layers,
     residency,
-    traffic,
+    versions,
 )
 
 

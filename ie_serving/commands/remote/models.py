@@ -113,7 +113,7 @@ def named(rest: Rest, name: str, error: Refused) -> Refused:
         known = list(rest.json("/v1/models")["models"])
     except (Refused, Unreachable, LookupError, TypeError):
         return error  # a server without a list, or a caller who may not see it
-    from ie_serving.core.values.nearest import nearest
+    from ie_serving.core.values.hints import nearest
 
     return Refused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
 

@@ -10,27 +10,26 @@ report.py    the printed report
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from ie_serving.commands.tune import report
-from ie_serving.commands.tune.bench import Bench, Tried
-from ie_serving.commands.tune.load import warm
-from ie_serving.commands.tune.search import Keys, Space, middle, wins
+from ie_serving.commands.tune.bench import Bench, Tried, warm
+from ie_serving.commands.tune.search import Keys, Measured, Space, middle, wins
 from ie_serving.commands.tune.tools import Read, Tools
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.joining import rows_of
 from ie_serving.engines.layers.precision_trial import TrialRequest, asked_of
 from ie_serving.engines.layers.row_trial import refused_by_shapes
-from ie_serving.engines.layers.sample_rows import requests as made_up
+from ie_serving.engines.layers.row_trial import requests as made_up
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.engines.sequences import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import Source
 from ie_serving.storage.backends.by_url import LOCAL, store_of
@@ -90,14 +89,14 @@ class _Tuning:
     async def run(self) -> None:
         requests, space = await self._looked_at()
         bench = self._bench(requests)
-        self._print(report.HEAD)
+        self._print(HEAD)
         best, left_out = await bench.best(space)
         if left_out:
             self._print(f"{left_out} more were not tried: the time was over{_LONGER}")
         kept, rounds = await self._decided(bench, space, best)
         self._print("\n".join(rounds))
         if self._asked.output is not None:
-            text = json.dumps(report.document(kept, self._tried), indent=1)
+            text = json.dumps(document(kept, self._tried), indent=1)
             self._asked.output.write_text(f"{text}\n")
 
     def _print(self, text: str) -> None:
@@ -139,7 +138,7 @@ class _Tuning:
     def _bench(self, requests: Sequence[TrialRequest]) -> Bench:
         def told(tried: Tried) -> None:
             self._tried.append(tried)
-            self._print(report.row(tried))
+            self._print(row(tried))
 
         return Bench(
             self._tools.engine,
@@ -159,11 +158,11 @@ class _Tuning:
         if first is None:
             raise LoadFailed(f"it cannot be measured as it is configured: {self._tried[0].fault}")
         if not best:
-            return {}, [*report.verdict({}, space, first, first)]
+            return {}, [*verdict({}, space, first, first)]
         as_it_is, changed = await bench.compared(best)
         kept: Keys = best if wins(space, changed, as_it_is) else {}
-        lines = [*report.compared(as_it_is, changed)]
-        return kept, [*lines, *report.verdict(kept, space, middle(as_it_is), middle(changed))]
+        lines = [*compared(as_it_is, changed)]
+        return kept, [*lines, *verdict(kept, space, middle(as_it_is), middle(changed))]
 
 
 def _lower(tools: Tools, own: OpenVinoOptions, used: str) -> list[str]:
@@ -232,3 +231,83 @@ async def _random(model: CompiledModel) -> TrialRequest:
             continue
         return asked
     raise LoadFailed(f"random numbers are refused: {problem}{_GIVE}")
+
+
+AS_IT_IS = "the configuration as it is"
+WIDTH = 60
+HEAD = f"{'tried':{WIDTH}} {'requests/s':>10} {'p50 ms':>9} {'p99 ms':>9}"
+
+
+def row(tried: Tried) -> str:
+    """Write the line of one result."""
+    found = tried.measured
+    if found is None:
+        return f"{named(tried.keys):{WIDTH}} not possible: {tried.fault}"
+    numbers = f"{found.requests_s:10.1f} {found.p50_ms:9.2f} {found.p99_ms:9.2f}"
+    return f"{named(tried.keys):{WIDTH}} {numbers}"
+
+
+def named(keys: Keys) -> str:
+    """Write keys and values; properties of plugin_config by their own names."""
+    inner = keys.get("plugin_config", {})
+    flat = {name: value for name, value in keys.items() if name != "plugin_config"}
+    return ", ".join(f"{name}={value}" for name, value in {**flat, **inner}.items()) or AS_IT_IS
+
+
+def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Iterator[str]:
+    """Write the rounds of both, and their noise."""
+    ratio = middle(changed).requests_s / middle(as_it_is).requests_s
+    yield f"{len(as_it_is)} rounds in turn, requests/s (least to most) and p99 in ms (median):"
+    yield f"  {AS_IT_IS}: {_spread(as_it_is)}"
+    faster = sum(b.requests_s > a.requests_s for a, b in zip(as_it_is, changed, strict=True))
+    yield (
+        f"  the best of these: {_spread(changed)}; {ratio:.2f} times as many, more in {faster} of"
+        f" {len(changed)} rounds"
+    )
+    # Noise is the spread of one setting; between the two a difference may be the gain.
+    least, most = _ends(as_it_is)
+    share = (most - least) / middle(as_it_is).requests_s
+    yield f"  noise: the same setting differs by {share:.0%} between rounds"
+
+
+def _spread(rounds: Sequence[Measured]) -> str:
+    least, most = _ends(rounds)
+    found = middle(rounds)
+    return f"{found.requests_s:.1f} ({least:.1f} to {most:.1f}), p99 {found.p99_ms:.2f}"
+
+
+def _ends(rounds: Sequence[Measured]) -> tuple[float, float]:
+    found = [each.requests_s for each in rounds]
+    return min(found), max(found)
+
+
+def verdict(keys: Keys, space: Space, as_it_is: Measured, changed: Measured) -> Iterator[str]:
+    """Write the advice, and whether the wanted latency is met."""
+    kept = changed if keys else as_it_is
+    if keys:
+        yield "put into the model's entry of the configuration file:"
+        yield json.dumps(keys)
+    else:
+        yield f"keep {AS_IT_IS}: nothing won beyond the noise"
+    if not space.meets(kept):
+        yield (
+            f"its p99 of {kept.p99_ms:.2f} ms is above the {space.latency_ms:g} ms that are wanted,"
+            " and nothing that was tried meets them: fewer callers at a time may"
+        )
+
+
+def document(keys: Keys, tried: Sequence[Tried]) -> Mapping[str, Any]:
+    """Give the report as JSON."""
+    return {"keys": keys, "tried": [_entry(each) for each in tried]}
+
+
+def _entry(tried: Tried) -> Mapping[str, Any]:
+    found = tried.measured
+    if found is None:
+        return {"keys": tried.keys, "fault": tried.fault}
+    return {
+        "keys": tried.keys,
+        "requests_s": round(found.requests_s, 1),
+        "p50_ms": round(found.p50_ms, 3),
+        "p99_ms": round(found.p99_ms, 3),
+    }

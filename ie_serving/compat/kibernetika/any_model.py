@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext
-from ie_serving.wire.protobuf import writing
+from ie_serving.wire.protobuf import fields
 
 MODEL_SPEC, NAME = 1, 1
 """Field numbers: `model_spec` of the requests below, and `name` of a ModelSpec."""
@@ -19,7 +19,7 @@ def answering_for(model: str, answers: Mapping[str, Answer]) -> dict[str, Answer
         return dict(answers)
     # What comes last counts, and messages of one field are merged: so says the wire format of
     # protocol buffers. Thus a name is set without the request being parsed.
-    named = writing.delimited(MODEL_SPEC, writing.delimited(NAME, model.encode()))
+    named = fields.delimited(MODEL_SPEC, fields.delimited(NAME, model.encode()))
     return {
         name: _named(answer, named) if name in METHODS else answer
         for name, answer in answers.items()

@@ -13,8 +13,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ie_serving.compat.kibernetika.hooks.functions import fault
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
-from ie_serving.compat.kibernetika.hooks.unrun import fault
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import SERVER, names_in_ie_serving
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
@@ -24,8 +24,7 @@ from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.hooks import ChainedModel, HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
 from ie_serving.models.configuration import Graph, ModelConfig
 
 NAME = "default"

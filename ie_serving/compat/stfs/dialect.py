@@ -18,7 +18,7 @@ from ie_serving.core.settings import words
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines import declared
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions

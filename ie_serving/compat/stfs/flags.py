@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ie_serving.core.settings import numbers, words
-from ie_serving.core.settings.declaration import SettingKind
+from ie_serving.core.settings.declaration import BOOLEAN, FILE, TEXT, SettingKind, whole
 from ie_serving.core.settings.faults import Faults, fault
-from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, whole
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 
 PREFIX: Final = "STFS_"
 B64 = "enable_b64_autoconvert"

@@ -40,13 +40,12 @@ from ie_serving.config.schema.catalogue import (
 )
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
-from ie_serving.config.values import channel
-from ie_serving.core.settings import words
+from ie_serving.core.settings import structures, words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
@@ -360,7 +359,7 @@ def _note_missing(setting: Setting, reading: _Reading) -> None:
 def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> ServerSettings:
     """Make the settings of the server, including those that follow from several flags."""
     transport = given.get("grpc_transport", ServerSettings.grpc_transport)
-    reading.warnings += channel.settle(given, transport)
+    reading.warnings += structures.settle(given, transport)
     # As in OpenVINO Model Server, which has one interval for both.
     if "poll_wait_s" in given:
         given.setdefault("config_poll_wait_s", given["poll_wait_s"])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ie_serving.config.files import graphs, json_file, pipelines, source, triton_models
+from ie_serving.config.files import graphs, json_file, source, triton_models
 from ie_serving.core.compat import added
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.structures import json_text
@@ -60,12 +60,12 @@ def _translated(path: Path) -> Translated:
         found: Translated | None = translate(path, top)
         if found is not None:
             return found
-    if pipelines.KEY in top:
+    if graphs.PIPELINES in top:
         return _of_pipelines(top)
     raise ConfigError(
         [
             f"{path}: not a file of another server: expected the key pipeline of Konduit Serving,"
-            f" {pipelines.KEY} of OpenVINO Model Server, or models with platform of"
+            f" {graphs.PIPELINES} of OpenVINO Model Server, or models with platform of"
             " simple_tensorflow_serving; every other file can be served as it is"
         ]
     )
@@ -83,14 +83,14 @@ def decoded(path: Path) -> Any:  # noqa: ANN401 (whatever the file holds)
 
 def _of_pipelines(top: Mapping[str, Any]) -> Translated:
     faults = Faults()
-    code = pipelines.libraries(top, faults)
-    made = [graph for _, graph in pipelines.translated(top[pipelines.KEY], code, faults)]
+    code = graphs.libraries(top, faults)
+    made = [graph for _, graph in graphs.translated(top[graphs.PIPELINES], code, faults)]
     own = top.get(graphs.KEY) or []
     if not isinstance(own, list):
         faults.add(graphs.KEY, "expected a list")
     faults.check()
     rest = {key: value for key, value in top.items() if key in json_file.TOP_KEYS}
-    for key in (pipelines.KEY, pipelines.LIBRARIES):
+    for key in (graphs.PIPELINES, graphs.LIBRARIES):
         rest.pop(key, None)
     notes = [f"{key}: left out" for key in top if key not in json_file.TOP_KEYS]
     return {**rest, graphs.KEY: [*own, *made]}, notes

@@ -17,8 +17,7 @@ from ie_serving.config.schema.catalogue import (
     TUNE,
     names_in_ie_serving,
 )
-from ie_serving.core.settings.declaration import Setting
-from ie_serving.core.settings.kinds import BOOLEAN, NAMES, PLACES
+from ie_serving.core.settings.declaration import BOOLEAN, NAMES, PLACES, Setting
 from ie_serving.core.values.errors import ConfigError
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"

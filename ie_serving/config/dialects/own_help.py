@@ -21,7 +21,7 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SERVER, SETTINGS, TOPICS
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.commands import GROUPS, MEANINGS
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 
 ALL, FOREIGN, ENVIRONMENT = "all", "openvino-model-server", "environment"
 _OTHERS: Final = {

@@ -16,14 +16,13 @@ from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, Split, Value, sp
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SERVER, names_in_tensorflow_model_server
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
-from ie_serving.config.values import channel
-from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings import numbers, structures, words
 from ie_serving.core.settings.declaration import fields_of
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.numbers import LARGEST_PORT
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
@@ -339,7 +338,7 @@ def _server(
     given = {
         setting.field: READ.get(setting.tfs, _same)(flags.value(setting.tfs)) for setting in named
     }
-    channel.settle(given, ServerSettings.grpc_transport)
+    structures.settle(given, ServerSettings.grpc_transport)
     return ServerSettings(
         **{**given, **variables, **metrics},
         announce_as_tfs=True,
@@ -375,7 +374,9 @@ def _warnings(flags: Split, texts: Mapping[str, str]) -> Iterator[str]:
     if dead:
         yield f"flags without meaning here are ignored: {', '.join(dead)}"
     arguments = READ["grpc_channel_arguments"](flags.text("grpc_channel_arguments"))
-    yield from channel.settle({"grpc_channel_arguments": arguments}, ServerSettings.grpc_transport)
+    yield from structures.settle(
+        {"grpc_channel_arguments": arguments}, ServerSettings.grpc_transport
+    )
     if BATCHING_FILE in texts:
         from ie_serving.config.files import option_files
 

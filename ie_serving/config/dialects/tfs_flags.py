@@ -10,8 +10,7 @@ from typing import Any
 
 from ie_serving.config.schema.catalogue import BY_TFS
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import channel
-from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings import numbers, structures, words
 from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
@@ -163,7 +162,7 @@ BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
 
 READ: Mapping[str, Callable[[Any], Any]] = {
     "grpc_channel_arguments": lambda text: (
-        channel.arguments(text, "--grpc_channel_arguments") if text else {}
+        structures.arguments(text, "--grpc_channel_arguments") if text else {}
     ),
     "rest_api_timeout_in_ms": lambda milliseconds: float(milliseconds) / 1000,
     "file_system_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),

@@ -19,11 +19,11 @@ from urllib.parse import unquote
 
 from ie_serving.config.credentials import AccessMaterial, Claim, Password, TokenMaterial
 from ie_serving.config.files import source
+from ie_serving.config.schema import access_settings
 from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import tokens
 from ie_serving.core.settings.faults import Faults, shown
-from ie_serving.core.values import hashes
+from ie_serving.core.values import access
 from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
@@ -90,19 +90,19 @@ def line(name: str, rights: str, models: str, credential: str) -> str:
 
 def key_credential(key: str) -> str:
     """Give the last word of an API key's line."""
-    return f"sha256:{hashes.of_key(key.encode()).hex()}"
+    return f"sha256:{access.of_key(key.encode()).hex()}"
 
 
 def password_credential(password: str) -> str:
     """Give the last word of a user's line."""
     salt = secrets.token_bytes(16)
     cost = ":".join(map(str, COST))
-    digest = hashes.of_password(password.encode(), salt, *COST)
+    digest = access.of_password(password.encode(), salt, *COST)
     return f"scrypt:{cost}:{salt.hex()}:{digest.hex()}"
 
 
 def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
-    place, is_url = settings.jwt_keys, tokens.is_url(settings.jwt_keys)
+    place, is_url = settings.jwt_keys, access_settings.is_url(settings.jwt_keys)
     return TokenMaterial(
         place=place,
         is_url=is_url,
@@ -122,7 +122,7 @@ def _plain(settings: ServerSettings) -> Password:
     n, r, p = _CHEAP
     salt = b"command line"  # constant, so that reading again gives an equal value
     caller = Caller(name=settings.auth_username, rights=EVERY_RIGHT)
-    digest = hashes.of_password(settings.auth_password.encode(), salt, n, r, p)
+    digest = access.of_password(settings.auth_password.encode(), salt, n, r, p)
     return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
 
 
@@ -181,7 +181,7 @@ def _rights(given: str, place: str) -> Right:
 def _password(matched: "re.Match[str]", caller: Caller, place: str) -> Password:
     n, r, p = (int(matched[part]) for part in (1, 2, 3))
     is_power = n > 1 and n & (n - 1) == 0
-    memory = hashes.PASSES * n * r
+    memory = access.PASSES * n * r
     if not (is_power and r and 0 < p <= MOST_PASSES and memory <= MOST_MEMORY):
         raise ConfigError(
             [

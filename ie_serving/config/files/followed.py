@@ -1,16 +1,18 @@
 """Follows the configuration in one worker: its initial models, and later changes of the file."""
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ie_serving.config.files import source, succession
+from ie_serving.config.files import source
 from ie_serving.config.files.fleet_models import FleetModels
 from ie_serving.config.files.followed_fleet import FollowedFleet
 from ie_serving.config.files.json_file import ConfigFile
-from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
@@ -22,6 +24,79 @@ from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """The state of the configuration.
+
+    Attributes:
+        desired: the last applied configuration, from the file or by RPC.
+        serving: the models as served: for a model whose new configuration does not serve yet, the
+            old one.
+        seen: digest of the file's content that was applied last, or read at the start.
+        repositories: directories of models that the file names.
+    """
+
+    desired: tuple[ModelConfig, ...]
+    serving: tuple[ModelConfig, ...]
+    seen: str | None
+    repositories: tuple[ModelRepository, ...] = ()
+
+
+class Place(Protocol):
+    """Holds bytes that outlive the worker; `server.process.handover.Handover` is one."""
+
+    def read(self) -> bytes:
+        """Give the last written state; empty in the first worker of a server."""
+
+    def write(self, data: bytes, /) -> None:
+        """Replace the written state. Raises: OSError, and the old state stays."""
+
+
+class Places(Protocol):
+    """Two places: the configuration is large and changes seldom, the answering versions often."""
+
+    @property
+    def configuration(self) -> Place:
+        """Holds an `Applied`."""
+
+    @property
+    def answering(self) -> Place:
+        """Holds the version of each model that answers, by the model's name."""
+
+
+def read(place: Place) -> Applied | None:
+    """Give the state of an earlier worker; None in the first worker of a server."""
+    left = place.read()
+    # Not JSON: a configuration has policies and options of many classes. Only processes of this
+    # server write these bytes, to a file without a name.
+    applied: Applied | None = pickle.loads(left) if left else None
+    return applied
+
+
+def leave(place: Place, applied: Applied) -> None:
+    """Replace the stored state by `applied`; log a failure."""
+    _write(place, pickle.dumps(applied))
+
+
+def read_answering(place: Place) -> dict[str, int]:
+    """Give the versions that answered when an earlier worker died, by the model's name."""
+    found: dict[str, int] = json.loads(place.read() or b"{}")
+    return found
+
+
+def leave_answering(place: Place, versions: Mapping[str, int]) -> None:
+    """Replace the stored answering versions; log a failure."""
+    _write(place, json.dumps(versions).encode())
+
+
+def _write(place: Place, data: bytes) -> None:
+    try:
+        place.write(data)
+    except OSError as error:
+        log.warning(Event("configuration not handed over", cause=error.strerror))
+
 
 PAUSE_S = 0.05
 """Seconds between two records of the answering versions. A record has all models, and a thousand
@@ -63,7 +138,7 @@ class FollowedConfig:
         self._settings = settings
         self._models = models
         self._places = places
-        self._before = succession.read(places.configuration)
+        self._before = read(places.configuration)
         # The configuration to apply once the resumed models serve again. If this worker dies before
         # that, its replacement applies it.
         self._wanted: Sequence[ModelConfig] | None = None
@@ -87,7 +162,7 @@ class FollowedConfig:
             await self._models.start(wanted)
         else:
             self._wanted = wanted
-            answered = succession.read_answering(self._places.answering)
+            answered = read_answering(self._places.answering)
             await self._models.resume(self._before.serving, answered)
             self._wanted = None
             await self._change_to(wanted)
@@ -107,11 +182,11 @@ class FollowedConfig:
             repositories=self._repositories,
         )
         self.leave_answering()
-        succession.leave(self._places.configuration, applied)
+        leave(self._places.configuration, applied)
 
     def leave_answering(self) -> None:
         """Store the answering versions for the replacement."""
-        succession.leave_answering(self._places.answering, self._models.answering())
+        leave_answering(self._places.answering, self._models.answering())
 
     def note_load(self) -> None:
         """After a load, store the answering versions at the end of this turn of the event loop."""

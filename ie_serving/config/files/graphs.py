@@ -1,4 +1,14 @@
-"""Reads `graphs`, pipelines and MediaPipe graphs in the JSON file: models without a repository."""
+"""Reads `graphs`, pipelines and MediaPipe graphs in the JSON file: models without a repository.
+
+Also translates `pipeline_config_list` of OpenVINO Model Server: a pipeline becomes a graph.
+
+A node with `demultiply_count` gives a list along its first dimension, of any length for -1, and for
+0 in files before 2022. Nodes that read the list run once for each entry, and so do later nodes, up
+to a node that names it in `gather_from_node`. That node, like the pipeline's outputs, gets the
+results of the entries stacked. Lists may be nested. A custom node is Python code here, if its
+library names such code.
+Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
+"""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -8,16 +18,14 @@ from typing import Any
 from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
 from ie_serving.config.files.graph_directories import REPOSITORIES
 from ie_serving.config.files.mediapipe import translated as drawn
-from ie_serving.config.files.pipelines import KEY as PIPELINES
-from ie_serving.config.files.pipelines import libraries, translated
-from ie_serving.core.settings.faults import Faults
+from ie_serving.core.settings.faults import Faults, shown
 from ie_serving.core.settings.numbers import version
 from ie_serving.core.settings.words import name as name_of
-from ie_serving.core.values.nesting import MOST_NESTED
+from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
-from ie_serving.engines.kernels import Beside
+from ie_serving.engines.kernels import FORM, Beside, Place
 from ie_serving.models.configuration import Graph, ModelConfig
 
 KEY = "graphs"
@@ -103,3 +111,179 @@ def _check_uses(
     elif deep := too_deep(uses):
         text = f"graphs within graphs, at most {MOST_NESTED}: {' -> '.join(deep)}"
         faults.add(places[deep[0]], text)
+
+
+PIPELINES = "pipeline_config_list"
+LIBRARIES = "custom_node_library_config_list"
+REQUEST = "request"
+MODEL, CUSTOM = "DL model", "custom"
+KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
+
+ANY = -1
+"""Stands for the entries of a list of any length."""
+
+Scope = tuple[str, ...]
+"""Demultiplying nodes; another node runs for each of their entries. The outermost comes first."""
+
+
+def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
+    """Give the code of custom nodes by the names of their libraries; faults are noted."""
+    given = top.get(LIBRARIES) or []
+    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+        faults.add(LIBRARIES, 'expected a list of {"name": .., "base_path": "FILE.py:NAME"}')
+        return {}
+    found = {}
+    for index, each in enumerate(given):
+        path = each.get("base_path")
+        found[str(each.get("name"))] = str(path)
+        if Place.parse(path) is None:
+            text = f"{shown(path)} given; libraries are not loaded; expected {FORM}"
+            faults.add(f"{LIBRARIES}[{index}].base_path", text)
+    return found
+
+
+def translated(
+    given: object, code: Mapping[str, str], faults: Faults
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place of each pipeline, and its graph; note faults.
+
+    Args:
+        given: the list.
+        code: of custom nodes, by their library.
+        faults: of the file.
+    """
+    if not isinstance(given, list):
+        faults.add(PIPELINES, "expected a list of pipelines")
+        return
+    for index, pipeline in enumerate(given):
+        place = f"{PIPELINES}[{index}]"
+        try:
+            yield place, _Pipeline(pipeline, code).graph()
+        except _Wrong as wrong:
+            faults.add(f"{place}{wrong.args[0]}", wrong.args[1])
+        except KeyError as error:
+            lacks = f"{error.args[0]!r} is missing, in it or in a node"
+            faults.add(place, f"not a pipeline as OpenVINO Model Server takes it: {lacks}")
+        except (TypeError, AttributeError, ValueError):
+            faults.add(place, "not a pipeline as OpenVINO Model Server takes it")
+
+
+class _Wrong(Exception):
+    """A fault: its place below the pipeline, and the reason."""
+
+
+class _Pipeline:
+    """One pipeline; its nodes have the order of its list, not necessarily that of execution."""
+
+    def __init__(self, given: Mapping[str, Any], code: Mapping[str, str]) -> None:
+        if unknown := sorted(given.keys() - set(KNOWN)):
+            raise _Wrong(f".{unknown[0]}", f"unknown key; expected one of {', '.join(KNOWN)}")
+        self._given = given
+        self._code = code
+        self._inputs: list[str] = list(given["inputs"])
+        self._nodes: dict[str, Mapping[str, Any]] = {node["name"]: node for node in given["nodes"]}
+        counts = {name: node.get("demultiply_count") for name, node in self._nodes.items()}
+        counts[REQUEST] = given.get("demultiply_count")
+        found = {name: int(each) for name, each in counts.items() if each is not None}
+        self._counts = {name: each if each > 0 else ANY for name, each in found.items()}
+        self._scopes: dict[str, Scope] = {}
+
+    def graph(self) -> dict[str, Any]:
+        """Give the entry of `graphs`."""
+        outputs = {name: self._ref(source) for name, source in _pairs(self._given["outputs"])}
+        steps = {name: self._step(node) for name, node in self._nodes.items()}
+        return {"name": self._given["name"], "steps": steps, "outputs": outputs}
+
+    def _step(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        name = node["name"]
+        step = {**self._runs(node), "in": {}}
+        if renamed := {each["alias"]: each["data_item"] for each in node.get("outputs", ())}:
+            step["outputs"] = renamed
+        scope, items, levels = self._scope(name), dict[str, str](), dict[str, int]()
+        for input_, source in _pairs(node["inputs"]):
+            ref = self._ref(source, name)
+            depth = min(len(scope), len(self._gives(source["node_name"])))
+            step["in"][input_] = f"item.{input_}" if depth else ref
+            items |= {input_: ref} if depth else {}
+            levels |= {input_: depth} if depth else {}
+        entries = [self._counts[each] for each in scope]
+        return {**step, **_each(items, levels, entries)}
+
+    def _runs(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the step that computes a node."""
+        if node.get("type") == MODEL:
+            version = {"version": node["version"]} if node.get("version") else {}
+            return {"model": node["model_name"], **version}
+        library = node.get("library_name", "")
+        if node.get("type") != CUSTOM or library not in self._code:
+            text = (
+                f'"{library}" is no library of {LIBRARIES}'
+                if node.get("type") == CUSTOM
+                else f'expected "type": "{MODEL}" or "{CUSTOM}"'
+            )
+            raise _Wrong(f".nodes.{node['name']}", text)
+        return {"kernel": self._code[library], "with": dict(node.get("params", {}))}
+
+    def _scope(self, name: str) -> Scope:
+        """Give the scope of a node; empty for a node that runs once."""
+        # By hand, not by recursion: a chain may be longer than Python's stack.
+        ahead, begun = [name], set[str]()
+        while ahead:
+            node = self._nodes[ahead[-1]]
+            lacking = [each for each in self._sources(node) if each not in self._scopes]
+            if ahead[-1] in self._scopes:
+                ahead.pop()
+            elif lacking and ahead[-1] not in begun:
+                begun.add(ahead[-1])
+                ahead += lacking
+            else:  # the missing nodes form a cycle, which the graph reports
+                self._scopes[ahead.pop()] = self._found_scope(node)
+        return self._scopes[name]
+
+    def _sources(self, node: Mapping[str, Any]) -> list[str]:
+        named = [source["node_name"] for _, source in _pairs(node["inputs"])]
+        return [each for each in named if each in self._nodes]
+
+    def _found_scope(self, node: Mapping[str, Any]) -> Scope:
+        name, gathered = node["name"], node.get("gather_from_node", "")
+        scopes = {self._gives(source["node_name"]) for _, source in _pairs(node["inputs"])}
+        longest = max(scopes, key=len, default=())
+        apart = sorted({each for scope in scopes for each in scope if each not in longest})
+        if apart:
+            text = f"takes entries of {', '.join(apart)} and of {', '.join(longest)}: of which?"
+            raise _Wrong(f".nodes.{name}", text)
+        if gathered and gathered not in self._counts:
+            raise _Wrong(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
+        if gathered and longest[-1:] != (gathered,):
+            text = f'"{gathered}" is not the innermost list there; that is {longest[-1:] or "none"}'
+            raise _Wrong(f".nodes.{name}.gather_from_node", text)
+        return longest[:-1] if gathered else longest
+
+    def _gives(self, source: str) -> Scope:
+        """Give the scope of the value of `source`, the outermost list first."""
+        own = (source,) if source in self._counts else ()
+        # The graph reports a missing source.
+        return self._scopes.get(source, ()) + own
+
+    def _ref(self, source: Mapping[str, Any], taker: str = "") -> str:
+        node, item = source["node_name"], source["data_item"]
+        if node == REQUEST and item not in self._inputs:
+            known = ", ".join(self._inputs)
+            who = f'node "{taker}"' if taker else "an output"
+            raise _Wrong(".inputs", f'lack "{item}", which {who} takes; there is {known}')
+        return f"{node}.{item}"
+
+
+def _each(
+    items: Mapping[str, str], levels: Mapping[str, int], entries: list[int]
+) -> dict[str, Any]:
+    """Give the keys of a step that runs for each entry; none for a step that runs once."""
+    if not items:
+        return {}
+    nested = {} if set(levels.values()) == {1} else {"levels": dict(levels)}
+    counted = {} if set(entries) == {ANY} else {"entries": entries}
+    return {"for_each": dict(items), **nested, **counted}
+
+
+def _pairs(given: list[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [pair for each in given for pair in each.items()]

@@ -20,8 +20,7 @@ from ie_serving.core.settings.faults import Faults, fault, shown
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.settings.words import boolean, resolved
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import Hint, nearest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ie_serving.config.files.text_proto import parse_text
 from ie_serving.core.settings import words
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
+from ie_serving.core.settings.words import too_long
 from ie_serving.core.values.errors import ConfigError, advised
-from ie_serving.core.values.names import too_long
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.recording import TFRECORD, Recording, request_log
+from ie_serving.engines.layer_options import TFRECORD, Recording, request_log
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.wire.protobuf import messages

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text, unread
 from ie_serving.core.settings.faults import Faults
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.expected import Declared, DeclaredTensor
+from ie_serving.engines.layer_options import Declared, DeclaredTensor
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.protobuf import inference_messages
 from ie_serving.wire.protobuf.messages import Proto

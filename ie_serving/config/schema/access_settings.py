@@ -1,11 +1,61 @@
 """The settings of TLS, of callers and of their rights."""
 
 from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
 
-from ie_serving.config.values import tokens
-from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, FILE, TEXT, choice
+from ie_serving.core.settings import numbers, words
+from ie_serving.core.settings.declaration import BOOLEAN, FILE, TEXT, SettingKind, choice
+from ie_serving.core.settings.faults import fault
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Names of RFC 7518 and 8037, without shared secrets, which the server would have to hold."""
+MOST_LEEWAY_S: Final = 300.0
+"""RFC 7519 has "no more than a few minutes"; with more a withdrawn token is good for longer."""
+HERE: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def is_url(place: str) -> bool:
+    """Tell whether keys are fetched from a URL, or read from a file."""
+    return "://" in place
+
+
+def keys_place(value: object, place: str) -> str:
+    """Read a file's path, or a URL whose answer cannot be forged on the network."""
+    given = words.text(value, place)
+    if not is_url(given):
+        return given
+    try:
+        parts = urlsplit(given)
+        host = parts.hostname or ""
+        wrong = parts.username is not None or parts.port == 0
+    except ValueError:
+        raise fault(place, value, "a file, or a URL of https") from None
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in HERE)
+    if not is_safe or not host or wrong or any(each in given for each in " \t#"):
+        raise fault(
+            place, value, "a file, or a URL of https, without a password; http on this host alone"
+        )
+    return given
+
+
+def algorithms(value: object, place: str) -> tuple[str, ...]:
+    """Read names of algorithms, separated by commas."""
+    given = tuple(each.strip() for each in words.text(value, place).split(","))
+    if not set(given) <= set(ALGORITHMS):
+        raise fault(place, value, f"some of {', '.join(ALGORITHMS)}")
+    return tuple(dict.fromkeys(given))
+
+
+def leeway(value: object, place: str) -> float:
+    """Read the seconds by which clocks may differ."""
+    given = numbers.delay(value, place)
+    if given > MOST_LEEWAY_S:
+        raise fault(place, value, f"at most {MOST_LEEWAY_S:g} seconds")
+    return given
 
 
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.
@@ -65,7 +115,7 @@ class Access:
     )
     """Empty, and no `enable_auth`: callers need no credentials."""
 
-    jwt_keys: str = SettingKind(tokens.keys_place, "FILE|URL").setting(
+    jwt_keys: str = SettingKind(keys_place, "FILE|URL").setting(
         "",
         "keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE of"
         " the file of keys say what their bearers may do. A URL is asked every 5 minutes",
@@ -82,7 +132,7 @@ class Access:
         "ie_serving",
     )
     # Issuers' usual algorithms. Shared secrets are not supported: the server would hold them.
-    jwt_algorithms: tuple[str, ...] = SettingKind(tokens.algorithms, "NAMES").setting(
+    jwt_algorithms: tuple[str, ...] = SettingKind(algorithms, "NAMES").setting(
         ("RS256", "ES256"),
         "algorithms that they may be signed by: some of RS256, RS384, RS512, PS256, PS384,"
         " PS512, ES256, ES384, ES512, EdDSA",
@@ -91,7 +141,7 @@ class Access:
     )
     # Clocks that are set over the network differ by less than a second; those that are not, by more
     # than any leeway. RFC 7519 has "no more than a few minutes".
-    jwt_leeway_s: float = SettingKind(tokens.leeway, "SECONDS").setting(
+    jwt_leeway_s: float = SettingKind(leeway, "SECONDS").setting(
         30.0, "seconds by which the clocks of issuer and server may differ, 300 at most", "60"
     )
     # Kubernetes' probes have no credentials of their own.

@@ -7,14 +7,10 @@ from ie_serving.config.settings import ServerSettings, Settings, TuneSettings
 from ie_serving.core.settings.declaration import Setting, declared
 from ie_serving.engines import drivers
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
-from ie_serving.engines.caching import Caching
-from ie_serving.engines.hooks import HookOptions
-from ie_serving.engines.kernels import KernelOptions
+from ie_serving.engines.kernels import HookOptions, KernelOptions
+from ie_serving.engines.layer_options import Batching, Caching, Recording, Sequences
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.recording import Recording
-from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions

@@ -6,7 +6,7 @@ from typing import Final
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint, name_of
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ON_DEMAND, ModelConfig
 
 

@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ie_serving.config.values import channel
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, BYTES, DELAY, TIMEOUT, choice, whole
+from ie_serving.core.settings import structures
+from ie_serving.core.settings.declaration import (
+    BOOLEAN,
+    BYTES,
+    DELAY,
+    TIMEOUT,
+    SettingKind,
+    choice,
+    whole,
+)
 from ie_serving.core.values.integers import INT32_MAX
 
 
@@ -30,7 +37,7 @@ class Limits:
         "1073741824",
         shown="half of the memory",
     )
-    """`server/process/memory_limit.py` derives the budget for 0."""
+    """`core/runtime/machine_share.py` derives the budget for 0."""
 
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     grpc_transport: str = choice("http2", "grpcio").setting(
@@ -93,7 +100,7 @@ class Limits:
         shown="no limit",
     )
     grpc_channel_arguments: Mapping[str, int | str] = SettingKind(
-        channel.arguments, "NAME=VALUE,.."
+        structures.arguments, "NAME=VALUE,.."
     ).setting(
         {},
         "gRPC's channel arguments; the server's own HTTP/2 takes grpc.max_connection_age_ms,"

@@ -9,8 +9,8 @@ from ie_serving.config.schema.catalogue import MODEL, OWN
 from ie_serving.core.settings import numbers
 from ie_serving.core.settings.declaration import fields_of
 from ie_serving.engines.base import AUTO, EngineOptions
-from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import PROCESS
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.traffic.policy import as_version

@@ -6,8 +6,7 @@ OpenTelemetry's library reads its other variables itself: `docs/guide/monitoring
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, FILE, HTTP_URL, choice
+from ie_serving.core.settings.declaration import BOOLEAN, FILE, HTTP_URL, SettingKind, choice
 
 
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.

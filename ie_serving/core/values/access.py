@@ -1,9 +1,10 @@
-"""Callers and their rights: the values that the gate and the front ends share."""
+"""Callers and their rights, and the hashes of their keys: shared by the gate and the front ends."""
 
 import enum
 import fnmatch
+import hashlib
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.core.values.errors import Forbidden
 
@@ -102,3 +103,20 @@ class Credentials(NamedTuple):
     def __repr__(self) -> str:
         # No log line or error that shows this object may contain a key or a password.
         return f"Credentials(names={self.names})"
+
+
+PASSES: Final = 128
+"""Bytes that scrypt takes for each unit of N times r; RFC 7914, section 2."""
+
+
+def of_key(key: bytes) -> bytes:
+    """Hash an API key."""
+    # One round of SHA-256 suffices for a key of 256 random bits, which cannot be guessed.
+    return hashlib.sha256(key).digest()
+
+
+def of_password(password: bytes, salt: bytes, n: int, r: int, p: int) -> bytes:
+    """Hash a password by scrypt; n, r and p are its cost. Blocking, without the interpreter."""
+    # scrypt needs a little more than its blocks; OpenSSL's default maximum is half of ours.
+    room = PASSES * r * (n + p + 2) + (1 << 20)
+    return hashlib.scrypt(password, salt=salt, n=n, r=r, p=p, dklen=32, maxmem=room)

@@ -1,4 +1,4 @@
-"""A request together with the outputs that a version has to give for it."""
+"""Requests kept for trials: golden requests with the outputs to expect, recorded ones without."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,3 +28,18 @@ class GoldenRequest:
     expected: Callable[[Signature], Arrays]
     rtol: float = RTOL
     atol: float = ATOL
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A Predict, read but not yet decoded.
+
+    Attributes:
+        place: where it was read, for texts.
+        request: the request.
+        golden: the same with its expected outputs; None if there are none.
+    """
+
+    place: str
+    request: InferRequest
+    golden: GoldenRequest | None = None

@@ -1,12 +1,13 @@
-"""Hints: advice that names a setting in the words of the running command.
+"""Hints: advice that names a setting in the words of the running command, or a known word.
 
 The same setting has another name, or none, under each command: `--rest_port` of `ie_serving` is
 `--rest_api_port` of `tensorflow_model_server`. So code that raises an error names the setting by
 its field, and the running command registers its names of the fields once, at start.
 """
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 _FIELD = re.compile(r"\{([a-z0-9_.]+)\}")
 
@@ -56,3 +57,9 @@ def speak(names: Mapping[str, str]) -> None:
     """Set the names that every hint uses from now on; `{}`: fields are named as they are."""
     _running.clear()
     _running.update(names)
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return the end of an error text for an unknown name: `; did you mean "..."?`, or nothing."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""

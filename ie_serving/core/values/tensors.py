@@ -2,17 +2,25 @@
 
 One table names each dtype in the four vocabularies that meet here: numpy (between the parts of
 this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serving's JSON errors.
+
+Also tensors whose dtype and shape only their sender knows (`TensorSpec.untyped`).
+
+Python nodes of OpenVINO Model Server take and give them. A tensor of one of the server's dtypes,
+with as many elements as its shape says, is an array as everywhere. Any other is one `Sent`, alone
+in an array without dimensions, which passes through steps and layers as a string does.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.image_form import RGB, Bounds, ImageForm
+from ie_serving.core.values.integers import INT64_MAX
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -90,7 +98,7 @@ class TensorSpec:
         apart: added by the server beside the model: its shape is unrelated to the other tensors.
         json: each string is a JSON text, which REST writes as the value that it stands for.
         advice: end of the sentence that refuses a wrong shape: what the operator may do.
-        untyped: each tensor has its own dtype and shape (`core/values/untyped.py`); `dtype` is
+        untyped: each tensor has its own dtype and shape; `dtype` is
             STRING and `shape` None.
         optional: an untyped input that a request may leave out.
     """
@@ -156,7 +164,7 @@ class Signature:
         states: names of state tensors, which `CompiledModel.infer` returns beside the outputs and
             takes beside the inputs: all of them, or none for a new state.
         gathers: the model itself batches its requests, and no layer does.
-        told: the model sees the caller, by `core.values.callers.CALLER`.
+        told: the model sees the caller, by `core.values.requests.CALLER`.
         as_sent: shapes that its inputs refuse are given to `CompiledModel.infer_as_sent`.
         is_open: if it names no inputs it takes any, and if it names no outputs it returns any.
         behind: inputs of the model behind a layer that takes any: JSON, which has no dtypes, is
@@ -257,3 +265,80 @@ class ExampleBinding:
     features: Mapping[str, str]
     roles: Mapping[str, str]
     labels: tuple[str, ...] = ()
+
+
+class Sent(bytes):
+    """The buffer of a tensor, untouched.
+
+    Attributes:
+        datatype: word for its elements, in the Open Inference Protocol or of the sender's own.
+        shape: as the sender says it; it need not fit the buffer.
+    """
+
+    datatype: str
+    shape: tuple[int, ...]
+
+    def __new__(cls, data: object, datatype: str, shape: Iterable[int]) -> "Sent":
+        """Copy a buffer, such as a view of a request's payload.
+
+        Raises:
+            InvalidTensor: replies have no room for a size of the shape.
+        """
+        sizes = tuple(shape)
+        if any(not 0 <= size <= INT64_MAX for size in sizes):
+            raise InvalidTensor(f"shape {list(sizes)}: a size is from 0 to {INT64_MAX}")
+        sent = super().__new__(cls, data)  # type: ignore[call-overload]
+        sent.datatype = datatype
+        sent.shape = sizes
+        return sent  # type: ignore[no-any-return]
+
+    @property
+    def array(self) -> Array:
+        """The array that carries it."""
+        return _carrying(self)
+
+
+def _carrying(value: Sent | None) -> Array:
+    array: Array = np.empty((), np.object_)
+    array[()] = value
+    return array
+
+
+ABSENT = _carrying(None)
+"""In place of an untyped tensor that did not come."""
+
+
+def sent_in(array: Array) -> Sent | None:
+    """Give what an array carries; None where it is an array as any other."""
+    found = array[()] if array.dtype.kind == "O" and not array.ndim else None
+    return found if isinstance(found, Sent) else None
+
+
+def is_absent(array: Array) -> bool:
+    """Tell whether an array stands for a tensor that did not come."""
+    return array.dtype.kind == "O" and not array.ndim and array[()] is None
+
+
+def present(arrays: Arrays) -> dict[str, Array]:
+    """Leave out what did not come."""
+    return {name: array for name, array in arrays.items() if not is_absent(array)}
+
+
+def decoded(name: str, array: Array, library: str) -> Array:
+    """Give the strings of an input as texts. Raises: InvalidTensor, where they are not UTF-8."""
+    try:
+        return objects((text.decode() for text in array.flat), array.shape)
+    except UnicodeDecodeError as error:
+        raise InvalidTensor(
+            f'input "{name}" holds bytes that are not UTF-8; {library} takes text only: {error}'
+        ) from error
+
+
+def encoded(array: Array) -> Array:
+    """Convert a library's array of texts or objects to a string tensor."""
+    return objects((str(each).encode() for each in array.flat), array.shape)
+
+
+def objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:
+    """Make an array of objects; numpy's own string types would cut zeros at the end."""
+    return np.array([*items], np.object_).reshape(shape)

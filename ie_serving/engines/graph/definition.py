@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from ie_serving.core.values.nesting import MOST_NESTED
+from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Specs
 from ie_serving.engines.graph.condition import Condition

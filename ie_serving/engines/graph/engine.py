@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
 from ie_serving.engines.others import AtHand, Others, Record
 
 if TYPE_CHECKING:

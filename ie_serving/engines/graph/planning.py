@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.nearest import nearest
-from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, Specs, TensorSpec
-from ie_serving.core.values.untyped import ABSENT
+from ie_serving.core.values.hints import nearest
+from ie_serving.core.values.tensors import (
+    ABSENT,
+    SERVING_DEFAULT,
+    DataType,
+    Signature,
+    Specs,
+    TensorSpec,
+)
 from ie_serving.engines.graph.definition import (
     REQUEST,
     CallStep,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.tensors import TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.graph.definition import (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.engines.graph.condition import parse as parse_condition
 from ie_serving.engines.graph.definition import (

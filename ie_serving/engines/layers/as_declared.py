@@ -10,9 +10,8 @@ from typing import Final
 
 from ie_serving.core.values.errors import HeldBack
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs, TensorSpec
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.expected import Declared, DeclaredTensor
+from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.layer_options import Declared, DeclaredTensor
 
 OPEN: Final = -1
 

@@ -20,17 +20,20 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import ConfigError, LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import GATHERED, CompiledModel, Engine, EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.base import GATHERED, CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.gathering import BatchRules
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.queue import Queue
-from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
-from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
+from ie_serving.engines.layers.row_trial import (
+    candidates,
+    has_open_rows,
+    refused_by_shapes,
+    refused_by_trial,
+)
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)

@@ -22,14 +22,12 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.image_form import AXES, BGR, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.wire.image.decode import decode
-from ie_serving.wire.image.resize import resized
+from ie_serving.wire.image.pictures import decode, resized
 
 log = logging.getLogger(__name__)
 

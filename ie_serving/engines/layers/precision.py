@@ -15,18 +15,18 @@ from itertools import islice
 from pathlib import Path
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.samples import Sample
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.core.values.golden import Sample
+from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.generated_trial import generated_for, zeros_for
 from ie_serving.engines.layers.precision_trial import (
     Trial,
     TrialRequest,
     asked_of,
+    generated_for,
     is_brief,
     measured_as_brief,
     trial_of,
+    zeros_for,
 )
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event

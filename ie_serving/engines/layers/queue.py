@@ -29,7 +29,7 @@ from ie_serving.engines.layers.joining import (
     together,
 )
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
-from ie_serving.engines.caching import Caching
+from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.layer_options import Caching
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.cache import Cache
-from ie_serving.telemetry.metrics.caches import CacheMetrics
+from ie_serving.telemetry.metrics.layers import CacheMetrics
 
 T = TypeVar("T")
 

@@ -1,16 +1,27 @@
 """The base class of layers that take copies of a share of the requests, with their answers.
 
 A request that is not sampled passes at the cost of one random number.
+
+The layer that records a share of the requests with their answers, for a replay or a warm-up.
+
+It copies the tensors of a sampled request before the answer leaves the engine's memory; encoding
+and writing are done by a thread. A request that is not sampled passes at the cost of one random
+number.
 """
 
 import random
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Arrays, Read, Signature
-from ie_serving.engines.base import REHEARSED, CompiledModel
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.tensors import Arrays, Read, Signature, copies, size_of
+from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.layer_options import Recording, RequestLog
 from ie_serving.engines.layers.layer import Layer
+from ie_serving.telemetry.metrics.layers import RecordMetrics
+from ie_serving.telemetry.request.record_files import RecordFiles
 
 T = TypeVar("T")
 
@@ -84,3 +95,89 @@ class Copied(Sampling):
     def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
         """See `Sample`."""
         return self._sample(signature, inputs)
+
+
+Encode = Callable[..., bytes]
+"""Gives the bytes of one record in a file: `(signature, inputs, outputs, *, model, version,
+sampling_rate, dropped)`, see `wire.tfs.prediction_log.predict_record`."""
+
+
+class WithRecording(EngineAround):
+    """Wraps the models whose options ask for it; see the module.
+
+    Args of the constructor:
+        engine: compiles the models.
+        model: name in the records.
+        encode: writes a record.
+        counts: of the model.
+    """
+
+    def __init__(self, engine: Engine, model: str, encode: Encode, counts: RecordMetrics) -> None:
+        super().__init__(engine)
+        self._model = model
+        self._encode = encode
+        self._counts = counts
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        model = self._engine.compile(directory, options)
+        wanted = options.of(Recording).logging_config
+        if wanted is None or wanted.sampling_rate == 0:
+            return model
+        _check_names(wanted.drop_inputs, model)
+        files = RecordFiles(wanted.prefix, wanted.max_file_bytes, self._counts)
+        version = int(directory.name) if directory.name.isdecimal() else 0
+        known = {"model": self._model, "version": version, "sampling_rate": wanted.sampling_rate}
+        return Recorder(model, wanted, files, partial(self._encode, **known))
+
+
+def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
+    """Refuse names that no signature has: the values that they mean would be recorded.
+
+    Raises:
+        LoadFailed: with the names; the model is closed.
+    """
+    known = {name for signature in model.signatures.values() for name in signature.inputs}
+    unknown = sorted(dropped - known)
+    if unknown:
+        model.close()
+        raise LoadFailed(
+            f"drop_inputs of logging_config names {', '.join(unknown)}; the model's inputs are"
+            f" {', '.join(sorted(known))}: correct the name"
+        )
+
+
+class Recorder(Sampling):
+    """Records a share of the requests of one version.
+
+    Args of the constructor:
+        inner: the wrapped model.
+        wanted: which requests are recorded.
+        files: take the records.
+        encode: writes a record of signature, inputs and outputs.
+    """
+
+    def __init__(
+        self, inner: CompiledModel, wanted: RequestLog, files: RecordFiles, encode: Encode
+    ) -> None:
+        super().__init__(inner, wanted.sampling_rate)
+        self._dropped = wanted.drop_inputs
+        self._files = files
+        self._encode = encode
+
+    def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
+        """See `Sampling`: records the request, unless the disk does not keep up."""
+        if self._files.is_full():
+            return None
+        kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})
+        encode = partial(self._encode, dropped=inputs.keys() & self._dropped)
+        return partial(self._record, partial(encode, signature, kept), kept)
+
+    def _record(self, encode: Encode, inputs: Arrays, outputs: Arrays) -> None:
+        kept = copies(outputs)
+        self._files.put(size_of(inputs, kept), partial(encode, kept))
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        self._files.close()
+        super().close()

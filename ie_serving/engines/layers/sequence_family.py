@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ie_serving.engines.layers import sequence
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import SequenceMetrics
 
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,12 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Arrays, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.sequence import ENDING, Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
-from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

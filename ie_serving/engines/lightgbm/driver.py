@@ -14,14 +14,12 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared
+from ie_serving.engines import declared, tabular
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import TensorForm, X, Y, labelled
+from ie_serving.engines.tabular import TensorForm, X, Y, compiled, labelled
 
 LIBRARY = "lightgbm"
 CLASSIFIES = ("binary", "multiclass", "multiclassova")

@@ -19,10 +19,16 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Sig
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain
-from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
-from ie_serving.engines.onnxruntime.specs import Session, SessionOutput, input_specs, outputs_of
+from ie_serving.engines.onnxruntime.session import (
+    Session,
+    SessionFailure,
+    SessionOutput,
+    SessionRequest,
+    input_specs,
+    outputs_of,
+)
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
-from ie_serving.engines.run import probe
+from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Program
 from ie_serving.engines.run.threads import thread_limit
@@ -162,7 +168,7 @@ def _program(
     make = partial(SessionRequest, session, signature.inputs.values(), outputs)
     latency = LatencyModel(options.execution)
     sample = _zeros(signature)
-    seconds = probe.latency(make, sample, (SessionFailure,))
+    seconds = latency_model.latency(make, sample, (SessionFailure,))
     if seconds is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), seconds)
     nireq = options.nireq or thread_limit() or os.cpu_count() or 1

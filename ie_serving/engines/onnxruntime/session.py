@@ -1,10 +1,120 @@
-"""Infer requests of onnxruntime, whose sessions take and give numpy arrays without binding."""
+"""Sessions of onnxruntime: their inputs and outputs as clients see them, and infer requests.
 
-from collections.abc import Collection, Mapping
+Also describes the inputs and outputs of a session as clients see them.
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.onnxruntime.specs import Session, SessionOutput
-from ie_serving.engines.run.texts import decoded
+Converters end a classifier with ZipMap, whose output is a list of `{class: probability}`, one map
+for each row. It becomes a tensor with a row for each map and a column for each class, in sorted
+order as in scikit-learn's `classes_` and `predict_proba`.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, decoded, encoded
+
+TYPES: Mapping[str, DataType] = {
+    "float": DataType.FP32,
+    "double": DataType.FP64,
+    "float16": DataType.FP16,
+    "int8": DataType.INT8,
+    "int16": DataType.INT16,
+    "int32": DataType.INT32,
+    "int64": DataType.INT64,
+    "uint8": DataType.UINT8,
+    "uint16": DataType.UINT16,
+    "uint32": DataType.UINT32,
+    "uint64": DataType.UINT64,
+    "bool": DataType.BOOL,
+    "string": DataType.STRING,
+}
+"""onnxruntime's names of element types. bfloat16 is missing: its numpy interface has none."""
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+_MAPS = re.compile(r"seq\(map\((?:int64|string),tensor\((\w+)\)\)\)")
+
+
+class SessionNode(Protocol):
+    """`onnxruntime.NodeArg`; a dimension is a size, a name or None."""
+
+    name: str
+    type: str
+    shape: Sequence[object] | None
+
+
+class Session(Protocol):
+    """The used part of `onnxruntime.InferenceSession`."""
+
+    def get_inputs(self) -> Sequence[SessionNode]:
+        """List the inputs, in the graph's order."""
+
+    def get_outputs(self) -> Sequence[SessionNode]:
+        """List the outputs, in the graph's order."""
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Array], /) -> Sequence[object]:
+        """Infer, and give the named outputs in the order of the names."""
+
+
+@dataclass(frozen=True)
+class SessionOutput:
+    """One output: as clients see it, and whether it comes as a list of maps."""
+
+    spec: TensorSpec
+    maps: bool
+
+    def array(self, value: object) -> Array:
+        """Give the output's value as clients see it."""
+        if self.maps:
+            maps = cast("Sequence[Mapping[Any, float]]", value)
+            rows = [[row[key] for key in sorted(row)] for row in maps]
+            # Without rows the number of classes is not known, and reshape cannot derive -1 from 0.
+            return np.array(rows, self.spec.dtype.numpy).reshape(len(rows), -1 if rows else 0)
+        array = cast("Array", value)
+        if self.spec.dtype is DataType.STRING:
+            return encoded(array)
+        return array
+
+
+def input_specs(session: Session) -> dict[str, TensorSpec]:
+    """Describe the inputs. Raises: LoadFailed, for an input that is not a tensor."""
+    return {
+        node.name: TensorSpec(node.name, _dtype(_TENSOR, node), _shape(node.shape), node.name)
+        for node in session.get_inputs()
+    }
+
+
+def outputs_of(session: Session) -> Sequence[SessionOutput]:
+    """Describe the outputs. Raises: LoadFailed, for an output that cannot become a tensor."""
+    return [_output(node) for node in session.get_outputs()]
+
+
+def _output(node: SessionNode) -> SessionOutput:
+    maps = _MAPS.fullmatch(node.type) is not None
+    shape = (-1, -1) if maps else _shape(node.shape)
+    dtype = _dtype(_MAPS if maps else _TENSOR, node)
+    return SessionOutput(TensorSpec(node.name, dtype, shape, node.name), maps)
+
+
+def _dtype(pattern: re.Pattern[str], node: SessionNode) -> DataType:
+    # Sequences, maps and sparse tensors are refused, except the form of ZipMap.
+    found = pattern.fullmatch(node.type)
+    if found is None or found[1] not in TYPES:
+        raise LoadFailed(
+            f'"{node.name}" is of type {node.type}, which the TensorFlow Serving API cannot carry;'
+            " convert it in the model"
+        )
+    return TYPES[found[1]]
+
+
+def _shape(dims: Sequence[object] | None) -> tuple[int, ...] | None:
+    """Give the sizes, with -1 for a dimension with a name, or without a size."""
+    if dims is None:
+        return None
+    return tuple(size if isinstance(size, int) and size >= 0 else -1 for size in dims)
 
 
 class SessionFailure(Exception):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 
 CPU = "CPU"
 AUTO = "AUTO"

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.settings import numbers, structures, words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, choice
+from ie_serving.core.settings.declaration import BOOLEAN, SettingKind, choice
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.engines.openvino.shapes import SHAPE, Shape
 

@@ -17,9 +17,8 @@ from ie_serving.core.runtime.heaps import unreclaimable_bytes
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.child_process import WorkerProcess, command_of
 from ie_serving.engines.process.link import Fault, PeerGone
-from ie_serving.engines.process.starts import command_of
 
 COMMAND = command_of(
     "from ie_serving.engines.process.worker import serve;"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ie_serving.core.runtime.scratch import Scratch
-from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import ERROR_OF, Code
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import Caller
 from ie_serving.engines.python.asking import Models, Named
 from ie_serving.engines.python.waits import Slot
 

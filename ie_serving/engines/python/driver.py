@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.core.compat import added
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
-from ie_serving.core.values.untyped import ABSENT
+from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.fleet import Fleet, Running
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import found, opened, own_params

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs
-from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.runners import Readiness, Runner, Stream
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event

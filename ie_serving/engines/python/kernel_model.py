@@ -1,21 +1,30 @@
-"""A kernel as a compiled model."""
+"""A kernel as a compiled model.
+
+The queue of a kernel's calls, waiting and running: on the event loop, with worker threads.
+
+Calls that wait while all of its runners work form the next batch, if the kernel takes batches.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
 
-from ie_serving.core.values.callers import Caller, taken
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
+from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
-from ie_serving.engines.python.line import Line
-from ie_serving.engines.python.runners import KernelCall, Stream, read_only
+from ie_serving.engines.python.runners import KernelCall, Runner, Stream, read_only
+from ie_serving.engines.python.waits import ASKER, Slot, is_stuck
+from ie_serving.engines.run.infer_request import MOST_WAITING
 
 if TYPE_CHECKING:
     from ie_serving.engines.python.streaming import StreamLoop
@@ -111,3 +120,227 @@ class KernelModel(base.CompiledModel):
             self._streams.close()
         self._fleet.close()
         self._freed()
+
+
+class Turn:
+    """One call, and the future that waits for it. A thread does its work.
+
+    Attributes:
+        behind: see `waits.KernelQuestion`.
+    """
+
+    __slots__ = ("behind", "call", "done", "error", "left", "read", "value")
+
+    def __init__(
+        self,
+        call: KernelCall,
+        read: Callable[[Arrays], Any],
+        loop: asyncio.AbstractEventLoop,
+        behind: Collection[Slot],
+    ) -> None:
+        self.behind = behind
+        self.call = call
+        self.read = read
+        self.done: asyncio.Future[Any] = loop.create_future()
+        self.left = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def finish(self) -> None:
+        """Read the outputs, in the thread that computed them."""
+        outcome = self.call.outcome
+        if not isinstance(outcome, Mapping):
+            self.error = outcome or ServingError("the kernel left this call without an answer")
+            return
+        try:
+            self.value = None if self.left else self.read(outcome)
+        except BaseException as error:
+            self.error = error
+
+    def settle(self) -> None:
+        """Resolve the future, on the event loop."""
+        if self.done.done():
+            return
+        if self.error is not None:
+            self.done.set_exception(self.error)
+        else:
+            self.done.set_result(self.value)
+
+
+class EarlyTurn(Turn):
+    """A call that its kernel may answer before the batch has ended."""
+
+    __slots__ = ("__weakref__", "_is_read", "_reading")
+
+    def __init__(
+        self,
+        call: KernelCall,
+        read: Callable[[Arrays], Any],
+        loop: asyncio.AbstractEventLoop,
+        behind: Collection[Slot],
+    ) -> None:
+        super().__init__(call, read, loop, behind)
+        self._is_read = False
+        self._reading = threading.Lock()
+        # Weak: with the turn, which has the call, it would be a circle that keeps the inputs.
+        call.told = partial(_answered, ref(self))
+
+    def finish(self) -> None:
+        """Read the outputs, once: when the kernel answers, or when the batch has ended."""
+        # The second thread waits here: the call may be settled only after it has been read.
+        with self._reading:
+            if not self._is_read:
+                super().finish()
+                self._is_read = True
+
+
+def _answered(of: "ref[EarlyTurn]") -> None:
+    """Resume the waiter of a call, from the kernel's thread."""
+    turn = of()
+    if turn is not None:
+        turn.finish()
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            turn.done.get_loop().call_soon_threadsafe(turn.settle)
+
+
+class Line:
+    """The calls of one kernel. Used from one event loop at a time.
+
+    Args of the constructor:
+        name: of the kernel, for errors.
+        fleet: the runners; as many batches at once.
+        threads: in which they run.
+        most: calls of a batch.
+        timeout_s: longest time of a call, waiting included; None sets no limit.
+        early: the kernel may answer a call before its batch has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fleet: Fleet,
+        threads: Executor,
+        most: int,
+        timeout_s: float | None,
+        *,
+        early: bool = False,
+    ) -> None:
+        self._name = name
+        self._fleet = fleet
+        self._threads = threads
+        self._most = most
+        self._timeout_s = timeout_s
+        self._turn = EarlyTurn if early else Turn
+        # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
+        self._waiting: dict[Turn, None] = {}
+        self._taken: set[Slot] = set()
+        # The loop's time from which on there has always been a call that waits.
+        self._pressed_since: float | None = None
+        fleet.came = self._advance
+
+    async def answer(self, call: KernelCall, read: Read[T]) -> T:
+        """Run a call in its turn, and return the result of `read` for its outputs.
+
+        Raises:
+            QueueFull: too many calls wait already.
+            DeadlineExceeded: the time-out of the model has passed.
+            ServingError: the call failed, or it would wait for itself.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
+        loop = asyncio.get_running_loop()
+        turn = self._turn(call, read, loop, self._taken)
+        timer = self._timeout_s and loop.call_later(self._timeout_s, self._expire, turn)
+        asker = ASKER.get()
+        if asker is not None:
+            asker.asks.add(turn)
+        self._waiting[turn] = None
+        try:
+            self._advance()
+            if asker is not None and turn in self._waiting and is_stuck(self._taken):
+                raise self._ring()
+            return await turn.done  # type: ignore[no-any-return]
+        finally:
+            turn.left = True
+            self._waiting.pop(turn, None)
+            if not self._waiting:
+                self._pressed_since = None
+            if asker is not None:
+                asker.asks.discard(turn)
+            if timer:
+                timer.cancel()
+
+    def _ring(self) -> ServingError:
+        return ServingError(
+            f"kernel {self._name} is asked by a kernel that it waits for itself, directly or"
+            f" through others: all {len(self._taken)} of its calls at a time wait so, and would"
+            " wait for ever; do not ask kernels in a ring, or raise max_concurrency"
+        )
+
+    def _expire(self, turn: Turn) -> None:
+        if not turn.done.done():
+            limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
+            text = f"the kernel did not answer within {limit} (timeout_ms of the model)"
+            turn.done.set_exception(DeadlineExceeded(text))
+
+    def _advance(self) -> None:
+        while self._waiting and (runner := self._fleet.take()) is not None:
+            turns = [turn for turn, _ in zip(self._waiting, range(self._most), strict=False)]
+            for turn in turns:
+                del self._waiting[turn]
+            self._start(runner, turns)
+        if not self._waiting:
+            self._pressed_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        if self._pressed_since is None:
+            self._pressed_since = now
+        self._fleet.pressed(now - self._pressed_since)
+
+    def _start(self, runner: Runner, turns: list[Turn]) -> None:
+        loop, slot = asyncio.get_running_loop(), Slot()
+        self._taken.add(slot)
+        for turn in turns:
+            turn.behind = (slot,)
+            turn.call.ctx.slot = slot
+        work = [turns]  # popped by the thread that runs it; a thread may take it late
+        try:
+            self._threads.submit(self._run, runner, slot, work, loop)
+        except RuntimeError as error:
+            work.clear()
+            for turn in turns:
+                turn.error = NotAvailable(f"no thread takes the call: {error}")
+            self._give_back(runner, slot, turns)
+
+    def _run(
+        self,
+        runner: Runner,
+        slot: Slot,
+        work: list[list[Turn]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Run a batch, in a thread."""
+        if not work:
+            return
+        turns = [turn for turn in work.pop() if not turn.left]
+        try:
+            if turns:  # else everybody has left: a kernel never sees an empty batch
+                runner.run([turn.call for turn in turns])
+        # All: an error that ended the thread silently would leave the calls waiting for ever.
+        except BaseException as error:
+            for turn in turns:
+                turn.call.failed(error)
+        for turn in turns:
+            turn.finish()
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(self._end, runner, slot, turns)
+
+    def _end(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
+        self._give_back(runner, slot, turns)
+        self._advance()
+
+    def _give_back(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
+        for turn in turns:
+            turn.settle()
+        self._taken.discard(slot)
+        self._fleet.give(runner)

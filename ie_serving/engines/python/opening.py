@@ -1,10 +1,19 @@
-"""Finds a kernel's file, runs it, and loads its kernel: in the server, or in a child process."""
+"""Finds a kernel's file, runs it, and loads its kernel: in the server, or in a child process.
+
+What a `requirements.txt` beside users' code names and the server lacks; nothing is installed.
+
+Such a file is mostly that of the training, so it refuses no code that imports. It explains an
+import that fails, and is a warning otherwise.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
+
+from packaging.requirements import InvalidRequirement, Requirement
 
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime.scratch import Scratch
@@ -13,11 +22,10 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python import ovms, pyovms
+from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
 from ie_serving.engines.python.kernel import Kernel, kernel_of
 from ie_serving.engines.python.own_modules import OwnModules
-from ie_serving.engines.python.requirements import NAME, lacking
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event
@@ -62,7 +70,7 @@ def _kernel(
     foreign = None if place.name else _foreign(file, ctx, undone)
     if foreign is not None:
         return foreign
-    modules = OwnModules(file.parent, {ovms.SHIM: pyovms})
+    modules = OwnModules(file.parent, {ovms.SHIM: ovms})
     undone.callback(modules.close)
     return kernel_of(modules.load(file), place.name, ctx, options)
 
@@ -117,7 +125,7 @@ def telling(place: Place, lacks: str) -> Iterator[None]:
 
     Args:
         place: of the code.
-        lacks: see `requirements.lacking`; told where an import fails.
+        lacks: see `lacking`; told where an import fails.
     """
     try:
         yield
@@ -146,3 +154,43 @@ def _close(kernel: Kernel) -> None:
         kernel.close()
     except BaseException as error:  # the other resources are freed all the same
         log.warning(Event("kernel failed to close", kernel=kernel.name), exc_info=error)
+
+
+NAME = "requirements.txt"
+
+
+def lacking(directory: Path) -> str:
+    """Name the requirements that are missing or have another version; empty if there are none.
+
+    Lines that are no requirements of a package, such as those of a repository, count as missing:
+    nothing says what they install.
+    """
+    try:
+        text = (directory / NAME).read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return ", ".join(_lacking(text))
+
+
+def _lacking(text: str) -> Iterator[str]:
+    # pip-compile ends a line with a backslash where hashes follow on the next.
+    lines = (line.partition(" #")[0].strip(" \t\\\ufeff") for line in text.splitlines())
+    for line in lines:
+        if line and not line.startswith(("#", "-")) and (why := _why(line)):
+            yield f"{line} ({why})"
+
+
+def _why(line: str) -> str:
+    """Say what a requirement lacks; empty if it is fulfilled, or is none here."""
+    try:
+        asked = Requirement(line)
+    except InvalidRequirement:
+        return "unknown"
+    if asked.marker is not None and not asked.marker.evaluate():
+        return ""
+    try:
+        has = version(asked.name)
+    except PackageNotFoundError:
+        return "not installed"
+    # An installed pre-release was installed on purpose.
+    return "" if asked.specifier.contains(has, prereleases=True) else f"{has} is installed"

@@ -9,8 +9,15 @@ import numpy as np
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import admits
-from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays, DataType, Specs, TensorSpec
-from ie_serving.engines.run.texts import objects
+from ie_serving.core.values.tensors import (
+    BY_NUMPY,
+    Array,
+    Arrays,
+    DataType,
+    Specs,
+    TensorSpec,
+    objects,
+)
 
 
 class WrongOutput(ServingError):

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import ERROR_OF, code_of
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.python.context import Context

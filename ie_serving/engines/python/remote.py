@@ -15,10 +15,9 @@ from ie_serving.core.values.errors import DeadlineExceeded, QueueFull, ServingEr
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
-from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.child_process import WorkerProcess, command_of
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
-from ie_serving.engines.process.starts import command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch

@@ -10,8 +10,7 @@ import time
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from ie_serving.core.runtime.cgroups import Read, groups, read_file
-from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.machine_share import SHARE, Read, groups, read_file
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 
 CPUS = "/sys/devices/system/cpu"

@@ -13,13 +13,11 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
-    ExampleFeatures,
-)
-from ie_serving.engines.savedmodel.frames import Frame, Key, NodeOutput, above
-from ie_serving.engines.savedmodel.sequence_features import (
     SEQUENCE_PARSERS,
+    ExampleFeatures,
     SequenceFeatures,
 )
+from ie_serving.engines.savedmodel.frames import Frame, Key, NodeOutput, above
 from ie_serving.wire.examples.example_spec import ExampleSpec, ParsedOutput
 from ie_serving.wire.examples.sequence_examples import SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto

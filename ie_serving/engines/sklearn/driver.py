@@ -15,14 +15,12 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
-from ie_serving.engines import declared
+from ie_serving.engines import declared, tabular
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import LABEL, PROBABILITIES, TensorForm, Y
+from ie_serving.engines.tabular import LABEL, PROBABILITIES, TensorForm, Y, compiled
 from ie_serving.telemetry.log.logs import Event
 
 # The matrix of a request has no names; its columns have the order of the training.

@@ -6,7 +6,7 @@ To add a step, write its function and add a row to `TABLE`.
 from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.steps import boxes, crops, images, named_outputs, options, texts, watching
+from ie_serving.engines.steps import boxes, declaration, images, named_outputs, texts, watching
 from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
 
 MOST_SIZE = 16_384
@@ -21,14 +21,14 @@ SCORES = Input(shape=None)
 TEXTS = Input(dtype=DataType.STRING, shape=(-1,))
 OF_ANY_KIND = Input(also=ANY)
 
-SIZE = {"height": options.whole(1, MOST_SIZE), "width": options.whole(1, MOST_SIZE)}
-FIT = options.word(images.STRETCH, images.CROP, images.PAD, default=images.STRETCH)
-COLOURS = options.word(*images.COLOURS, default="RGB")
+SIZE = {"height": declaration.whole(1, MOST_SIZE), "width": declaration.whole(1, MOST_SIZE)}
+FIT = declaration.word(images.STRETCH, images.CROP, images.PAD, default=images.STRETCH)
+COLOURS = declaration.word(*images.COLOURS, default="RGB")
 CHOICE = {
-    "threshold": options.real(0, 1, 0.5),
-    "overlap": options.real(0, 1, 0.5),
-    "most": options.whole(1, 1000, 100),
-    "labels": options.labels(),
+    "threshold": declaration.real(0, 1, 0.5),
+    "overlap": declaration.real(0, 1, 0.5),
+    "most": declaration.whole(1, 1000, 100),
+    "labels": declaration.labels(),
 }
 
 TABLE: Mapping[str, BuiltIn] = {
@@ -59,37 +59,37 @@ TABLE: Mapping[str, BuiltIn] = {
         outputs=images.tensor_specs,
         options={
             **SIZE,
-            "layout": options.word("NCHW", "NHWC", default="NCHW"),
+            "layout": declaration.word("NCHW", "NHWC", default="NCHW"),
             "colors": COLOURS,
-            "dtype": options.word("float", "uint8", default="float"),
+            "dtype": declaration.word("float", "uint8", default="float"),
             "fit": FIT,
-            "mean": options.numbers((1, 3), (0.0,)),
-            "scale": options.numbers((1, 3), (1.0,)),
+            "mean": declaration.numbers((1, 3), (0.0,)),
+            "scale": declaration.numbers((1, 3), (1.0,)),
         },
         checks=images.wrong_together,
         decodes=True,
     ),
     "crop": BuiltIn(
         about="Cuts boxes out of one picture, all in one size.",
-        run=crops.crop,
+        run=images.crop,
         inputs={"image": IMAGE, "boxes": BOXES},
-        outputs=crops.crop_specs,
-        options={**SIZE, "margin": options.real(0, 1, 0.0)},
+        outputs=images.crop_specs,
+        options={**SIZE, "margin": declaration.real(0, 1, 0.0)},
         decodes=True,
     ),
     "draw": BuiltIn(
         about="Draws boxes, with their labels and scores, on one picture.",
-        run=crops.draw,
+        run=images.draw,
         inputs={
             "image": IMAGE,
             "boxes": BOXES,
             "labels": Input(dtype=DataType.STRING, optional=True),
             "scores": Input(also=NUMBERS, optional=True),
         },
-        outputs=crops.draw_specs,
+        outputs=images.draw_specs,
         options={
-            "format": options.word("png", "jpeg", crops.PIXELS, default="png"),
-            "line": options.whole(1, 100, 2),
+            "format": declaration.word("png", "jpeg", images.PIXELS, default="png"),
+            "line": declaration.whole(1, 100, 2),
         },
         decodes=True,
     ),
@@ -99,7 +99,7 @@ TABLE: Mapping[str, BuiltIn] = {
         inputs={"detections": Input()},
         instead={"boxes": Input(), "scores": SCORES, "classes": Input()},
         outputs=boxes.LIST,
-        options={**CHOICE, "overlap": options.real(0, 1, 1.0)},
+        options={**CHOICE, "overlap": declaration.real(0, 1, 1.0)},
     ),
     "yolo_boxes": BuiltIn(
         about="Makes boxes of a YOLO's output for one picture, without those that overlap.",
@@ -107,10 +107,10 @@ TABLE: Mapping[str, BuiltIn] = {
         inputs={"output": Input()},
         outputs=boxes.LIST,
         options={
-            "form": options.word("v8", "v5", "grid", default="v8"),
-            "height": options.whole(1, MOST_SIZE, 640),
-            "width": options.whole(1, MOST_SIZE, 640),
-            "anchors": options.pairs("a list of [width, height], in cells"),
+            "form": declaration.word("v8", "v5", "grid", default="v8"),
+            "height": declaration.whole(1, MOST_SIZE, 640),
+            "width": declaration.whole(1, MOST_SIZE, 640),
+            "anchors": declaration.pairs("a list of [width, height], in cells"),
             **CHOICE,
         },
         checks=boxes.wrong_anchors,
@@ -126,9 +126,9 @@ TABLE: Mapping[str, BuiltIn] = {
         },
         outputs=boxes.LIST,
         options={
-            "threshold": options.real(0, 1, 0.0),
-            "keep": options.names('a list of labels, such as ["person"]'),
-            "most": options.whole(1, 1000, 100),
+            "threshold": declaration.real(0, 1, 0.0),
+            "keep": declaration.names('a list of labels, such as ["person"]'),
+            "most": declaration.whole(1, 1000, 100),
         },
     ),
     "classifier_output": BuiltIn(
@@ -137,9 +137,9 @@ TABLE: Mapping[str, BuiltIn] = {
         inputs={"probs": Input(also=(DataType.FP64, DataType.FP16))},
         outputs=named_outputs.classifier_specs,
         options={
-            "labels": options.labels(),
-            "top_n": options.whole(1, 1000, 1),
-            "softmax": options.flag(False),
+            "labels": declaration.labels(),
+            "top_n": declaration.whole(1, 1000, 1),
+            "softmax": declaration.flag(False),
         },
     ),
     "regression_output": BuiltIn(
@@ -147,21 +147,21 @@ TABLE: Mapping[str, BuiltIn] = {
         run=named_outputs.regression_output,
         inputs={"values": Input(also=NUMBERS)},
         outputs=named_outputs.regression_specs,
-        options={"names": options.columns('columns by name, such as {"price": 0}')},
+        options={"names": declaration.columns('columns by name, such as {"price": 0}')},
     ),
     "json": BuiltIn(
         about="Writes tensors as one JSON object.",
         run=texts.to_json,
         rest=OF_ANY_KIND,
         outputs=texts.TEXT,
-        options={"indent": options.whole(0, 8, 0)},
+        options={"indent": declaration.whole(0, 8, 0)},
     ),
     "template": BuiltIn(
         about="Fills tensors into a text.",
         run=texts.template,
         rest=OF_ANY_KIND,
         outputs=texts.TEXT,
-        options={"text": options.text('a text such as "{label}: {prob:.2f}"')},
+        options={"text": declaration.text('a text such as "{label}: {prob:.2f}"')},
         checks=texts.wrong_template,
     ),
     "log": BuiltIn(
@@ -170,9 +170,9 @@ TABLE: Mapping[str, BuiltIn] = {
         rest=OF_ANY_KIND,
         outputs=watching.same,
         options={
-            "level": options.word(*watching.LEVELS, default="info"),
-            "show": options.word("keys", "values", default="values"),
-            "keys": options.pattern(".*"),
+            "level": declaration.word(*watching.LEVELS, default="info"),
+            "show": declaration.word("keys", "values", default="values"),
+            "keys": declaration.pattern(".*"),
         },
         named=True,
     ),

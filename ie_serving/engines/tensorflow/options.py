@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.kinds import BOOLEAN, BYTES
+from ie_serving.core.settings.declaration import BOOLEAN, BYTES, SettingKind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.process.child_process import WorkerProcess
+from ie_serving.engines.process.child_process import Starts, WorkerProcess, command_of
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.process.protocol import Frame, Kind, words
-from ie_serving.engines.process.starts import Starts, command_of
 from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.run.infer_request import Outputs
 from ie_serving.engines.run.latency_model import LatencyModel

@@ -8,8 +8,13 @@ from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, one_line
 from ie_serving.engines.onnxruntime.library import onnxruntime
-from ie_serving.engines.onnxruntime.session import SessionFailure, SessionRequest
-from ie_serving.engines.onnxruntime.specs import SessionNode, input_specs, outputs_of
+from ie_serving.engines.onnxruntime.session import (
+    SessionFailure,
+    SessionNode,
+    SessionRequest,
+    input_specs,
+    outputs_of,
+)
 from ie_serving.engines.verification.comparison import Tensors
 from ie_serving.engines.verification.references import Refused
 

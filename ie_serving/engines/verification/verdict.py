@@ -1,15 +1,34 @@
-"""The findings of a comparison of two engines, and the tolerances for equal answers."""
+"""The findings of a comparison of two engines, and the tolerances for equal answers.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+Also stores verdicts of comparisons, which workers of one server and later starts reuse.
+
+A verdict is a file in the folder of a version's compiled models, named by its own digest.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
+from ie_serving import __version__
 from ie_serving.core.values.difference import difference
+from ie_serving.core.values.digests import crc32_of
+from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
 
 RTOL, SHARE = 1e-3, 1e-4
 """Tolerance of floats in f32: relative to each number, and to the greatest number of its output.
@@ -133,3 +152,96 @@ def _are_few(found: Array, expected: Array) -> bool:
     if expected.dtype.kind not in "iu" or expected.size < MANY:
         return False
     return bool(np.count_nonzero(found != expected) <= FEW_SHARE * expected.size)
+
+
+FOLDER = "verdicts"
+"""Name of the folder: `engines.kept` manages files only, not folders."""
+
+
+RULES = 2
+"""Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
+
+
+class Verdicts:
+    """The verdict of one model, for these packages, options and this kind of processor.
+
+    Args of the constructor:
+        folder: of the version's compiled models.
+        file: of the model; other files in its directory may hold weights, and count as well.
+        options: of the comparison.
+        package: of the second engine; its release decides, as OpenVINO's and this server's do.
+
+    Raises:
+        OSError: a file of the model cannot be read, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, file: Path, options: EngineOptions, package: str) -> None:
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        self._path = folder / FOLDER / f"{_key(file, options, package)}.json"
+        # Other workers wait for this lock; the kernel frees it when its process ends.
+        self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def found(self, compare: Callable[[], Findings]) -> Findings:
+        """Give the stored verdict, or else compare and store it. Blocking."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if known := self._read():
+                return known
+            found = compare()
+            if not found.why_not and not found.cut_off:
+                self._write(found)
+            return found
+        finally:
+            os.close(self._lock)
+
+    def _read(self) -> Findings | None:
+        try:
+            text = self._path.read_text()
+            digest, _, body = text.partition("\n")
+            if int(digest) != zlib.crc32(body.encode()):
+                return None
+            return _findings(json.loads(body))
+        except (OSError, ValueError, LookupError, TypeError):  # none, damaged, or of other code
+            return None
+
+    def _write(self, found: Findings) -> None:
+        body = json.dumps({**asdict(found), **{n: _named(getattr(found, n)) for n in _BY_KIND}})
+        beside = self._path.with_suffix(".new")
+        try:
+            beside.write_text(f"{zlib.crc32(body.encode())}\n{body}")
+            beside.replace(self._path)
+        except OSError as error:
+            advice = Hint("check {storage.cache_dir}")
+            cause = error.strerror
+            log.warning(Event("verdict not kept", path=beside, cause=cause, advice=advice))
+
+
+_BY_KIND = ("differs", "crashed")
+
+
+def _named(found: dict[ValueKind, str]) -> dict[str, str]:
+    return {kind.name: text for kind, text in found.items()}
+
+
+def _findings(fields: dict[str, object]) -> Findings:
+    kinds = {name: {ValueKind[k]: text for k, text in fields[name].items()} for name in _BY_KIND}  # type: ignore[attr-defined]
+    return Findings(**{**fields, **kinds})  # type: ignore[arg-type]
+
+
+def _key(file: Path, options: EngineOptions, package: str) -> str:
+    files = sorted(each for each in file.parent.iterdir() if each.is_file())
+    model = [(each.name, each.stat().st_size, crc32_of(each)) for each in files]
+    releases = [__version__, version("openvino"), package, version(package)]
+    told = (RULES, file.name, model, releases, repr(options), _processor())
+    return sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+@cache
+def _processor() -> str:
+    """Name the processor and its instruction sets, by which engines choose their kernels."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    except OSError:
+        return ""
+    told = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(line for line in lines if line.startswith(told))

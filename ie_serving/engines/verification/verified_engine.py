@@ -16,9 +16,9 @@ from pathlib import Path
 from ie_serving.core.values.errors import LoadFailed, NoModel, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
+from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineAround, EngineOptions
 from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.listed import TABLE
 from ie_serving.engines.onnx_file import nodes
@@ -28,12 +28,10 @@ from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE, model_file
 from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.verification.faster import is_dynamic, sooner
 from ie_serving.engines.verification.handing_over import HandingOver
-from ie_serving.engines.verification.kept import Verdicts
 from ie_serving.engines.verification.references import BY_SUFFIX
-from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings
+from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings, Verdicts
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.telemetry.log.logs import Event
 

@@ -16,7 +16,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
-from ie_serving.engines.process.starts import command_of
+from ie_serving.engines.process.child_process import command_of
 from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings
 

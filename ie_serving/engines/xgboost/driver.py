@@ -1,4 +1,10 @@
-"""Serves XGBoost's own files, as `Booster.save_model` and `XGBClassifier.save_model` write them."""
+"""Serves XGBoost's own files, as `Booster.save_model` and `XGBClassifier.save_model` write them.
+
+Also detects truncated UBJSON files by the lengths in them.
+
+XGBoost reads past the end of a truncated file, and may take minutes and all memory before it fails.
+Source: the UBJSON specification, draft 12; big-endian, as XGBoost writes it.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,15 +16,12 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared
+from ie_serving.engines import declared, tabular
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import form as tabular
-from ie_serving.engines.tabular.compiled import compiled
-from ie_serving.engines.tabular.form import TensorForm, X, Y, labelled
-from ie_serving.engines.xgboost.ubjson import check_whole
+from ie_serving.engines.tabular import TensorForm, X, Y, compiled, labelled
 
 LIBRARY = "xgboost"
 BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
@@ -105,3 +108,77 @@ def _in_place(booster: Any, rounds: tuple[int, int], x: Array) -> Array:  # noqa
 
 def _values(run: Run, inputs: Arrays) -> Arrays:
     return {Y: run(inputs[X])}
+
+
+SIZES = {
+    **dict.fromkeys(b"ZNTF", 0),
+    **dict.fromkeys(b"iUC", 1),
+    **dict.fromkeys(b"I", 2),
+    **dict.fromkeys(b"ld", 4),
+    **dict.fromkeys(b"LD", 8),
+}
+"""Bytes of a value by its marker."""
+INTEGERS = b"iUIlL"
+
+
+def check_whole(content: bytes, file: str) -> None:
+    """Refuse a file that is shorter than its lengths say. Raises: LoadFailed."""
+    try:
+        end = _UbjsonReader(content).value(0)
+    except (IndexError, ValueError, RecursionError) as error:
+        raise LoadFailed(f"{file} is damaged or was cut: {error or 'nested too deeply'}") from error
+    if end != len(content):
+        raise LoadFailed(f"{file} is damaged: {len(content) - end} bytes follow its end")
+
+
+class _UbjsonReader:
+    """Finds where each value ends. Raises: IndexError, ValueError."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def value(self, at: int) -> int:
+        """Give the end of the value whose marker is at `at`."""
+        marker = self._content[at]
+        if marker in SIZES:
+            return self._within(at + 1 + SIZES[marker])
+        if marker in b"SH":
+            return self._text(at + 1)
+        if marker in b"[{":
+            return self._container(at + 1, keys=marker == ord("{"))
+        raise ValueError(f"no value begins at byte {at}")
+
+    def _container(self, at: int, *, keys: bool) -> int:
+        kind = self._content[at + 1] if self._content[at] == ord("$") else None
+        at += 0 if kind is None else 2
+        if self._content[at] == ord("#"):
+            count, at = self._integer(at + 1)
+            # Arrays of one type hold nearly all of a model: they are skipped in one step.
+            if kind in SIZES and not keys:
+                return self._within(at + count * SIZES[kind])
+            for _ in range(count):
+                at = self.value(self._text(at) if keys else at)
+            return at
+        close = ord("}" if keys else "]")
+        while self._content[at] != close:
+            at = self.value(self._text(at) if keys else at)
+        return at + 1
+
+    def _text(self, at: int) -> int:
+        length, start = self._integer(at)
+        return self._within(start + length)
+
+    def _integer(self, at: int) -> tuple[int, int]:
+        marker = self._content[at]
+        if marker not in INTEGERS:
+            raise ValueError(f"no length at byte {at}")
+        end = self._within(at + 1 + SIZES[marker])
+        number = int.from_bytes(self._content[at + 1 : end], "big", signed=marker != ord("U"))
+        if number < 0:
+            raise ValueError(f"a length below 0 at byte {at}")
+        return number, end
+
+    def _within(self, end: int) -> int:
+        if end > len(self._content):
+            raise ValueError(f"{end - len(self._content)} bytes are missing at its end")
+        return end

@@ -1,9 +1,9 @@
 """Watches repositories of models: lists each with the models in it, and tells of changes.
 
-A repository is listed in the round of its store's idle models (`models/listing/untroubled.py`), so
-that in a bucket one listing serves both. A listing that fails changes nothing, and neither does an
-empty one after a full one: that is taken for a volume that is not mounted. A directory is gone when
-two listings in a row lack it: one that is replaced by renames is away for a moment.
+A repository is listed in the round of its store's idle models (`models/listing/polled_model.py`),
+so that in a bucket one listing serves both. A listing that fails changes nothing, and neither does
+an empty one after a full one: that is taken for a volume that is not mounted. A directory is gone
+when two listings in a row lack it: one that is replaced by renames is away for a moment.
 """
 
 import asyncio

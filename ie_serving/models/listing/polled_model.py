@@ -1,6 +1,20 @@
-"""A model, or a repository of models, as the schedule of listings sees it."""
+"""A model, or a repository of models, as the schedule of listings sees it.
 
-from collections.abc import Callable, Collection
+Also polls idle models in batches, so that an idle model costs the event loop nothing.
+
+A poll of an idle model finds nothing new. The idle models of one store and poll interval make a
+round: one timer hands all of them to the store's threads, which report only models with news to
+the event loop. A model with news, a requested poll, or more work than a look at its repository
+leaves its round for its own turn in the schedule, and returns to the round when it is idle again.
+
+The event loop owns a look until a thread begins it; then the thread owns it until it has found
+nothing new or has reported its findings to the event loop.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import StorageError
@@ -56,3 +70,89 @@ class Polled(Protocol):
             TurnWanted: it is not quiet any more, and has not been listed.
             StorageError: the listing failed.
         """
+
+
+@dataclass(eq=False, slots=True)
+class Look:
+    """An idle model in its round, and the outcome of the last look at it.
+
+    Attributes:
+        model: that model.
+        is_queued: whether it waits for a thread, has one, or waits to be reported to the loop.
+        outcome: the news; None when there are none.
+    """
+
+    model: Polled
+    is_queued: bool = False
+    outcome: Found | Exception | None = None
+    _is_begun: bool = False
+    _is_withdrawn: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def make(self) -> bool:
+        """Look, in a thread; tell whether the event loop has to know."""
+        with self._lock:
+            if self._is_withdrawn:
+                return False
+            self._is_begun = True
+        try:
+            self.outcome = self.model.look()
+        except Exception as error:
+            self.outcome = error
+        with self._lock:
+            # A caller that has withdrawn it meanwhile waits for its end.
+            self._is_begun = self.is_queued = self.outcome is not None or self._is_withdrawn
+            return self._is_begun
+
+    def withdraw(self) -> bool:
+        """Cancel the look; tell whether a thread runs it, whose outcome the loop will receive."""
+        with self._lock:
+            self._is_withdrawn = True
+            return self._is_begun
+
+
+@dataclass(slots=True)
+class _Round:
+    store: str
+    interval_s: float
+    looks: dict[Polled, Look] = field(default_factory=dict)
+
+
+class Rounds:
+    """The rounds of all models. Lives on one event loop.
+
+    Args of the constructor:
+        begin: hands looks to the threads of a store, by its name.
+    """
+
+    def __init__(self, begin: Callable[[str, Iterable[Look]], None]) -> None:
+        self._begin = begin
+        self._rounds: dict[tuple[str, float], _Round] = {}
+        self._round_of: dict[Polled, _Round] = {}
+
+    def join(self, model: Polled, interval_s: float) -> None:
+        """Look at a model with the others of its store and interval, after an interval at most."""
+        key = (model.store, interval_s)
+        if key not in self._rounds:
+            self._rounds[key] = _Round(*key)
+            asyncio.get_running_loop().call_later(interval_s, self._look_at_all, key)
+        self._round_of[model] = self._rounds[key]
+        self._rounds[key].looks[model] = Look(model)
+
+    def withdraw(self, model: Polled) -> bool:
+        """Take a model out of its round, if it is in one; see `Look.withdraw`."""
+        found = self._round_of.pop(model, None)
+        return found is not None and found.looks.pop(model).withdraw()
+
+    def _look_at_all(self, key: tuple[str, float]) -> None:
+        each = self._rounds[key]
+        if not each.looks:
+            del self._rounds[key]
+            return
+        asyncio.get_running_loop().call_later(each.interval_s, self._look_at_all, key)
+        # A directory that hangs does not hold the others: it alone is passed over.
+        waiting = [look for look in each.looks.values() if not look.is_queued]
+        looks = [look for look in waiting if look.model.announce(each.interval_s)]
+        for look in looks:
+            look.is_queued = True
+        self._begin(each.store, looks)

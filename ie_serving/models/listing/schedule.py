@@ -4,7 +4,7 @@ A thousand models cost one timer and, where storage is quick, one thread: listin
 same time run one after the other. Each store has its own threads. A slow store gets more threads,
 up to a limit, so that one directory that hangs does not delay the others.
 
-Idle models are polled in batches (`models/listing/untroubled.py`). A model with news, failures or
+Idle models are polled in batches (`models/listing/polled_model.py`). A model with news, failures or
 requests to poll has its own turns in this schedule.
 """
 
@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import NotAvailable, StorageError
 from ie_serving.models.listing.notices import Cover, Notices
-from ie_serving.models.listing.polled_model import Found, List, Polled, TurnWanted
-from ie_serving.models.listing.untroubled import Look, Rounds
+from ie_serving.models.listing.polled_model import Found, List, Look, Polled, Rounds, TurnWanted
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.example_signature import ROLES, example_signature
+from ie_serving.core.values.signatures import ROLES, example_signature
 from ie_serving.core.values.tensors import (
     CLASSES,
     SERVING_DEFAULT,

@@ -25,8 +25,14 @@ from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import NOTHING, Engine
-from ie_serving.models.repository import forms
-from ie_serving.models.repository.left_out import LeftOut, LeftOuts
+from ie_serving.models.repository.left_out import (
+    MOST,
+    LeftOut,
+    LeftOuts,
+    incomplete,
+    is_model,
+    without_version,
+)
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
 from ie_serving.storage.siblings import Sibling
@@ -217,8 +223,8 @@ class Source:
         files: list[str] = []
         with suppress(StorageError):  # such as a folder that may not be read, and is none of ours
             if self._lists_base:  # the base of a store may have a million objects
-                files += (each.path for each in islice(self._storage.list(BASE), forms.MOST))
-        if self._takes_base and forms.is_model(files, self._engine.missing):
+                files += (each.path for each in islice(self._storage.list(BASE), MOST))
+        if self._takes_base and is_model(files, self._engine.missing):
             log.info(
                 Event(
                     "the base path itself holds a model, which is served as version 1",
@@ -228,7 +234,7 @@ class Source:
             )
             return {1: BASE}
         shown = [name for name in names if not name.startswith(".")]
-        self._fault = forms.without_version(shown, files, self.url, self._engine.missing)
+        self._fault = without_version(shown, files, self.url, self._engine.missing)
         return {}
 
     def _without_any(self, wanted: Collection[int], offered: frozenset[int]) -> Listing:
@@ -299,7 +305,7 @@ class Source:
         if lacks := self._engine.missing(files):
             if lacks.startswith(NOTHING):
                 place = f"{self.url}/{directory}"
-                lacks = forms.incomplete(lacks, files, place, self._engine.missing)
+                lacks = incomplete(lacks, files, place, self._engine.missing)
             self._left_out.note(version, directory, fingerprint, lacks)
             self._remark(directory, f"not loaded: {lacks}")
             return None

@@ -4,14 +4,14 @@ A request for a model that is not there awaits `Residency.load`: one load for al
 it the models whose last use is longest ago are unloaded, until the load fits the budget
 (`policy.py`). What a model holds is measured at its load, where no other load ran beside it;
 before that its files are the estimate, and as much again is spare: engines keep weights in an order
-of their own. After each load the resident bytes of the process correct
-the sum, and further models are unloaded if the estimate was too low.
+of their own. After each load the resident bytes of the process correct the sum, and further models
+are unloaded if the estimate was too low.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -20,6 +20,8 @@ from typing import Final
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.tensors import Signature
+from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.residency.policy import (
     Evict,
@@ -30,7 +32,6 @@ from ie_serving.models.residency.policy import (
     make_room,
     measured_size,
 )
-from ie_serving.models.residency.tracked import TrackedServable
 from ie_serving.models.stream_rules import Dormant, OnDemand
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import MakeServable
@@ -325,3 +326,40 @@ _LAST_USE: Final = attrgetter("usage.last")
 
 def _nothing() -> None:
     pass
+
+
+class TrackedServable(Servable):
+    """A servable that notes its uses, for models that are loaded on demand.
+
+    Requests count a servable's holders inline (`models/version/handle.py`). Here that count is a
+    property, so that models which are always loaded pay nothing for it.
+
+    Args of the constructor:
+        usage: of its model; the others are those of `Servable`.
+    """
+
+    __slots__ = ("_holders", "_usage")
+
+    def __init__(
+        self,
+        usage: Usage,
+        name: str,
+        version: int,
+        compiled: CompiledModel,
+        signatures: Mapping[str, Signature],
+    ) -> None:
+        self._usage = usage
+        self._holders = 0
+        super().__init__(name, version, compiled, signatures)
+
+    @property
+    def holders(self) -> int:
+        """How many requests use it now."""
+        return self._holders
+
+    @holders.setter
+    def holders(self, holders: int) -> None:
+        if holders > self._holders:
+            self._usage.count += 1
+            self._usage.last = time.monotonic()
+        self._holders = holders

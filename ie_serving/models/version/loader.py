@@ -7,6 +7,7 @@ the same path as requests.
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -15,16 +16,15 @@ from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from ie_serving.core.runtime.heaps import HEAPS
+from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
-from ie_serving.models.version.footprint import FREES, LOADS
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Storage
@@ -327,3 +327,54 @@ def _timed(took: dict[str, float], step: str) -> Iterator[None]:
     began = time.monotonic()
     yield
     took[step] = time.monotonic() - began
+
+
+class Footprint:
+    """The memory that one load has added.
+
+    Attributes:
+        size: growth of resident bytes during the load. None where that is not known: the load has
+            not ended, or another one overlapped it. Large requests served during the load count
+            as well.
+    """
+
+    size: int | None = None
+
+
+class Loads:
+    """Measures the loads of this process, one at a time. Any thread may use it."""
+
+    def __init__(self, resident: Callable[[], int] = resident_bytes) -> None:
+        self._resident = resident
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._begun = 0
+
+    @contextmanager
+    def measured(self) -> Iterator[Footprint]:
+        """Measure the body, unless another one is under way."""
+        footprint = Footprint()
+        # Resident memory is that of the whole process: two overlapping loads cannot be told apart.
+        # A load that begins and ends meanwhile shows only in the number of loads begun.
+        with self._lock:
+            alone = not self._under_way
+            self._under_way += 1
+            self._begun += 1
+            own = self._begun
+        before = self._resident()
+        try:
+            yield footprint
+            added = self._resident() - before
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                alone = alone and own == self._begun
+        if alone and before:
+            # It may be less than before: memory of an older version was given back meanwhile.
+            footprint.size = max(0, added)
+
+
+LOADS: Final = Loads()
+"""Of this process."""
+FREES: Final = Loads(lambda: -resident_bytes())
+"""Measures frees of this process's versions: the size is the memory given back."""

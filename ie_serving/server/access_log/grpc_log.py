@@ -35,10 +35,17 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
-from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Entry, RequestTarget, now
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    HEADER,
+    LONGEST_ID,
+    NOBODY,
+    Entry,
+    RequestTarget,
+    now,
+    safe,
+)
 from ie_serving.telemetry.request.observers import Watch
-from ie_serving.telemetry.request.request_id import HEADER, safe
-from ie_serving.telemetry.request.request_id import LONGEST as LONGEST_ID
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 _OK: Final = Code.OK.name

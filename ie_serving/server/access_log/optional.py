@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.server.transport.http1.messages import App
     from ie_serving.server.transport.http1.server import Connect
-    from ie_serving.telemetry.request.parts import Record
+    from ie_serving.telemetry.request.observers import Record
 
 
 class OptionalWatch:
@@ -86,7 +86,7 @@ class OptionalWatch:
         """Start the record of the inferences of a version."""
         if not self._parts:
             return Inferences()
-        from ie_serving.telemetry.request.parts import Noting
+        from ie_serving.telemetry.request.observers import Noting
 
         return Noting(model, version)
 
@@ -94,7 +94,7 @@ class OptionalWatch:
         """Return the record that observes each step of a graph."""
         if not self._parts:
             return record
-        from ie_serving.telemetry.request.parts import of_steps
+        from ie_serving.telemetry.request.observers import of_steps
 
         return of_steps(record)
 

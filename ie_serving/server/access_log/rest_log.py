@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
-from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
@@ -25,9 +25,17 @@ from ie_serving.server.transport.http1.messages import (
     Switch,
 )
 from ie_serving.server.transport.http1.protocol import Protocol
-from ie_serving.telemetry.request.entry import CURRENT, LONGEST, Entry, RequestTarget, current, now
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    HEADER,
+    LONGEST,
+    Entry,
+    RequestTarget,
+    current,
+    now,
+    safe,
+)
 from ie_serving.telemetry.request.observers import Watch
-from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol

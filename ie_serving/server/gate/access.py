@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
-from ie_serving.core.values import hashes
+from ie_serving.core.values import access
 from ie_serving.core.values.access import Caller, Credentials, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
 from ie_serving.server.gate.renewed import Renewed
@@ -250,7 +250,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         self._sweep = self._sweep_later() if self._until else None
 
     def _of_key(self, key: bytes) -> Caller:
-        digest = hashes.of_key(key)
+        digest = access.of_key(key)
         found = _NOBODY
         # Compares all candidates, or a dummy if there are none, so that each refusal takes as long.
         for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
@@ -305,7 +305,7 @@ def remember(known: dict[Any, Any], key: object, value: object) -> None:
 
 def _matches(expected: Password, password: bytes) -> bool:
     cost = (expected.n, expected.r, expected.p)
-    digest = hashes.of_password(password, expected.salt, *cost)
+    digest = access.of_password(password, expected.salt, *cost)
     return hmac.compare_digest(digest, expected.digest)
 
 

@@ -1,23 +1,260 @@
-"""The gate before every port: TLS, authentication and access rights."""
+"""The gate before every port: TLS, authentication and access rights.
 
-from collections.abc import Callable, Iterator
-from functools import partial
+Access control over gRPC: chooses the method that answers a call by its caller.
+
+The guard checks credentials and right by the headers of a call, before its message arrives. The
+message names the model, so a caller who may use only some models gets services of its own, whose
+data plane refuses the others.
+"""
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.compat import registered
-from ie_serving.core.values.access import Caller
+from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
+from ie_serving.core.values.codes import ENDED
+from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate import rights
-from ie_serving.server.gate.access import Access
+from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
-from ie_serving.server.gate.grpc_guard import GrpcGuard, ServicesFor
-from ie_serving.server.gate.rest_guard import Phrase, RestGuard, Wanted
 from ie_serving.server.process.handover import Left
 from ie_serving.server.process.ports import BOTH, GRPC, REST
-from ie_serving.server.transport.failed_handshakes import FailedHandshakes
-from ie_serving.server.transport.grpc.services import Admission, Services
-from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.http1.messages import App, Request
+from ie_serving.server.transport.grpc.services import (
+    Admission,
+    Buffer,
+    CallContext,
+    Method,
+    Services,
+    Streaming,
+    by_path,
+)
+from ie_serving.server.transport.handshake import FailedHandshakes, Secure
+from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
+
+LONGEST_TARGET: Final = 256
+"""Longest target in bytes for which a decision is cached. Longer ones are judged at each request:
+4,096 targets of 64 KB would let one caller fill 256 MB."""
+
+PAGE: Final = b"x-ie-serving-page"
+"""Header that the page at `/` sends with its own requests."""
+
+Wanted = Callable[[RequestHead], tuple[str, str]]
+"""Returns the verb of a request, a key of `rights.REST`, and the model that it names, if any.
+
+Raises NotFound if no route matches."""
+
+Phrase = Callable[[Exception], Reply]
+"""Makes a reply from an error."""
+
+
+@dataclass(eq=False)
+class RestGuard:
+    """Refuses requests that their caller may not send; passes on all others.
+
+    Attributes:
+        app: answers the allowed requests.
+        access: knows the callers.
+        needs: required rights by verb.
+        wanted: see `Wanted`.
+        phrase: see `Phrase`.
+        refused: called for each request that is refused.
+        token_headers: headers that stand for a missing `authorization`, as clients of other servers
+            send them: a key, or the whole value of that header.
+    """
+
+    app: App
+    access: Access
+    needs: Mapping[str, Need]
+    wanted: Wanted
+    phrase: Phrase
+    refused: Callable[[BaseException], None]
+    token_headers: Sequence[bytes] = ()
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request. See `http1.messages.App`."""
+        head = request.head
+        fields = head.fields
+        # A plain tuple equals `Credentials` and is cheaper to make: every request needs one.
+        given = fields.get(b"authorization")
+        credentials = (given or self._token(fields), fields.get(b"x-api-key"), request.ends.names)
+        asked = (credentials, head.method, head.path, head.query)
+        if asked in self.access.decisions:
+            return self.app(request)
+        return self._judged(request, Credentials(*credentials), asked)
+
+    def _token(self, fields: Mapping[bytes, bytes]) -> bytes | None:
+        for name in self.token_headers:
+            if token := fields.get(name):
+                return token if b" " in token else b"Bearer " + token
+        return fields.get(b"authorization")
+
+    async def caller(self, request: Request) -> Caller:
+        """Return the caller of a request that has passed. Raises: as `Access.verified`."""
+        fields = request.head.fields
+        given = fields.get(b"authorization") or self._token(fields)
+        return await self.access.verified(
+            Credentials(given, fields.get(b"x-api-key"), request.ends.names)
+        )
+
+    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Answer:
+        try:
+            await self._check(request.head, credentials, asked)
+        except ENDED as error:
+            self.refused(error)
+            if not isinstance(error, Exception):  # cancelled: no client is left to read a reply
+                raise
+            return self._refusal(request, error)
+        return await self.app(request)
+
+    async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
+        """Refuse a request that the caller may not send; cache permission. Raises: ServingError."""
+        try:
+            verb, model = self.wanted(head)
+        except NotFound:
+            await self.access.verified(credentials)  # unknown clients must not learn the paths
+            raise
+        need = self.needs[verb]
+        # Not cached: unknown clients choose the credentials, and would evict known callers.
+        if need.right is None:
+            return
+        caller = await self.access.verified(credentials)
+        caller.check(need)
+        if need.models is ConcernedModels.NAMED:
+            caller.check_model(model)
+        if len(head.path) + len(head.query) <= LONGEST_TARGET:
+            remember(self.access.decisions, asked, True)
+
+    def _refusal(self, request: Request, error: Exception) -> Reply:
+        reply = self.phrase(error)
+        if not isinstance(error, Unauthenticated):
+            return reply
+        # On a Basic challenge a browser asks its user in a window of its own, and then adds the
+        # password to requests of any site. The page at / asks for credentials itself instead.
+        words = BEARER if PAGE in request.head.fields else self.access.challenge
+        challenge = (b"www-authenticate", words.encode())
+        return reply._replace(headers=(*reply.headers, challenge))
+
+
+MOST_OWN: Final = 64
+"""Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
+
+ServicesFor = Callable[[Caller], Services]
+"""Makes the services of a caller who may use only some models."""
+
+
+class GrpcGuard:
+    """See `services.Admission`.
+
+    Args of the constructor:
+        services: the services without any check.
+        services_for: see `ServicesFor`; services whose methods name no model may be omitted.
+        access: knows the callers.
+        needs: required rights by the path of each method.
+        refused: called for each call that is refused here.
+
+    Raises:
+        KeyError: a method has no entry in `needs`.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        services_for: ServicesFor,
+        access: Access,
+        needs: Mapping[str, Need],
+        refused: Callable[[BaseException], None],
+    ) -> None:
+        self._plain = by_path(services)
+        # Looked up here, so that a method without an entry fails the start, not its first call.
+        self._needs = {path: needs[path.decode()] for path in self._plain}
+        self._own = lru_cache(MOST_OWN)(lambda caller: by_path(services_for(caller)))
+        self._access = access
+        self.decided: Mapping[Any, Any] = access.decisions
+        self._refused = refused
+
+    def method(self, path: bytes, credentials: Credentials) -> Method:
+        """Return the method that answers a call.
+
+        Raises:
+            ServingError: the caller may not call the method.
+        """
+        known: Method | None = self.decided.get((path, credentials))
+        if known is not None:
+            return known
+        try:
+            return self._decided(path, credentials)
+        except Exception as error:
+            self._refused(error)
+            raise
+
+    def _decided(self, path: bytes, credentials: Credentials) -> Method:
+        # Not cached: unknown clients choose the credentials, and would evict known callers.
+        if self._needs[path].right is None:
+            return self._plain[path]
+        caller = self._access.caller(credentials)
+        if caller is None:
+            return self._later(path, credentials)
+        return self._allowed(path, credentials, caller)
+
+    def _allowed(self, path: bytes, credentials: Credentials, caller: Caller) -> Method:
+        """Return the method for a caller. Raises: Forbidden."""
+        need = self._needs[path]
+        caller.check(need)
+        # Callers of all models share the plain services, and with them their trained parsers.
+        own = need.models is ConcernedModels.NAMED and caller.models
+        method = (self._own(caller) if own else self._plain)[path]
+        remember(self._access.decisions, (path, credentials), method)
+        return method
+
+    def _later(self, path: bytes, credentials: Credentials) -> Method:
+        """Return a method that verifies a password first."""
+        # The transport chooses the method between two frames and cannot wait. So it gets this
+        # method, which verifies the password when the call's message has come.
+        if isinstance(self._plain[path], Streaming):
+            return Streaming(
+                lambda requests, context: self._converse(requests, context, path, credentials)
+            )
+
+        async def answer(payload: Buffer, context: CallContext) -> bytes:
+            method = await self._verified(path, credentials)
+            assert callable(method)
+            return await method(payload, context)
+
+        return answer
+
+    async def _converse(
+        self,
+        requests: AsyncIterator[Buffer],
+        context: CallContext,
+        path: bytes,
+        credentials: Credentials,
+    ) -> AsyncGenerator[bytes, None]:
+        method = await self._verified(path, credentials)
+        assert isinstance(method, Streaming)
+        async with aclosing(method.converse(requests, context)) as replies:
+            async for reply in replies:
+                yield reply
+
+    async def _verified(self, path: bytes, credentials: Credentials) -> Method:
+        try:
+            return self._allowed(path, credentials, await self._access.verified(credentials))
+        except ENDED as error:
+            self._refused(error)
+            raise
+
 
 _ALPN = {
     GRPC: (HTTP2,),

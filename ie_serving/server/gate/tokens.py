@@ -21,8 +21,7 @@ from ie_serving.core.values.errors import (
     QueueFull,
     Unauthenticated,
 )
-from ie_serving.server.gate.issuer_keys import IssuerKeys, fetched
-from ie_serving.server.gate.token_keys import TokenKeys, keys_of
+from ie_serving.server.gate.token_keys import IssuerKeys, TokenKeys, fetched, keys_of
 
 LONGEST_TOKEN: Final = 8 * 1024
 """Longest header in bytes with a token. They are cached: 4,096 of them fill 32 MB."""

@@ -40,8 +40,7 @@ from ie_serving.server.process.ports import GRPC, REST, answering, bind, files_o
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
 from ie_serving.server.process.tuning import need_files
 from ie_serving.server.process.worker import AppWorker
-from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.log.reopen import reopen
+from ie_serving.telemetry.log.logs import Event, reopen
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 These settings affect the whole process, so only the process that serves changes them.
 
-The process keeps freed memory (`core/runtime/heaps.py`); `give_back.py` returns it when no more
+The process keeps freed memory (`core/runtime/heaps.py`); `garbage.py` returns it when no more
 large requests come. Memory of versions is returned when they are unloaded (`engines/openvino`).
 """
 

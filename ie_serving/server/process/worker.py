@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from gunicorn.workers.base import Worker
 
-from ie_serving.core.runtime.machine_share import SHARE
+from ie_serving.core.runtime.machine_share import SHARE, budget_of
 from ie_serving.core.runtime.outside import explained
 from ie_serving.core.runtime.scratch import remove_all
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
@@ -23,11 +23,8 @@ from ie_serving.server.process.deadly_loads import LoadNotes, under_way
 from ie_serving.server.process.gunicorn_server import Server
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Orders, serve
-from ie_serving.server.process.memory_limit import budget_of
-from ie_serving.server.process.silence import LOADING_S, Silence
 from ie_serving.server.process.tuning import lasting_objects, tune
-from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.log.reopen import reopen
+from ie_serving.telemetry.log.logs import Event, reopen
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +108,8 @@ class AppWorker(Worker):  # type: ignore[misc]
                 FullCollection,
                 collect_garbage,
                 collect_on_request,
+                give_back,
             )
-            from ie_serving.server.process.give_back import give_back
 
             collect_on_request()
             handovers = server.handovers_of(self.slot)
@@ -200,3 +197,36 @@ def _stop_with_parent() -> None:
         import ctypes  # here, not above: the arbiter does not need it
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+LOADING_S: Final = 120.0
+"""Seconds of silence that a worker is allowed at least while it loads a version: reading a large
+pickle holds the interpreter's lock, and with it the event loop."""
+LONGEST_LOOK_S: Final = 2.0
+"""Seconds that one look of the arbiter counts at most. It looks each second, unless the whole
+server is suspended, as in a paused container, and then its workers are silent without a fault."""
+
+
+class Silence:
+    """Counts the seconds since a worker's last heartbeat.
+
+    Args of the constructor:
+        unbeaten: what stands for no heartbeat yet: a start is not silent, however long it takes.
+    """
+
+    def __init__(self, unbeaten: float) -> None:
+        self._unbeaten = self._beat = unbeaten
+        self._lasts_s = 0.0
+
+    def after(self, beat: float, passed_s: float) -> float:
+        """Return the seconds of silence.
+
+        Args:
+            beat: time of the last heartbeat, by any clock.
+            passed_s: seconds since the look before.
+        """
+        if beat == self._unbeaten or beat != self._beat:
+            self._beat, self._lasts_s = beat, 0.0
+        else:
+            self._lasts_s += min(passed_s, LONGEST_LOOK_S)
+        return self._lasts_s

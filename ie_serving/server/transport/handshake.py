@@ -1,16 +1,216 @@
-"""A connection during its TLS handshake; afterwards the protocol of the port takes it over."""
+"""A connection during its TLS handshake; afterwards the protocol of the port takes it over.
+
+TLS of one connection; a client whose handshake fails receives the TLS alert that says why.
+
+When a handshake fails, the library writes an alert into the outgoing bytes, and the event loop
+closes the connection without sending them. So this class presents a failed handshake to the event
+loop as one that waits for more data, and the loop sends the alert. `handshake.py` then ends it.
+
+Also counts failed TLS handshakes by reason, and logs them at a bounded rate.
+
+Any client can cause them, so a log line for each would let it fill the disk; but a client without a
+certificate is most often a customer's, whose operator needs the log.
+"""
 
 import asyncio
+import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime import eager
 from ie_serving.core.runtime.threads import let_go
-from ie_serving.server.transport.failed_handshakes import FailedHandshakes
+from ie_serving.server.transport.connection_limit import client_of
 from ie_serving.server.transport.peer import client_address
-from ie_serving.server.transport.tls import ServerContext
+from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.metrics.text import family, sample
+
+log = logging.getLogger(__name__)
+
+FAILURES: Final = "ie_serving_tls_handshake_failures_total"
+QUIET_S: Final = 60.0
+"""Seconds between two log lines about one reason."""
+
+NO_CERTIFICATE: Final = "no_certificate"
+CERTIFICATE: Final = "certificate"
+NOT_TLS: Final = "not_tls"
+NO_OVERLAP: Final = "no_overlap"
+REFUSED: Final = "refused_by_client"
+TIMEOUT: Final = "timeout"
+LEFT: Final = "left"
+OTHER: Final = "other"
+
+REASON_OF: Final[Mapping[str, str]] = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": NO_CERTIFICATE,
+    "CERTIFICATE_VERIFY_FAILED": CERTIFICATE,
+    "HTTP_REQUEST": NOT_TLS,
+    "HTTPS_PROXY_REQUEST": NOT_TLS,
+    "WRONG_VERSION_NUMBER": NOT_TLS,
+    "BAD_RECORD_TYPE": NOT_TLS,
+    "PACKET_LENGTH_TOO_LONG": NOT_TLS,
+    "RECORD_LAYER_FAILURE": NOT_TLS,
+    "UNSUPPORTED_PROTOCOL": NO_OVERLAP,
+    "VERSION_TOO_LOW": NO_OVERLAP,
+    "NO_SHARED_CIPHER": NO_OVERLAP,
+    "NO_SUITABLE_KEY_SHARE": NO_OVERLAP,
+    "NO_SUITABLE_GROUPS": NO_OVERLAP,
+    "NO_SUITABLE_SIGNATURE_ALGORITHM": NO_OVERLAP,
+    "NO_SHARED_SIGNATURE_ALGORITHMS": NO_OVERLAP,
+}
+"""Reasons by OpenSSL's names of its errors (`openssl/sslerr.h`). A name with ALERT is of an alert
+that the client has sent."""
+
+
+class FailedHandshakes:
+    """The failed handshakes of all ports. Belongs to one event loop.
+
+    Args of the constructor:
+        now: monotonic clock in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.counts: Counter[str] = Counter()
+        self._now = now
+        self._logged: dict[str, tuple[float, int]] = {}
+
+    def refused(self, error: ssl.SSLError, address: str | None) -> None:
+        """Count a handshake that the TLS library has ended."""
+        reason = reason_of(error)
+        said = getattr(error, "verify_message", "") or (error.reason or str(error))
+        self._note(reason, address, said.replace("_", " ").lower())
+
+    def too_slow(self, address: str | None) -> None:
+        """Count a handshake that its client has not completed in time."""
+        self._note(TIMEOUT, address, "not done in time")
+
+    def left(self) -> None:
+        """Count a client that has closed its connection. Not logged: probes do this."""
+        self.counts[LEFT] += 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield the samples for the metrics page."""
+        meaning = "TLS handshakes that have failed."
+        found = (sample(FAILURES, number, reason=why) for why, number in self.counts.items())
+        yield from family(FAILURES, "counter", meaning, found)
+
+    def _note(self, reason: str, address: str | None, cause: str) -> None:
+        self.counts[reason] += 1
+        now, number = self._now(), self.counts[reason]
+        logged_at, logged = self._logged.get(reason, (now - QUIET_S, 0))
+        if now - logged_at < QUIET_S:
+            return
+        self._logged[reason] = now, number
+        failures = number - logged
+        log.info(
+            Event(
+                "TLS handshake failed",
+                reason=reason,
+                address=client_of(address) if address else "unix",
+                cause=cause,
+                failures=failures,
+            )
+        )
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """Return the label of a failure: one of few, whatever the client sends."""
+    name = error.reason or ""
+    return REFUSED if "ALERT" in name else REASON_OF.get(name, OTHER)
+
+
+Failed = Callable[[ssl.SSLError], bytes]
+"""Called when a handshake fails; returns the bytes to send to the client instead of the alert, or
+none."""
+
+
+class Agreeing(ssl.SSLObject):
+    """TLS object of one connection. See `ssl.SSLContext.sslobject_class`.
+
+    Attributes:
+        lingers: whether closing waits until the client has closed, too.
+    """
+
+    _incoming: ssl.MemoryBIO
+    _outgoing: ssl.MemoryBIO
+    _failed: Failed | None
+    _has_failed = False
+    lingers = False
+
+    def begin(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, failed: Failed) -> None:
+        """Set the sources and sinks of bytes, and the function to call at a failure."""
+        self._incoming, self._outgoing, self._failed = incoming, outgoing, failed
+
+    def do_handshake(self) -> None:
+        """Continue with the received bytes.
+
+        Raises:
+            SSLWantReadError: the client has to send more data, or to close after a failure.
+        """
+        if self._has_failed:
+            self._incoming.read()  # dropped: closing now would keep the alert from the client
+            raise ssl.SSLWantReadError
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallError):
+            raise
+        except ssl.SSLError as error:
+            self._fail(error)
+            raise ssl.SSLWantReadError from None
+        self._failed = None
+
+    def unwrap(self) -> None:
+        """Close the sending side; wait for the client to close only if `lingers` is set.
+
+        RFC 8446 section 6.1 permits a server to close without waiting. An idle client reads
+        nothing, so the event loop would wait for 30 s.
+        """
+        try:
+            super().unwrap()
+        except ssl.SSLWantReadError:
+            if self.lingers:
+                raise
+
+    def _fail(self, error: ssl.SSLError) -> None:
+        failed, self._failed, self._has_failed = self._failed, None, True
+        assert failed  # a handshake that is over is never continued
+        instead = failed(error)
+        if instead:
+            self._outgoing.read()
+            self._outgoing.write(instead)
+
+
+class ServerContext(ssl.SSLContext):
+    """TLS context of a server. Belongs to one event loop."""
+
+    sslobject_class = Agreeing
+
+    def __init__(self, _: int) -> None:
+        self._expected: deque[Failed] = deque()
+
+    @contextmanager
+    def expected(self, failed: Failed) -> Iterator[None]:
+        """Call `failed` if the handshake that the body starts fails.
+
+        The event loop makes the object of a handshake one turn after its start, in the order of
+        the starts (`loop.call_soon`), and cannot tell the object which connection it is for.
+        """
+        self._expected.append(failed)
+        try:
+            yield
+        finally:
+            if failed in self._expected:  # abandoned before its turn
+                self._expected.remove(failed)
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **of_it: Any) -> Agreeing:  # type: ignore[override]  # noqa: ANN401
+        """See `ssl.SSLContext`."""
+        made = super().wrap_bio(incoming, outgoing, **of_it)
+        assert isinstance(made, Agreeing)
+        made.begin(incoming, outgoing, self._expected.popleft())
+        return made
+
 
 HANDSHAKE_S: Final = 10.0
 """Seconds that a client may take for the TLS handshake; then its connection is cut. It takes two

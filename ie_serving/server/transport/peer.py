@@ -2,6 +2,7 @@
 
 import asyncio
 import select
+from typing import Final
 
 
 def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
@@ -44,3 +45,9 @@ def has_left(transport: asyncio.BaseTransport, *, once_silent: bool) -> bool:
     kernel = select.poll()
     kernel.register(own_end, select.POLLRDHUP if once_silent else 0)  # resets are always reported
     return bool(kernel.poll(0))
+
+
+UNREAD_S: Final = 75.0
+"""Seconds in which a client has to read some waiting data, as on REST; then it is dropped."""
+LEAST_READ: Final = 4 * 1024
+"""Bytes that count as some data: a client that reads single bytes could stay for ever."""

@@ -33,7 +33,7 @@ from functools import partial
 from typing import Any, Final
 
 from ie_serving.core.values.errors import NotAvailable, ServingError, portable
-from ie_serving.server.workers.ledger import Ledger
+from ie_serving.server.workers.crew import Ledger
 from ie_serving.server.workers.member import Answer, Board, Change, Member, Phase
 from ie_serving.telemetry.log.logs import Event
 

@@ -3,13 +3,26 @@
 Each worker has a slot, a number from 0 on, which its replacement takes over. Each publishes its
 state on its board, which all others read, and sends a question directly to the worker that it
 concerns. All of this is memory and sockets without names, so it disappears with the server.
+
+The ledger: each worker's copy of the configuration that it has applied last, with its number.
+
+Each change of all workers has a number, one above the previous. A replacement begins with the copy
+of the highest number, and a worker with a lower number knows that it has missed a change.
+
+Also keeps the counters of ended workers, so that the sum over all workers never falls.
+
+Prometheus takes a falling sum for a restart of the whole server, and `rate()` would count the other
+workers' numbers again. So each worker stores its counters in its slot whenever it reports them, and
+its replacement adds them to its own. Counts between the last scrape and a worker's death are lost,
+as with any process.
 """
 
 import mmap
 import os
+import pickle
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
@@ -130,12 +143,12 @@ class Crew:
         shown: grows at the beginning and at the end of each write to a board, by which the other
             workers notice a change; odd during the write.
         configurations, answering: state of each worker for its replacement.
-        applied: number of the configuration that each worker has applied last (`ledger.py`).
+        applied: number of the configuration that each worker has applied last.
         beats: grows each second while the event loop of a worker runs (`member.py`).
         connections: number of each worker's connections, or NOT_ACCEPTING (`spread.py`).
         given, taken: counts of connections handed from one slot to another (a row for each giver),
             and received by each slot.
-        counted: each slot's counters at the last scrape (`counted.py`).
+        counted: each slot's counters at the last scrape.
         log_level: number of the level that was last requested; 0: none was.
         lock: file whose lock is held during a change of all workers' configuration (`changes.py`).
         changes: number of the last change that began.
@@ -213,3 +226,137 @@ class Crew:
 def _nameless() -> int:
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+class Ledger:
+    """One worker's access to the ledger. Implements `config.files.followed.Place`.
+
+    Args of the constructor:
+        crew: shared state of all workers.
+        slot: the worker's.
+        is_first: the whole server starts, so other workers' copies do not apply.
+
+    Attributes:
+        crew, slot: as given.
+        number: of the change that this worker has applied last.
+    """
+
+    def __init__(self, crew: Crew, slot: int, *, is_first: bool) -> None:
+        self.crew = crew
+        self.slot = slot
+        self._is_first = is_first
+        self.number = 0
+
+    @property
+    def newest(self) -> int:
+        """Number of the last change that any worker has applied."""
+        return max(self.crew.applied.all())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether another worker has applied a change that this worker has not."""
+        return self.newest > self.number
+
+    def has(self, number: int) -> bool:
+        """Return whether a worker's last applied change has this number."""
+        return number in self.crew.applied.all()
+
+    def read(self) -> bytes:
+        """Return the newest copy, and record its number as applied by this worker."""
+        self.number = self.newest
+        return b"" if self._is_first else self.newest_copy()
+
+    def newest_copy(self) -> bytes:
+        """Return the newest copy, preferring this worker's own; empty if there is none."""
+        applied = self.crew.applied.all()
+        slots = sorted(range(self.crew.size), key=lambda slot: (-applied[slot], slot != self.slot))
+        return _first_of(self.crew.configurations[slot] for slot in slots)
+
+    def write(self, data: bytes, /) -> None:
+        """Replace this worker's copy. Raises: OSError, and other workers' copies are read."""
+        try:
+            self.crew.configurations[self.slot].write(data)
+        except OSError:
+            self.clear()  # the previous copy must not pass for the newest
+            raise
+        finally:
+            self.crew.applied[self.slot] = self.number
+
+    def clear(self) -> None:
+        """Discard this worker's copy."""
+        self.crew.configurations[self.slot].clear()
+
+
+class Answering:
+    """The serving versions, as recorded by this slot's last worker, or else by another worker.
+
+    Args of the constructor: as of `Ledger`.
+    """
+
+    def __init__(self, crew: Crew, slot: int) -> None:
+        self._own = crew.answering[slot]
+        self._all = crew.answering
+
+    def read(self) -> bytes:
+        """Return the bytes written last; empty if no worker has left any."""
+        # A worker that ended during its start has left nothing.
+        return _first_of((self._own, *self._all))
+
+    def write(self, data: bytes, /) -> None:
+        """Replace this worker's bytes. Raises: OSError, and the previous bytes stay."""
+        self._own.write(data)
+
+    def clear(self) -> None:
+        """Discard this worker's record."""
+        self._own.clear()
+
+
+def _first_of(places: Iterable[Keeper]) -> bytes:
+    return next(filter(None, (place.read() for place in places)), b"")
+
+
+Counters = Mapping[str, float]
+"""Values of counters and histograms, by the name of the sample with its labels."""
+
+
+class Counted:
+    """Stores this worker's counters, and returns those of ended workers.
+
+    Attributes:
+        before: counters of all earlier workers of this slot.
+    """
+
+    def __init__(self, crew: Crew, slot: int) -> None:
+        self._places = crew.counted
+        self._slot = slot
+        self.before = _stored(self._places[slot])
+
+    def store(self, own: Counters) -> None:
+        """Store the counters of this worker, before a scrape reports them."""
+        with suppress(OSError):  # no memory: a replacement begins with the previous ones
+            self._places[self._slot].write(pickle.dumps(_sum([self.before, own])))
+
+    def of_the_gone(self, told: Mapping[int, Counters]) -> Counters:
+        """Return the counters of ended workers that no running worker includes.
+
+        Args:
+            told: `before` of each worker in the scrape, by slot.
+        """
+        missing = (place for slot, place in enumerate(self._places) if slot not in told)
+        return _sum([*told.values(), *map(_stored, missing)])
+
+
+def _stored(place: Keeper) -> Counters:
+    found: Counters = pickle.loads(place.read() or _NOTHING)
+    return found
+
+
+def _sum(each: Iterable[Counters]) -> Counters:
+    total: dict[str, float] = {}
+    for numbers in each:
+        for name, number in numbers.items():
+            total[name] = total.get(name, 0.0) + number
+    return total
+
+
+_NOTHING = pickle.dumps({})

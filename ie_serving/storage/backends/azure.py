@@ -1,27 +1,36 @@
 """`az://` and other forms: Azure Blob Storage.
 
 Source: Azure Storage REST API (List Blobs, Get Blob, Get Blob Properties).
+
+Error codes of Azure. Source: Azure Storage REST API, "Blob service error codes".
 """
 
 import base64
 import binascii
 import logging
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_to_datetime, parsedate_tz
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.hosts import host_of
-from ie_serving.storage.backends.azure_errors import trouble_of_answer
-from ie_serving.storage.backends.azure_requests import AzurePlace, Client, Refusal, pool_for
-from ie_serving.storage.backends.azure_signing import Authorize, by_identity, sign
+from ie_serving.storage.backends.azure_requests import (
+    Authorize,
+    AzurePlace,
+    Client,
+    Refusal,
+    by_identity,
+    pool_for,
+    sign,
+)
 from ie_serving.storage.backends.bucket import CHUNK_BYTES, BucketRemote, Kept
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
@@ -35,7 +44,7 @@ from ie_serving.storage.options import (
     with_scheme,
 )
 from ie_serving.storage.remote import Location, Remote, Sink, shown
-from ie_serving.storage.trouble import Trouble, quiet
+from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
@@ -326,3 +335,37 @@ def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None
         token = options.sas_token.removeprefix("?")
         return lambda method, path, query, headers: token
     return by_identity()
+
+
+_CODES: Mapping[str, Trouble] = {
+    **dict.fromkeys(
+        ("ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"), Trouble.BUCKET
+    ),
+    **dict.fromkeys(
+        ("AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"),
+        Trouble.CREDENTIALS,
+    ),
+    # As Azure answers an anonymous request for a container that is private, or is none.
+    **dict.fromkeys(("PublicAccessNotPermitted", "ResourceNotFound"), Trouble.DENIED),
+    **dict.fromkeys(("BlobNotFound", "ConditionNotMet", "InvalidRange"), Trouble.CHANGED),
+}
+"""By `x-ms-error-code`; others are sorted by the status."""
+
+_CLOCKS_DIFFER_S: Final = 900
+"""Seconds beyond which Azure refuses the date of a request, by the code of a wrong key."""
+
+
+def trouble_of_answer(code: str, status: int, date: str) -> Trouble:
+    """Sort an error by its code, then by its HTTP status and the store's date."""
+    trouble = _CODES.get(code)
+    if trouble is Trouble.CREDENTIALS and _is_far(date):
+        return Trouble.CLOCK
+    if trouble is None and status in (404, 416):
+        return Trouble.CHANGED
+    return trouble or http_trouble(status)
+
+
+def _is_far(date: str) -> bool:
+    """Tell whether the store's clock is too far from this machine's."""
+    at = parsedate_tz(date)
+    return at is not None and abs(time.time() - mktime_tz(at)) > _CLOCKS_DIFFER_S

@@ -2,8 +2,13 @@
 
 Not by the client of Azure: it gives the bytes of a range only once it has all of them, so a
 download that trickles would be seen too late, and eight of them would hold 128 MB.
+
+Credentials of requests to Azure. Source: Azure Storage REST API, "Authorize with Shared Key".
 """
 
+import base64
+import hashlib
+import hmac
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from email.utils import formatdate
@@ -11,15 +16,74 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from ie_serving.storage.backends.azure_signing import Authorize
-from ie_serving.storage.backends.bucket import CONNECT_TIMEOUT_S, CONNECTIONS, READ_TIMEOUT_S
+from ie_serving.storage.backends.bucket import (
+    CONNECT_TIMEOUT_S,
+    CONNECTIONS,
+    READ_TIMEOUT_S,
+    proxy_of,
+    warn_of_plain_http,
+)
 from ie_serving.storage.options import with_scheme
-from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from urllib3 import BaseHTTPResponse, PoolManager
+
+Authorize = Callable[[str, str, dict[str, str], dict[str, str]], str]
+"""Adds credentials to a request of a method, a path, a query and headers; gives more query."""
+
+_SCOPE: Final = "https://storage.azure.com/.default"
+
+_SIGNED: Final = (
+    *("Content-Encoding", "Content-Language", "Content-Length", "Content-MD5", "Content-Type"),
+    *("Date", "If-Modified-Since", "If-Match", "If-None-Match", "If-Unmodified-Since", "Range"),
+)
+"""Headers in the order of the text that is signed."""
+
+
+def sign(
+    account: str,
+    key: bytes,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    headers: dict[str, str],
+) -> str:
+    """Sign with the account's key. See `Authorize`."""
+    own = sorted((name, text) for name, text in headers.items() if name.startswith("x-ms-"))
+    lines = [
+        method,
+        *(headers.get(name, "") for name in _SIGNED),
+        *(f"{name}:{text}" for name, text in own),
+        f"/{account}{path}",
+        *(f"{name}:{text}" for name, text in sorted(query.items())),
+    ]
+    digest = hmac.digest(key, "\n".join(lines).encode(), hashlib.sha256)
+    signature = base64.b64encode(digest).decode()
+    headers["Authorization"] = f"SharedKey {account}:{signature}"
+    return ""
+
+
+def by_identity() -> Authorize:
+    """Use the identity of the process; it is looked for with the first request."""
+    from azure.identity import DefaultAzureCredential
+
+    # Those of programs for developers start processes.
+    credential = DefaultAzureCredential(
+        exclude_cli_credential=True,
+        exclude_developer_cli_credential=True,
+        exclude_powershell_credential=True,
+        exclude_shared_token_cache_credential=True,
+        exclude_visual_studio_code_credential=True,
+    )
+
+    def authorize(method: str, path: str, query: dict[str, str], headers: dict[str, str]) -> str:
+        headers["Authorization"] = f"Bearer {credential.get_token(_SCOPE).token}"
+        return ""
+
+    return authorize
+
 
 _VERSION: Final = "2021-12-02"
 """Of the REST API: the oldest that writes any name of a blob into a listing."""

@@ -3,6 +3,7 @@
 Each backend adds the calls of its client library, and sorts that library's exceptions.
 """
 
+import logging
 import math
 import os
 import time
@@ -11,13 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 from ie_serving.core.values.errors import Unauthorized
 from ie_serving.core.values.hints import Hint
+from ie_serving.core.values.hosts import host_of, is_public
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.trouble import Trouble, translated
+from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES
+
+log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
 """A host that does not answer within this is down or behind a firewall: Unreachable."""
@@ -174,3 +180,48 @@ class BucketRemote(ABC, Generic[Client]):
             if client is not None and trouble in _CURED_BY_READING_AGAIN:
                 self._kept.drop(client)
             raise
+
+
+def warn_of_plain_http(bucket: str, url: str, proxy: str = "") -> None:
+    """Warn where requests to a bucket are not encrypted on their way to a public address.
+
+    Args:
+        bucket: its name.
+        url: of the store.
+        proxy: the address of the proxy in between; empty for none.
+    """
+    for what, host in exposed(url, proxy):
+        log.warning(Event("plain HTTP to a public address", bucket=bucket, host=host, what=what))
+
+
+def exposed(url: str, proxy: str = "") -> Iterator[tuple[str, str]]:
+    """Give the data that third parties can read, and the public host that receives it."""
+    is_plain = urlsplit(url).scheme == "http"
+    if is_plain and is_public(host_of(url)):
+        yield "requests", host_of(url)
+    # Without a scheme it is one of plain HTTP, to all clients. Requests by HTTPS stay encrypted to
+    # the store on their way through it.
+    if not proxy or proxy.lower().startswith("https://") or not is_public(host_of(proxy)):
+        return
+    if is_plain:
+        yield "requests by proxy", host_of(proxy)
+    if "@" in proxy:
+        yield "credentials of the proxy", host_of(proxy)
+
+
+def proxy_of(url: str, *others: str) -> str:
+    """Give the address of the proxy that a client uses for a URL; empty for none.
+
+    Args:
+        url: of the store.
+        others: proxy keys that the client tries where the URL's scheme has none, such as `all`.
+    """
+    # Imported here: it brings an HTTP client, which a server of local models should not pay for.
+    from urllib.request import getproxies, proxy_bypass
+
+    # From the environment, as the clients themselves read it.
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc):
+        return ""
+    proxies = getproxies()
+    return next((proxies[each] for each in (parts.scheme, *others) if proxies.get(each)), "")

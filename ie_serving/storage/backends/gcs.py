@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
     BucketRemote,
     Kept,
+    proxy_of,
+    warn_of_plain_http,
 )
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
@@ -27,7 +29,6 @@ from ie_serving.storage.options import (
     is_https,
     with_scheme,
 )
-from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ie_serving.core.settings.kinds import BOOLEAN
+from ie_serving.core.settings.declaration import BOOLEAN
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
@@ -18,6 +18,7 @@ from ie_serving.storage.backends.bucket import (
     READ_TIMEOUT_S,
     BucketRemote,
     Kept,
+    warn_of_plain_http,
 )
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
@@ -30,7 +31,6 @@ from ie_serving.storage.options import (
     StoreOptions,
     with_scheme,
 )
-from ie_serving.storage.plain_http import warn_of_plain_http
 from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from ie_serving.core.settings.kinds import BOOLEAN, choice
+from ie_serving.core.settings.declaration import BOOLEAN, choice
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
@@ -20,6 +20,8 @@ from ie_serving.storage.backends.bucket import (
     READ_TIMEOUT_S,
     BucketRemote,
     Kept,
+    proxy_of,
+    warn_of_plain_http,
 )
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
@@ -33,7 +35,6 @@ from ie_serving.storage.options import (
     is_https,
     with_scheme,
 )
-from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, quiet
 from ie_serving.telemetry.log.logs import Event

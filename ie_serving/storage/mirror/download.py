@@ -7,6 +7,7 @@ file gets its final name once its size and the store's checksum fit.
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
@@ -16,18 +17,108 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
 
-from ie_serving.core.values.errors import Corrupted, NotAvailable, Unreachable
+from ie_serving.core.values.errors import Corrupted, NotAvailable, StorageError, Unreachable
+from ie_serving.core.values.hints import Hint
 from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry
 from ie_serving.storage.mirror.locks import Pause
-from ie_serving.storage.mirror.progress import Progress
-from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import Retrying, Tries
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES
 
 log = logging.getLogger(__name__)
+
+
+class LeastSpeed:
+    """Counts the bytes that arrive for one version, in several threads; ends a slow download.
+
+    Args of the constructor:
+        name: of the download, for the error.
+        least_bytes_per_s: 0 sets no limit.
+        window_s: seconds over which the speed is measured.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        least_bytes_per_s: int,
+        window_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._least_bytes_per_s = least_bytes_per_s
+        self._window_s = window_s
+        self._clock = clock
+        self._lock = Lock()
+        self._began_s = clock()
+        self._bytes = 0
+
+    def add(self, count: int) -> None:
+        """Count bytes that arrived.
+
+        Raises:
+            StorageError: in the last window fewer bytes a second arrived than is allowed.
+        """
+        with self._lock:
+            self._bytes += count
+            now_s = self._clock()
+            took_s = now_s - self._began_s
+            if took_s < self._window_s:
+                return
+            arrived, self._bytes, self._began_s = self._bytes, 0, now_s
+        if arrived < self._least_bytes_per_s * took_s:
+            raise self._too_slow(arrived, took_s)
+
+    def _too_slow(self, arrived: int, took_s: float) -> StorageError:
+        return StorageError(
+            f"{self._name}: the download is too slow: {arrived} bytes in {took_s:.0f} s,"
+            f" at least {self._least_bytes_per_s} a second are expected: check the network",
+            Hint(", or lower {storage.min_download_bytes_per_s}"),
+        )
+
+
+class Progress:
+    """Counts the bytes of one version; used by several threads."""
+
+    def __init__(
+        self,
+        name: str,
+        total_bytes: int,
+        report_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._total_bytes = total_bytes
+        self._report_s = report_s
+        self._clock = clock
+        self._lock = Lock()
+        self._done_bytes = 0
+        self._began_s = self._reported_s = clock()
+
+    def add(self, count: int) -> None:
+        """Count bytes that arrived; log when the last line is `report_s` old."""
+        with self._lock:
+            self._done_bytes += count
+            now_s = self._clock()
+            if now_s - self._reported_s < self._report_s:
+                return
+            self._reported_s = now_s
+        # Written after the lock is given back: a slow log must not hold the other parts.
+        log.info(Event("download runs", **self._facts(now_s)))
+
+    def finish(self) -> None:
+        """Log that everything is here."""
+        log.info(Event("download done", **self._facts(self._clock())))
+
+    def _facts(self, now_s: float) -> dict[str, object]:
+        return {
+            "path": self._name,
+            "done_mb": round(self._done_bytes / 1e6, 1),
+            "total_mb": round(self._total_bytes / 1e6, 1),
+            "elapsed_s": round(now_s - self._began_s, 1),
+        }
 
 
 PART_TRIES = Tries(most=6)

@@ -3,22 +3,30 @@
 Reading uses the local cache first; only content missing there is fetched from the store. While the
 store has not answered since the start, the last known good listing stands in for it. Once it has
 answered, a failed listing is an error, and the caller changes nothing.
+
+The last known good listing of a repository, kept on disk so that a start without it can serve.
+
+A listing is good if the store itself answered it; a version's entries are good once all were
+fetched and checked. Versions that the store no longer lists are forgotten at once, so that a
+withdrawn version does not come back.
 """
 
+import hashlib
+import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from threading import Event as Flag
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from ie_serving.core.values.errors import Corrupted, NotAvailable, StorageError
+from ie_serving.core.values.errors import Corrupted, NotAvailable, ServingError, StorageError
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
+from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
-from ie_serving.storage.mirror.download import Transfer, Workplace, download
-from ie_serving.storage.mirror.listings import KnownListings
-from ie_serving.storage.mirror.progress import Progress
-from ie_serving.storage.mirror.speed import LeastSpeed
+from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import PASSING, Retrying, Tries
 from ie_serving.storage.siblings import Seen, Sibling
@@ -234,3 +242,80 @@ class Mirror:
         # An event rather than a sleep, so that a stop need not wait for the longest back-off.
         if self._stopping.wait(seconds):
             raise NotAvailable(f"{self.url}: broken off, the server stops")
+
+
+class KnownListings:
+    """The record of one repository in `cache`."""
+
+    def __init__(self, cache: Cache, identity: str, pause: locks.Pause) -> None:
+        name = hashlib.sha256(identity.encode()).hexdigest()[:32]
+        self._cache = cache
+        self._identity = identity
+        self._file = cache.root / "listings" / f"{name}.json"
+        self._lock = cache.root / "locks" / name
+        self._pause = pause
+        self._noted: dict[str | None, list[Any]] = {}
+
+    def note_directories(self, names: Sequence[str]) -> None:
+        """Record the directories that the store has just listed."""
+        self._note(None, sorted(names))
+
+    def note_copy(self, directory: str, entries: Sequence[Entry]) -> None:
+        """Record that these entries of `directory` are in the cache."""
+        self._note(directory, [list(astuple(entry)) for entry in entries])
+
+    def recall(self) -> Mapping[str, tuple[Entry, ...]]:
+        """Give the last known entries of each directory that was listed and fetched."""
+        try:
+            record = self._read()
+            return {
+                name: tuple(Entry(*fields) for fields in record["copies"][name])
+                for name in record["directories"]
+                if name in record["copies"]
+            }
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.debug(Event("no listing of an earlier run", path=self._file, cause=repr(error)))
+            return {}
+
+    def _note(self, directory: str | None, value: list[Any]) -> None:
+        """Write only changes; a cache that cannot be written loses the record and nothing else."""
+        if self._noted.get(directory) == value:
+            return
+        try:
+            with self._cache.written():
+                self._write(directory, value)
+        except ServingError as error:
+            log.warning(Event("listing not recorded, a restart needs the store", cause=error))
+        # Also after a failure: a read-only cache would be tried, and complained of, at every poll.
+        self._noted[directory] = value
+
+    def _write(self, directory: str | None, value: list[Any]) -> None:
+        for path in (self._file, self._lock):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with locks.exclusive(self._lock, self._pause):
+            record = self._read_or_new()
+            _enter(record, directory, value)
+            # Written beside and renamed: readers without the lock see the old file or the new one.
+            beside = self._file.with_suffix(f".{os.getpid()}")
+            beside.write_text(json.dumps(record))
+            beside.replace(self._file)
+
+    def _read(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self._file.read_text())
+        return record
+
+    def _read_or_new(self) -> dict[str, Any]:
+        try:
+            return self._read()
+        except (FileNotFoundError, ValueError):
+            return {"identity": self._identity, "directories": [], "copies": {}}
+
+
+def _enter(record: dict[str, Any], directory: str | None, value: list[Any]) -> None:
+    """Replace the list of a directory's files, or, without one, the list of directories."""
+    if directory is not None:
+        record["copies"][directory] = value
+        return
+    # Versions come and go for years: the record drops versions that are no longer listed.
+    record["directories"] = value
+    record["copies"] = {name: found for name, found in record["copies"].items() if name in value}

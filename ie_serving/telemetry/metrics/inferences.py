@@ -24,7 +24,7 @@ class Ran(Protocol):
 
 
 class Lends(Protocol):
-    """Lends infer requests; `engines.run.pool.Pool` is one."""
+    """Lends infer requests; `engines.run.infer_request.Pool` is one."""
 
     size: int
 

@@ -26,13 +26,19 @@ from io import BytesIO
 from itertools import islice
 from typing import TypeVar
 
-from ie_serving.telemetry.metrics.batches import BatchMetrics, batch_lines
-from ie_serving.telemetry.metrics.caches import CacheMetrics, cache_lines
+from ie_serving.telemetry.metrics.layers import (
+    BatchMetrics,
+    CacheMetrics,
+    RecordMetrics,
+    SequenceMetrics,
+    batch_lines,
+    cache_lines,
+    record_lines,
+    sequence_lines,
+)
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
-from ie_serving.telemetry.metrics.recorded import RecordMetrics, record_lines
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from ie_serving.telemetry.metrics.tensorflow_families import (
     Inferred,

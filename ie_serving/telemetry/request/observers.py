@@ -2,14 +2,20 @@
 
 With an access log all requests have an entry, with `Server-Timing` all REST requests; otherwise
 only requests whose trace is kept.
+
+Also adds the parts of a request to its entry: inferences, steps of a graph, shared batches.
+
+Used only if traces or `Server-Timing` are on, in place of the plain records of versions and steps.
+The times are those that the metrics count.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
+from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
-from ie_serving.telemetry.request.entry import Entry, now
-from ie_serving.telemetry.request.parts import share
+from ie_serving.telemetry.request.entry import CURRENT, MOST_PARTS, Entry, RequestPart, current, now
 from ie_serving.telemetry.request.trace_context import Trace
 
 
@@ -85,3 +91,77 @@ class Watch:
             self._log.close()
         if self._traces is not None:
             self._traces.close()
+
+
+if TYPE_CHECKING:
+    _Floats = array[float]
+else:  # before Python 3.12 `array` takes no type parameter
+    _Floats = array
+
+
+class Noting(Inferences):
+    """The record of one version that also adds inferences to the entries of their requests.
+
+    Args of the constructor:
+        model, version: of the record.
+    """
+
+    def __init__(self, model: str, version: int) -> None:
+        super().__init__()
+        ran = self.ran = self._durations.noted = _Ran("d")
+        ran.model, ran.version = model, version
+
+    def waited(self, seconds: float) -> None:
+        """See `Inferences`; called right after the inference was appended to `ran`."""
+        super().waited(seconds)
+        entry = current() if seconds else None
+        # At the limit no part is added, so the last one may be another inference.
+        if entry is not None and entry.parts and len(entry.parts) < MOST_PARTS:
+            entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
+
+
+class _Ran(_Floats):
+    """Receives the seconds of each inference, in the context of the calling request."""
+
+    model: str
+    version: int
+
+    def append(self, seconds: float, /) -> None:
+        """See `Inferences.ran`. Inferences of requests without entries pass here, too."""
+        super().append(seconds)
+        entry = CURRENT.get()
+        if entry is not None and entry.parts is not None and not entry.ended:
+            # From a lane this is called later, after its thread has read the outputs.
+            ended = entry.inferred or now()
+            began = ended - seconds
+            entry.add(RequestPart("infer", self.model, self.version, began, ended))
+
+
+Record = Callable[[str, float], None]
+"""Called for each successful run of a step, with the seconds that it took."""
+
+
+def of_steps(record: Record) -> Record:
+    """Also add each step to the entry of its request."""
+
+    def noted(step: str, seconds: float) -> None:
+        record(step, seconds)
+        entry = current()
+        if entry is not None and entry.parts is not None:
+            ended = entry.inferred or now()  # the last step is reported after the reply
+            entry.add(RequestPart("step", step, None, ended - seconds, ended))
+
+    return noted
+
+
+def share(own: Entry, members: Sequence[tuple[Entry, float]], trace: Trace | None) -> None:
+    """Add the parts of a batch to the entries of its requests.
+
+    Args:
+        own: entry of the batch.
+        members: entries of the requests, each with the time at which it was queued.
+        trace: the span of the batch.
+    """
+    for entry, since in members:
+        for part in own.parts or () if not entry.ended else ():
+            entry.add(part._replace(waited_s=part.began - since, batch=trace))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.call import path_of
+from ie_serving.wire.clients.sample import path_of
 
 Get = Callable[[str], bytes]
 """Gives the body of a GET, by its whole URL. Raises ServingError."""

@@ -2,7 +2,7 @@
 
 The bytes before the values of a feature are then equal in all Examples except for lengths. This
 *head* is read from the first Example and compared with those of all others at once, so that no key
-has to be searched. `columns.py` reads Examples that differ.
+has to be searched. `walked.py` reads Examples that differ.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Parses tf.Example bytes to the tensors that the node ParseExample would give.
 
-Large batches are read by `alike.py` or else `columns.py`, the rest by protobuf. The tensors and the
+Large batches are read by `alike.py` or else `walked.py`, the rest by protobuf. The tensors and the
 texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow.
 """
 
@@ -16,7 +16,6 @@ from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooL
 from ie_serving.core.values.tensors import Array
 from ie_serving.wire.examples import few
 from ie_serving.wire.examples.alike import read_alike
-from ie_serving.wire.examples.columns import Batch
 from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
     Dense,
@@ -25,7 +24,7 @@ from ie_serving.wire.examples.example_spec import (
     Ragged,
     Sparse,
 )
-from ie_serving.wire.examples.walked import Column
+from ie_serving.wire.examples.walked import Batch, Column
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.fields import Unclear

@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpe
 from ie_serving.wire.form.form_reply import MIME, Form, form_of
 from ie_serving.wire.form.multipart import FormField, parts_of
 from ie_serving.wire.json.document import SIGNATURE_NAME
-from ie_serving.wire.json.open_inputs import open_specs
+from ie_serving.wire.json.inputs import open_specs
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.tensor import decode_tensor

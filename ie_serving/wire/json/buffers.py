@@ -5,8 +5,21 @@ so the shape is measured beside it, and two checks together prove that the array
 lists of one level have the same length, and the body holds exactly as many opening brackets as that
 shape needs, so that no list can hide where a number is expected. A body with brackets elsewhere (in
 a string, under another key) is not wrong; this reader answers None and leaves it to reader 3. The
-shape of a small body may instead be known from an earlier body with the same brackets and commas
-(`layouts.py`).
+shape of a small body may instead be known from an earlier body with the same brackets and commas.
+
+Also caches the shapes of bodies by layout: the brackets and commas of a body, without its numbers.
+
+Most clients send arrays of one shape again and again. Finding a *layout* takes one pass over the
+bytes and one look-up in a dictionary, where measuring needs simdjson's proxy of every list.
+
+Why a layout determines the shape. It is cached only where it is that of one regular array, with at
+most commas around it, and no dimension of the array is 0. Take another body with the same layout,
+in which simdjson has found an array of numbers, as the value of an object or as all of the body.
+If text follows such a value, its layout begins with a comma. So the array is the whole layout,
+except for the commas around; or a list within it that others follow, and then it has fewer
+elements. An empty list has the layout of a list of one; then there are fewer elements, too.
+So an array with as many elements as the shape is of that shape. The caller has to check that
+number: `buffers.py` does, since numpy makes no array of a buffer that is too small.
 """
 
 import threading
@@ -17,7 +30,6 @@ import numpy as np
 import simdjson
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.json.layouts import ELSE, LONGEST, SHAPES, remember
 from ie_serving.wire.json.tensor import MAX_RANK
 
 Lazy = Any
@@ -126,7 +138,7 @@ def read_array(
         array: simdjson's proxy of it.
         dtype: its element type.
         body: the document that `array` is part of: all of it, or a value of an object in it, never
-            an element of a list (`layouts.py`) unless `brackets` is given.
+            an element of a list unless `brackets` is given.
         brackets: the result of `count_brackets` for `body`, if known.
 
     Returns:
@@ -252,3 +264,32 @@ def count_brackets(body: bytes) -> int:
     if len(body) < _COUNTED_BY_NUMPY:
         return body.count(b"[")
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == 0x5B))
+
+
+LONGEST: Final = 16 * 1024
+"""Bytes up to which a body's layout is looked up; lists take little of a larger body's time."""
+MOST: Final = 64
+"""Layouts that are remembered, of at most `LONGEST` bytes each, so about 1 MB in all. For one more
+all are forgotten: clients choose them."""
+
+ELSE: Final = bytes(set(range(256)) - set(b"[],"))
+"""The bytes that a layout leaves out."""
+SHAPES: Final[dict[bytes, Sequence[int]]] = {}
+"""By layout, the shape that a body's array has if it holds as many numbers. It is looked up without
+a call, for every small request."""
+
+
+def remember(layout: bytes, shape: Sequence[int]) -> None:
+    """Cache a measured shape, where the layout determines it."""
+    if 0 in shape or layout.strip(b",") != _written(shape):
+        return
+    if len(SHAPES) >= MOST:
+        SHAPES.clear()
+    SHAPES[layout] = tuple(shape)
+
+
+def _written(shape: Sequence[int]) -> bytes:
+    layout = b"," * (shape[-1] - 1)
+    for size in shape[-2::-1]:
+        layout = b",".join([b"[%b]" % layout] * size)
+    return b"[%b]" % layout

@@ -15,7 +15,7 @@ from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
 from ie_serving.wire.json.rapidjson.printing import clean, kind_of, show
-from ie_serving.wire.json.value import CANNOT_DECODE_BASE64, decode_base64, is_base64, is_named
+from ie_serving.wire.json.tensor import CANNOT_DECODE_BASE64, decode_base64, is_base64, is_named
 
 Feature = list[int] | list[float] | list[bytes]
 """Values of one feature; an empty list is a feature without a kind."""

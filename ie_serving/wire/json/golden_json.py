@@ -18,7 +18,7 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.inputs import decode_columns, decode_rows
 from ie_serving.wire.json.rapidjson.document import Json, parse_file
 from ie_serving.wire.json.request import PredictBody, body_of
-from ie_serving.wire.json.value import is_named
+from ie_serving.wire.json.tensor import is_named
 
 PREDICTIONS = "predictions"
 OUTPUTS = "outputs"

@@ -4,17 +4,24 @@ Whole columns are decoded at once. When that fails, the rows are checked in Tens
 order, so that the error names the same row and key as TensorFlow Serving's.
 
 Source: json_tensor.cc of TensorFlow Serving.
+
+Also reads JSON for a signature that takes any inputs: infers undeclared dtypes.
+
+An input named like an input of the underlying model has that dtype, if the JSON can be read so: the
+number 5 as a float, but not "five". For others the value decides: an integer is int64, any other
+number float32, as in TensorFlow, a text or `{"b64": ...}` a string.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import numpy as np
+
 from ie_serving.core.values.errors import InvalidRequest, advised, within
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.rapidjson.printing import clean, show
-from ie_serving.wire.json.tensor import RowCheck, decode_tensor, try_tensor
-from ie_serving.wire.json.value import is_base64, is_named
+from ie_serving.wire.json.tensor import RowCheck, decode_tensor, is_base64, is_named, try_tensor
 
 _CHUNK: Final = 1024
 """Rows that are tried together in the search for the first one that is at fault."""
@@ -188,3 +195,62 @@ def _check_at(place: str, check: RowCheck, value: Json) -> None:
 
 def _names(dtypes: Dtypes) -> str:
     return ",".join(sorted(dtypes))
+
+
+OWN: Mapping[str, DataType] = {
+    "b": DataType.BOOL,
+    "i": DataType.INT64,
+    "u": DataType.UINT64,
+    "f": DataType.FP32,
+    "U": DataType.STRING,
+}
+"""Dtypes inferred from JSON values, by numpy's kinds."""
+READ_AS: Mapping[str, str] = {"i": "iuf", "u": "iuf", "f": "f", "b": "b", "U": "O"}
+"""As which kinds of the model's dtypes values of a kind may be read."""
+
+
+def open_specs(value: Json, behind: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
+    """Give the inputs that a body names, with dtypes and any shape.
+
+    Args:
+        value: of `inputs` or `instances`.
+        behind: inputs of the model behind whatever takes these.
+
+    Raises:
+        InvalidRequest: it names none, and the model behind has not just one.
+    """
+    rows = value if isinstance(value, list) else []
+    first = rows[0] if rows else value
+    if is_named(first):
+        columns = {
+            name: [row.get(name) for row in rows if is_named(row)] if rows else first[name]
+            for name in first
+        }
+    elif len(behind) == 1:
+        columns = {next(iter(behind)): value}
+    else:
+        raise InvalidRequest('name each input: {"inputs": {NAME: value}}')
+    return {
+        name: TensorSpec(name, _dtype(column, behind.get(name)), None, "")
+        for name, column in columns.items()
+    }
+
+
+def _dtype(value: Json, behind: TensorSpec | None) -> DataType:
+    kind = _kind(value)
+    if behind is not None and behind.dtype.numpy.kind in READ_AS[kind]:
+        return behind.dtype
+    return OWN[kind]
+
+
+def _kind(value: Json) -> str:
+    leaf = value
+    while isinstance(leaf, list) and leaf:
+        leaf = leaf[0]
+    if isinstance(leaf, str) or is_base64(leaf):
+        return "U"
+    try:
+        kind = np.asarray(value).dtype.kind
+    except (ValueError, OverflowError):  # lists of unequal lengths: to decode them says where
+        return "f"
+    return kind if kind in OWN else "f"

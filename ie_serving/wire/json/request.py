@@ -61,8 +61,13 @@ from ie_serving.wire.json.document import (
     plain,
     signature_name_of,
 )
-from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
-from ie_serving.wire.json.open_inputs import open_specs
+from ie_serving.wire.json.inputs import (
+    decode_columns,
+    decode_rows,
+    dtypes_for,
+    open_specs,
+    without_left_out,
+)
 from ie_serving.wire.json.rapidjson.printing import show
 from ie_serving.wire.json.slices import Slices, sliced
 

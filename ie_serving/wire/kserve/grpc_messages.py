@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from ie_serving.wire.kserve.model_metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Buffer, delimited, head
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.protobuf.writing import delimited, head
 from ie_serving.wire.tfs.request_messages import parse
 
 _ERROR: Final = 1

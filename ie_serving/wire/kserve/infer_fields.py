@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.kserve.contents import LIST_OF, LISTS
 from ie_serving.wire.kserve.datatypes import BY_NAME
-from ie_serving.wire.protobuf import fields, writing
+from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
 from ie_serving.wire.protobuf.messages import Proto
@@ -105,7 +105,7 @@ def _id(payload: memoryview, rest: list[Field]) -> Field | None:
     if not found:
         return None
     field = found[0]
-    head = writing.head(ID, field.end - field.value)
+    head = fields.head(ID, field.end - field.value)
     if len(found) > 1 or payload[field.start : field.value] != head or field.end == field.value:
         raise Unclear
     return field

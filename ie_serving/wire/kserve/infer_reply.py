@@ -10,14 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.core.values.untyped import present
+from ie_serving.core.values.tensors import Array, DataType, TensorSpec, present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements, told
 from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
@@ -52,7 +51,7 @@ class ReplyEncoder:
         self, model: str, version: int, specs: Mapping[str, TensorSpec], *, raw: bool
     ) -> None:
         name, number = model.encode(), str(version).encode()
-        self._start = writing.delimited(_MODEL, name) + writing.delimited(_VERSION, number)
+        self._start = fields.delimited(_MODEL, name) + fields.delimited(_VERSION, number)
         # All or nothing: a reply is raw as a whole, or has no raw contents.
         is_raw = raw or any(spec.dtype not in LIST_OF for spec in specs.values())
         self._outputs = {
@@ -113,7 +112,7 @@ def encode_placed(
 
 
 class OpenReplyEncoder:
-    """Encodes replies of untyped outputs, raw; see `core/values/untyped.py`.
+    """Encodes replies of untyped outputs, raw; see `core/values/tensors.py`.
 
     Args of the constructor:
         model: model name, as requests have it.
@@ -123,7 +122,7 @@ class OpenReplyEncoder:
 
     def __init__(self, model: str, version: int, wanted: Sequence[str]) -> None:
         name, number = model.encode(), str(version).encode()
-        self._start = writing.delimited(_MODEL, name) + writing.delimited(_VERSION, number)
+        self._start = fields.delimited(_MODEL, name) + fields.delimited(_VERSION, number)
         self._wanted = wanted
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
@@ -131,11 +130,11 @@ class OpenReplyEncoder:
         pieces: list[Buffer] = [self._start]
         for alias, array in present(chosen(outputs, self._wanted)).items():
             word, shape, body = told(array)
-            described = writing.delimited(_NAME, alias.encode())
-            described += writing.delimited(_DATATYPE, word.encode())
+            described = fields.delimited(_NAME, alias.encode())
+            described += fields.delimited(_DATATYPE, word.encode())
             if shape:
-                described += writing.delimited(_SHAPE, b"".join(map(writing.varint, shape)))
-            head = writing.delimited(_OUTPUT, described) + writing.head(_RAW, size_of(body))
+                described += fields.delimited(_SHAPE, b"".join(map(fields.varint, shape)))
+            head = fields.delimited(_OUTPUT, described) + fields.head(_RAW, size_of(body))
             pieces += (head, body)
         return b"".join(pieces)
 
@@ -152,7 +151,7 @@ class _Output:
 
     def __init__(self, alias: str, dtype: DataType, *, raw: bool) -> None:
         name = NAME_OF[dtype].encode()
-        self._described = writing.delimited(_NAME, alias.encode()) + writing.delimited(
+        self._described = fields.delimited(_NAME, alias.encode()) + fields.delimited(
             _DATATYPE, name
         )
         self._raw = raw
@@ -168,16 +167,16 @@ class _Output:
         if not self._string:
             return self._encoder.body(array)
         elements = array.reshape(-1).tolist()
-        return join_elements(elements) if self._raw else writing.strings(self._list, elements)
+        return join_elements(elements) if self._raw else fields.strings(self._list, elements)
 
     def _head(self, shape: tuple[int, ...], length: int) -> bytes:
-        sizes = b"".join(map(writing.varint, shape))
-        described = self._described + (writing.delimited(_SHAPE, sizes) if sizes else b"")
+        sizes = b"".join(map(fields.varint, shape))
+        described = self._described + (fields.delimited(_SHAPE, sizes) if sizes else b"")
         # Raw contents are a list of their own, in the order of the outputs: each may stand directly
         # behind its output.
         if self._raw:
-            return writing.delimited(_OUTPUT, described) + writing.head(_RAW, length)
+            return fields.delimited(_OUTPUT, described) + fields.head(_RAW, length)
         # Each string has its own tag in the body; and an empty list is one that is absent.
-        packed = b"" if self._string or not length else writing.head(self._list, length)
-        contents = writing.head(_CONTENTS, len(packed) + length) + packed
-        return writing.head(_OUTPUT, len(described) + len(contents) + length) + described + contents
+        packed = b"" if self._string or not length else fields.head(self._list, length)
+        contents = fields.head(_CONTENTS, len(packed) + length) + packed
+        return fields.head(_OUTPUT, len(described) + len(contents) + length) + described + contents

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, DataType, Signature
-from ie_serving.core.values.untyped import Sent
+from ie_serving.core.values.tensors import Array, DataType, Sent, Signature
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
@@ -29,8 +28,8 @@ from ie_serving.wire.kserve.regions import (
     Regions,
     place_of,
 )
+from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf import writing
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
@@ -114,7 +113,7 @@ def parse_whole(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> Mod
         RequestTensor(each, each.contents if each.HasField("contents") else None, raw)
         for each, raw in zip(inputs, places, strict=True)
     ]
-    id = writing.delimited(ID, message.id.encode()) if message.id else b""
+    id = fields.delimited(ID, message.id.encode()) if message.id else b""
     return _request(spec_of, message, tensors, bool(raws), id, payload, regions)
 
 

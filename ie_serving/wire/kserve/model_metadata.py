@@ -1,8 +1,15 @@
-"""Describes models and their tensors by the Open Inference Protocol, for REST and gRPC."""
+"""Describes models and their tensors by the Open Inference Protocol, for REST and gRPC.
+
+Also describes a model as Triton's `ModelConfig`, for REST and gRPC.
+
+Source: `model_config.proto` and `extension_model_configuration.md` of Triton. Only what is true
+here is set; clients take a field that is missing for its default.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.kserve.datatypes import NAME_OF
@@ -97,3 +104,71 @@ def model_index(name: str, status: VersionStatus) -> ModelIndex:
     # A version that failed is LOADING until its retry succeeds.
     state = UNAVAILABLE if status.error else _STATES[status.state]
     return ModelIndex(name, str(status.version), state, status.message)
+
+
+class Described(NamedTuple):
+    """What the configuration of a version says beside its signature.
+
+    Attributes:
+        name: of the model.
+        version_policy: as JSON, such as `{"latest": {"num_versions": 1}}`.
+        instances: inferences that run at once.
+        batch_rows: most rows of a gathered batch; 0 where requests run alone.
+        batch_timeout_us: longest time in microseconds that a batch is gathered.
+        keeps_sequences: whether requests of a sequence share a state.
+        most_rows: of a request, as the model's own file for Triton says; 0 where there is none.
+    """
+
+    name: str
+    version_policy: Mapping[str, Any]
+    instances: int
+    batch_rows: int
+    batch_timeout_us: int
+    keeps_sequences: bool
+    most_rows: int = 0
+
+
+def model_config(described: Described, signature: Signature) -> dict[str, Any]:
+    """Give the fields of a ModelConfig by name, with 64-bit numbers as numbers.
+
+    Where the first dimension of each tensor is open, it is the batch, and dims leave it out.
+    """
+    inputs = [spec for spec in signature.inputs.values() if not spec.apart]
+    outputs = [spec for spec in signature.outputs.values() if not spec.apart]
+    has_batch = all(_is_open(spec) for spec in (*inputs, *outputs))
+    group = {"name": described.name, "kind": "KIND_CPU", "count": described.instances}
+    config = {
+        "name": described.name,
+        "platform": PLATFORM,
+        "backend": PLATFORM,
+        "version_policy": described.version_policy,
+        # A request may have any number of rows: gathering splits a longer one. A file says what
+        # clients that come from Triton count on.
+        "max_batch_size": (described.most_rows or INT32_MAX) if has_batch else 0,
+        "input": list(_tensors(inputs, has_batch)),
+        "output": list(_tensors(outputs, has_batch)),
+        "instance_group": [group],
+    }
+    if described.keeps_sequences:
+        config["sequence_batching"] = {}
+    elif described.batch_rows:
+        config["dynamic_batching"] = {
+            "preferred_batch_size": [described.batch_rows],
+            "max_queue_delay_microseconds": described.batch_timeout_us,
+        }
+    return config
+
+
+_OPEN: Final = -1
+
+
+def _is_open(spec: TensorSpec) -> bool:
+    return spec.shape is not None and spec.shape[:1] == (_OPEN,)
+
+
+def _tensors(specs: Iterable[TensorSpec], has_batch: bool) -> Iterable[dict[str, Any]]:
+    for spec in specs:
+        shape = ANY_RANK if spec.shape is None else spec.shape
+        word = NAME_OF[spec.dtype]
+        data_type = f"TYPE_{'STRING' if word == 'BYTES' else word}"
+        yield {"name": spec.name, "data_type": data_type, "dims": list(shape[has_batch:])}

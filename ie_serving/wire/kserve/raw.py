@@ -14,8 +14,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Leased
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, strings
-from ie_serving.core.values.untyped import sent_in
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, sent_in, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF, shown
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
@@ -123,7 +122,7 @@ def encode_raw(array: Array, dtype: DataType) -> Buffer:
 
 
 def told(array: Array) -> tuple[str, tuple[int, ...], Buffer]:
-    """Give what an untyped tensor is, datatype, shape and bytes; see `core/values/untyped.py`."""
+    """Give what an untyped tensor is, datatype, shape and bytes; see `core/values/tensors.py`."""
     if (sent := sent_in(array)) is not None:
         return sent.datatype, sent.shape, sent
     dtype = BY_NUMPY[array.dtype]

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import orjson
 
-from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
-from ie_serving.core.values.untyped import present, sent_in
-from ie_serving.wire.json.compact import numbers
+from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec, present, sent_in
+from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, told
 from ie_serving.wire.kserve.regions import Placing
@@ -121,7 +120,7 @@ def placed_reply(
 
 
 class OpenReplyEncoder(ReplyEncoder):
-    """Writes replies whose outputs are known only when they come; see `core/values/untyped.py`.
+    """Writes replies whose outputs are known only when they come; see `core/values/tensors.py`.
 
     Args of the constructor:
         model: name of the model.

@@ -5,10 +5,22 @@ the second, straight from simdjson's buffers, where an input is a plain list, fl
 shape; otherwise by the third, which names the faulty element.
 
 Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
+
+Also remembers small requests in JSON by all their text but the values of their only input.
+
+A client's requests mostly differ in these numbers alone. The text around them is compared with
+that of earlier requests, and only the numbers are parsed.
+
+Also reads large bodies of one input of numbers in slices, to hold the interpreter shortly.
+
+`wire/json/slices.py` says why and how. Here the list is the `data` of the only input. It is cut out
+of the body: the rest is small, and is read like any other body, with an empty list in its place.
+Both together are exactly the body, since a list of slices that are each JSON is JSON, and so is the
+rest with that list in it. Unusual bodies are left to the reader of whole bodies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 import simdjson
@@ -18,12 +30,11 @@ from ie_serving.core.values.requests import Decoded
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
 from ie_serving.wire.json.document import object_of, parse_object
-from ie_serving.wire.json.slices import Cuts
-from ie_serving.wire.kserve import json_layouts
+from ie_serving.wire.json.slices import Cuts, pattern
+from ie_serving.wire.json.tensor import MAX_RANK
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.members import entries, parameters_of, text_of
 from ie_serving.wire.kserve.regions import OFF, Regions
-from ie_serving.wire.kserve.sliced import sliced
 from ie_serving.wire.kserve.tensors import (
     RawTail,
     Tensor,
@@ -34,6 +45,55 @@ from ie_serving.wire.kserve.tensors import (
 )
 from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
 from ie_serving.wire.protobuf.fields import Unclear
+
+DATA: Final = b'"data"'
+LONGEST: Final = 1024
+"""Bytes around the values up to which a request is remembered: names, shape, parameters."""
+MOST: Final = 64
+"""Remembered requests, 2 KB each; a further one empties the memory, as clients choose them. None
+has an id: most clients that send one send another with each request."""
+
+
+class Cut(NamedTuple):
+    """A text, cut at the values.
+
+    Attributes:
+        around: what stands before the values, and what stands behind them.
+        values: the list.
+    """
+
+    around: tuple[bytes, bytes]
+    values: bytes
+
+
+def cut(text: bytes) -> Cut | None:
+    """Cut a text at the first list of its first member `data`; None if there is none, or no use."""
+    name = text.find(DATA, 0, LONGEST)
+    start = text.find(b"[", name, LONGEST)
+    end = text.find(b"]", start) + 1
+    if name < 0 or start < 0 or end == 0 or start + len(text) - end > LONGEST:
+        return None
+    return Cut((text[:start], text[end:]), text[start:end])
+
+
+def is_plain(found: Cut) -> bool:
+    """Tell whether the text around the values of a valid request may be remembered.
+
+    The list has to be the whole value of the request's only member of this name: the name stands
+    once, and no escape hides another quote or name; the list has no lists or strings within it,
+    where the cut could have ended.
+    """
+    before, behind = found.around
+    name = before.rpartition(DATA)
+    once = before.count(DATA) == 1 and DATA not in behind and name[2].strip() == b":"
+    whole = found.values.count(b"[") == 1 and b'"' not in found.values
+    return once and whole and b"\\" not in before and b"\\" not in behind
+
+
+def values_of(found: Cut) -> Lazy:
+    """Parse the values; None where they are no JSON alone, such as the first of nested lists."""
+    return parse_strictly(found.values)
+
 
 Body = bytes | memoryview
 LARGE_TEXT: Final = 32 * 1024
@@ -197,9 +257,9 @@ def parse_at_once(body: Body, length: int | None, regions: Regions = OFF) -> Inf
     text = bytes(body if length is None else body[:length])
     if len(text) >= SLICED:
         return None
-    found = json_layouts.cut(text) if length is None and len(text) <= LARGE_TEXT else None
+    found = cut(text) if length is None and len(text) <= LARGE_TEXT else None
     known = _known.get(found.around) if found else None
-    if found and known and (values := json_layouts.values_of(found)) is not None:
+    if found and known and (values := values_of(found)) is not None:
         return known.again(values, found.values)
     document = parse_strictly(text)
     if len(text) > LARGE_TEXT and (document is None or not _is_plain(document)):
@@ -208,7 +268,7 @@ def parse_at_once(body: Body, length: int | None, regions: Regions = OFF) -> Inf
         made = _body(text, object_of(document, text), _tail(body, length), regions)
     except Unclear:
         return None
-    if found and made.id is None and document is not None and json_layouts.is_plain(found):
+    if found and made.id is None and document is not None and is_plain(found):
         _remember(found, made)
     return made
 
@@ -217,9 +277,9 @@ _known: Final[dict[tuple[bytes, bytes], InferBody]] = {}
 """Requests without their values, by the text around these."""
 
 
-def _remember(found: json_layouts.Cut, made: InferBody) -> None:
+def _remember(found: Cut, made: InferBody) -> None:
     if (kept := made.without_values()) is not None:
-        if len(_known) >= json_layouts.MOST:
+        if len(_known) >= MOST:
             _known.clear()
         _known[found.around] = kept
 
@@ -298,3 +358,48 @@ def _is_entry(value: Lazy) -> bool:
 
 def _is_small(value: Lazy) -> bool:
     return type(value) not in (simdjson.Object, simdjson.Array) or len(value) <= 2 * FEW_MEMBERS
+
+
+_DATA: Final = pattern(rb'"data" : \[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK)
+_LATEST: Final = 4096
+"""Bytes of a body among which its data begins; and from its end among which it ends."""
+_MOST_ENDS: Final = 16
+"""Brackets from the end that are tried: behind the data are those of other lists."""
+
+
+def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
+    """Find out whether a body can be read in slices.
+
+    Returns:
+        The rest of the body, parsed and as text, and the data; None where it cannot.
+    """
+    start = _DATA.search(text, 0, _LATEST)
+    if start is None:
+        return None
+    first, end = start.end(), len(text)
+    for _ in range(_MOST_ENDS):
+        end = text.rfind(b"]", max(first, len(text) - _LATEST), end)
+        if end < 0:
+            return None
+        rest = text[:first] + text[end:]
+        document = parse_strictly(rest)
+        if document is not None and _has_room(document):
+            # Numbers have no quotation marks. The search for one byte is some twenty times as fast
+            # as for a word, and it holds the interpreter lock.
+            if text.find(b'"', first, end) >= 0:
+                return None
+            return document, rest, Cuts(text, first, end, start["depth"])
+    return None
+
+
+def _has_room(document: Lazy) -> bool:
+    """Tell whether the only input has an empty list as its data."""
+    if type(document) is not simdjson.Object or "inputs" not in list(document):
+        return False
+    inputs = document["inputs"]
+    if type(inputs) is not simdjson.Array or len(inputs) != 1:
+        return False
+    only: Lazy = inputs[0]
+    if type(only) is not simdjson.Object or list(only).count("data") != 1:
+        return False
+    return type(only["data"]) is simdjson.Array and not len(only["data"])

@@ -7,12 +7,10 @@ from typing import Any, Final, NamedTuple, cast
 import simdjson
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.core.values.untyped import Sent
+from ie_serving.core.values.tensors import Array, DataType, Sent
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
-from ie_serving.wire.json.tensor import decode_tensor
-from ie_serving.wire.json.value import decode_base64
+from ie_serving.wire.json.tensor import decode_base64, decode_tensor
 from ie_serving.wire.kserve.datatypes import NAME_OF, Custom, datatype
 from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.members import Parameters, parameters_of, text_of

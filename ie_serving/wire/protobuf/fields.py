@@ -8,8 +8,13 @@ field needs no other walker.
 The walker raises `Unclear` for bytes that it does not understand completely, and callers then let
 protobuf parse them: so protobuf alone refuses malformed messages. Source: the encoding
 specification of protocol buffers.
+
+Also writes the protocol buffer wire format: varints, tags, length-delimited fields.
+
+Source: the encoding specification of protocol buffers.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | memoryview
@@ -131,3 +136,37 @@ def _end_of_varint(view: memoryview, at: int) -> int:
         if byte < 0x80:
             return end
     raise Unclear
+
+
+def varint(value: int) -> bytes:
+    """Encode one integer; a negative one as its 64-bit two's complement."""
+    # Python's integers have no width: without the mask a negative one would never come to its end.
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(number: int, kind: int) -> bytes:
+    """Encode the tag of a field."""
+    return varint(number << 3 | kind)
+
+
+def head(number: int, length: int) -> bytes:
+    """Encode the tag and the length before `length` bytes of a length-delimited field."""
+    return tag(number, DELIMITED) + varint(length)
+
+
+def delimited(number: int, value: bytes) -> bytes:
+    """Encode a whole length-delimited field."""
+    return head(number, len(value)) + value
+
+
+def strings(number: int, values: Iterable[bytes]) -> bytes:
+    """Encode a repeated field of bytes."""
+    # Strings are never packed: each has a tag of its own, and it is the same for all.
+    prefix = tag(number, DELIMITED)
+    return b"".join([prefix + varint(len(value)) + value for value in values])

@@ -4,6 +4,8 @@ protobuf parses a small request. In a large one a walk over the wire format find
 tensor, which stay in the payload; protobuf parses only the rest. Where that walk meets unusual
 bytes, protobuf parses the whole, so both ways accept and refuse the same bytes. A reply is joined
 from bytes prepared beforehand and the memory of the outputs.
+
+Also encodes a stream's replies as PredictStreamResponse. Source: streams.proto of this project.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +15,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec, specs_of
-from ie_serving.core.values.untyped import present
-from ie_serving.wire.protobuf import messages, writing
-from ie_serving.wire.protobuf.fields import Buffer, Unclear
+from ie_serving.core.values.tensors import Array, Signature, TensorSpec, present, specs_of
+from ie_serving.wire.protobuf import fields, messages
+from ie_serving.wire.protobuf.fields import Buffer, Unclear, delimited, head, tag, varint
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict_fields import KEY, VALUE, walk
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse
@@ -143,7 +145,7 @@ class ResponseEncoder:
     ) -> None:
         spec = messages.ModelSpec(name=model, signature_name=signature.name)
         spec.version.value = version
-        self._model_spec = writing.delimited(_MODEL_SPEC, spec.SerializeToString())
+        self._model_spec = fields.delimited(_MODEL_SPEC, spec.SerializeToString())
         self._outputs = {
             alias: _Output(
                 alias,
@@ -250,7 +252,7 @@ class _Output:
     __slots__ = ("_alias", "encoder", "head", "in_memory")
 
     def __init__(self, alias: str, encoder: TensorEncoder) -> None:
-        self._alias = writing.delimited(KEY, alias.encode())
+        self._alias = fields.delimited(KEY, alias.encode())
         self.encoder = encoder
         self.in_memory = encoder.in_memory
         # A cache for each output, since one for all would need the output in its key.
@@ -258,6 +260,31 @@ class _Output:
 
     def _head(self, shape: tuple[int, ...], length: int) -> bytes:
         tensor = self.encoder.head(shape, length)
-        value = writing.head(VALUE, len(tensor) + length)
+        value = fields.head(VALUE, len(tensor) + length)
         entry = len(self._alias) + len(value) + len(tensor) + length
-        return writing.head(_OUTPUTS, entry) + self._alias + value + tensor
+        return fields.head(_OUTPUTS, entry) + self._alias + value + tensor
+
+
+_RESPONSE, _ERROR, _INDEX, _DROPPED = 1, 2, 3, 4
+_CODE, _MESSAGE = 1, 2
+_VARINT = 0
+
+
+def encode_response(response: bytes, index: int, dropped: int) -> bytes:
+    """Encode the answer to a request: a PredictResponse that is encoded already."""
+    return b"".join((head(_RESPONSE, len(response)), response, _numbers(index, dropped)))
+
+
+def encode_error(code: Code, text: str, index: int, dropped: int) -> bytes:
+    """Encode the error of a request."""
+    error = _number(_CODE, code.value) + delimited(_MESSAGE, text.encode())
+    return delimited(_ERROR, error) + _numbers(index, dropped)
+
+
+def _numbers(index: int, dropped: int) -> bytes:
+    return _number(_INDEX, index) + _number(_DROPPED, dropped)
+
+
+def _number(field: int, value: int) -> bytes:
+    # As protobuf has it: 0 is the value of a field that is not there.
+    return tag(field, _VARINT) + varint(value) if value else b""

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.protobuf import fields, writing
+from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.packed import encode_varints
 from ie_serving.wire.tfs.tensor_proto import BITS, CONTENT, LIST_OF
@@ -48,7 +48,7 @@ class TensorEncoder:
         rewritten = self._string or self._bf16 or self._varints
         self.in_memory = None if rewritten else dtype.numpy
         self._field = CONTENT if tensor_content else listed.number
-        self._start = writing.tag(_DTYPE, fields.VARINT) + writing.varint(dtype.number)
+        self._start = fields.tag(_DTYPE, fields.VARINT) + fields.varint(dtype.number)
 
     def body(self, array: Array) -> Buffer:
         """Encode the values.
@@ -64,7 +64,7 @@ class TensorEncoder:
         if self.in_memory is not None:
             return values.data
         if self._string:
-            return writing.strings(self._list.number, values.reshape(-1).tolist())
+            return fields.strings(self._list.number, values.reshape(-1).tolist())
         if self._bf16:
             # The upper half of a float32 is the bfloat16, cut off: exact, since it came as one.
             values = (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
@@ -74,12 +74,12 @@ class TensorEncoder:
 
     def head(self, shape: tuple[int, ...], length: int) -> bytes:
         """Encode the bytes before a body of `length` bytes."""
-        dims = b"".join([writing.delimited(_DIM, _dim(size)) for size in shape])
-        start = self._start + writing.delimited(_SHAPE, dims)
+        dims = b"".join([fields.delimited(_DIM, _dim(size)) for size in shape])
+        start = self._start + fields.delimited(_SHAPE, dims)
         # Each string has its own tag in the body; and an empty field would be one that is absent.
         if self._string or length == 0:
             return start
-        return start + writing.head(self._field, length)
+        return start + fields.head(self._field, length)
 
 
 def size_of(body: Buffer) -> int:
@@ -88,4 +88,4 @@ def size_of(body: Buffer) -> int:
 
 
 def _dim(size: int) -> bytes:
-    return writing.tag(_SIZE, fields.VARINT) + writing.varint(size) if size else b""
+    return fields.tag(_SIZE, fields.VARINT) + fields.varint(size) if size else b""

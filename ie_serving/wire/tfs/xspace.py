@@ -6,7 +6,7 @@ Source: xplane.proto of TensorFlow, and the names by which TensorBoard finds the
 from collections.abc import Sequence
 from typing import Final
 
-from ie_serving.telemetry.request.profiled import ProfiledRequest
+from ie_serving.telemetry.request.entry import ProfiledRequest
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -227,7 +227,7 @@ class TestAnswers:
     ) -> None:
         """Azure has the code of a wrong key for it."""
         late = SimpleNamespace(time=lambda: time.time() + 3600)
-        monkeypatch.setattr("ie_serving.storage.backends.azure_errors.time", late)
+        monkeypatch.setattr("ie_serving.storage.backends.azure.time", late)
         reply = (403, {"x-ms-error-code": "AuthenticationFailed"}, b"")
         storage = answering(reply, AZURE_STORAGE_SAS_TOKEN="sig=a")
         refused(Unauthorized, ["clocks", "set this machine's clock"], storage.directories)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ie_serving.core.values.example_signature import EXAMPLES
+from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import (
     OUTPUTS,
     SCORES,

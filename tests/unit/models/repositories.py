@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from ie_serving.app.repositories import StorePools
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
-from ie_serving.storage.pools import StorePools
 from tests.unit.models.stand_ins import AtOnce
 
 NOTHING = Listing({}, moving=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.versions import State
-from ie_serving.models.repository.comparisons import COMPARED_EVERY
+from ie_serving.models.repository.trouble import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
 from ie_serving.storage.backends.local import DEEPEST

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from ie_serving.telemetry.metrics.recorded import RecordMetrics
+from ie_serving.telemetry.metrics.layers import RecordMetrics
 from ie_serving.telemetry.request.record_files import MOST_WAITING_BYTES, RecordFiles
 
 WAIT_S = 10.0

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.telemetry.request.record_files import RecordFiles
-from ie_serving.telemetry.request.sample_files import SampleFiles
+from ie_serving.telemetry.request.record_files import RecordFiles, SampleFiles
 
 
 def kept(folder: Path, encode: Callable[[Any], bytes], numbers: range) -> dict[str, bytes]:

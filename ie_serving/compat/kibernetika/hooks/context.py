@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
-from ie_serving.core.values.callers import NOBODY, Caller
+from ie_serving.core.values.requests import NOBODY, Caller
 from ie_serving.engines.python.context import REQUEST_ID, failure
 
 log = logging.getLogger("ie_serving.hooks")

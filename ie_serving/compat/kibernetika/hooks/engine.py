@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.hooks import HookOptions
+from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
+from ie_serving.engines.kernels import HookOptions
 
 
 class WithHooks(EngineAround):

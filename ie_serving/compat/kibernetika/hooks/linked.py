@@ -19,7 +19,7 @@ from ie_serving.core.values.tensors import (
     TensorSpec,
 )
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.hooks import ChainedModel
+from ie_serving.engines.kernels import ChainedModel
 from ie_serving.engines.python.outputs import array_of
 
 ECHO = "null"

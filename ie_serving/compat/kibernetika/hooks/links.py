@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.drivers import is_known, names
-from ie_serving.engines.hooks import ChainedModel
+from ie_serving.engines.kernels import ChainedModel
 from ie_serving.engines.openvino.devices import CPU, GONE
 from ie_serving.engines.openvino.options import OpenVinoOptions
 

@@ -10,9 +10,9 @@ from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE
 from ie_serving.compat.kibernetika.hooks.linked import PLAIN, LinkedModel, arrays_of, plain
 from ie_serving.compat.kibernetika.hooks.turns import Turn
-from ie_serving.core.values.callers import CALLER, NOBODY
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY
+from ie_serving.core.values.requests import CALLER, NOBODY
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, leave_of_all
 from ie_serving.engines.python.outputs import checked

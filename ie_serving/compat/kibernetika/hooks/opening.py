@@ -21,12 +21,10 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
-from ie_serving.engines.hooks import ChainedModel, HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
 from ie_serving.engines.python.driver import PYTHON
-from ie_serving.engines.python.opening import found, telling, warn
+from ie_serving.engines.python.opening import found, lacking, telling, warn
 from ie_serving.engines.python.own_modules import OwnModules
-from ie_serving.engines.python.requirements import lacking
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log.logs import Event
 

@@ -13,7 +13,7 @@ from ie_serving.compat.kibernetika.hooks.asking import LoadedModel
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.image.decode import decode
+from ie_serving.wire.image.pictures import decode
 
 FRAME_RANK = 3
 """Dimensions of a decoded image: rows, columns, colours."""

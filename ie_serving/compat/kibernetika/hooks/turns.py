@@ -18,14 +18,14 @@ import numpy as np
 from ie_serving.compat.kibernetika.hooks.asking import Asking
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import Hook
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.fit import ARRAY
-from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.runners import for_client
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
+from ie_serving.engines.run.infer_request import MOST_WAITING
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
-from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

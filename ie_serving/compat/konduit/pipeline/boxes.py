@@ -16,10 +16,9 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.steps import boxes
-from ie_serving.engines.steps.crops import places_of
-from ie_serving.engines.steps.pictures import only, room, sized
+from ie_serving.engines.steps.images import only, places_of, room, sized
 from ie_serving.wire.image.draw import Colour, colour_of, drawn
-from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.image.pictures import encoded
 
 MOST: Final = 1000
 """Boxes of one picture."""

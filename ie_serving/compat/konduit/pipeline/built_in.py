@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, strings
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.steps import images, named_outputs
-from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.image.pictures import encoded
 
 Run = Callable[[Data, Named], Data]
 """Computes a step; the second are the server's models."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.core.values.nearest import nearest
+from ie_serving.core.values.hints import nearest
 
 REQUEST: Final = "input"
 """In place of a step's name: what the client sends."""

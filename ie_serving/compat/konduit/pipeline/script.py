@@ -166,8 +166,10 @@ def _raw(value: Any) -> bytes:  # noqa: ANN401
 
 
 def _png(data: bytes) -> bytes:
-    from ie_serving.wire.image.decode import decode  # here: few scripts take pictures
-    from ie_serving.wire.image.encode import encoded
+    from ie_serving.wire.image.pictures import (
+        decode,  # here: few scripts take pictures
+        encoded,
+    )
 
     return encoded(decode(data, CHANNELS), "png")
 

@@ -5,21 +5,22 @@ REST API, where the original answers 200, 400 or 500.
 """
 
 import dataclasses
+import html
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from ie_serving.compat.stfs.front import listing
+from ie_serving.compat.stfs.front.post_body import encode, parse
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
-from ie_serving.compat.stfs.wire.post_body import parse
-from ie_serving.compat.stfs.wire.response import encode
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.core.values.tensors import Signature
+from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.inference.interface import Api, Encode
+from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import read_body
@@ -28,7 +29,7 @@ from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
 from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
-from ie_serving.wire.clients import call
+from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form.multipart import is_form
 
@@ -48,7 +49,7 @@ class StfsFront(OtherFront[Route]):
         )
         self._pages: Mapping[str, Callable[[Route, Request], Page | Awaitable[Page]]] = {
             ALIVE: lambda *_: (200, TEXT, b"healthy"),
-            PAGE: lambda *_: (200, HTML, listing.page(served.entries)),
+            PAGE: lambda *_: (200, HTML, page(served.entries)),
             MODELS: self._list,
             MODEL: self._one,
             **dict.fromkeys(GENERATED, self._generated),
@@ -86,11 +87,11 @@ class StfsFront(OtherFront[Route]):
 
     def _list(self, _: Route, __: Request) -> Page:
         models = self._served.entries
-        return _json([listing.shown(name, models[name]) for name in sorted(models)])
+        return _json([shown(name, models[name]) for name in sorted(models)])
 
     def _one(self, found: Route, _: Request) -> Page:
         name = found.model.name
-        return _json(listing.shown(name, self._served.entry(name)))
+        return _json(shown(name, self._served.entry(name)))
 
     def _generated(self, found: Route, request: Request) -> Page | Awaitable[Page]:
         given = parameters(found)
@@ -101,7 +102,7 @@ class StfsFront(OtherFront[Route]):
 
     def _made(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable
-    ) -> call.JsonPost:
+    ) -> sample.JsonPost:
         model, name = found.model, given.get("signature_name", "")
         signature = chosen(model.name, servable.signatures, name)
         data = inputs(signature.inputs, open_size=OPEN_SIZE)
@@ -111,8 +112,8 @@ class StfsFront(OtherFront[Route]):
             beside |= {"signature_name": name} if name else {}
             beside |= {} if model.version is None else {"model_version": model.version}
         start = json.dumps({**beside, "data": None}).removesuffix("null}")
-        url = call.checked_url(f"{self._scheme}://{host}")
-        return call.JsonPost(f"{url}/", inlined([start, *data, "}"]))
+        url = sample.checked_url(f"{self._scheme}://{host}")
+        return sample.JsonPost(f"{url}/", inlined([start, *data, "}"]))
 
 
 def _field(request: Request, name: bytes) -> str:
@@ -121,3 +122,64 @@ def _field(request: Request, name: bytes) -> str:
 
 def _json(value: object) -> Page:
     return 200, JSON, json.dumps(value).encode()
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Models</title><style>
+body { font-family: sans-serif; margin: 2em } table { border-collapse: collapse }
+td, th { border: 1px solid #999; padding: .3em .6em; text-align: left; vertical-align: top }
+</style></head><body><h1>Models</h1><table>
+<tr><th>model</th><th>platform</th><th>versions</th><th>inputs</th><th>outputs</th></tr>
+%s
+</table></body></html>
+"""
+
+
+def shown(name: str, served: Served) -> dict[str, Any]:
+    """Describe one model; without a version that serves its signature is empty."""
+    inputs, outputs = _tensors(name, served)
+    return {
+        "model_name": name,
+        "model_base_path": served.config.base_path,
+        "model_version_list": sorted(served.stream.available),
+        "model_signature": {
+            "inputs": [_tensor(each) for each in inputs],
+            "outputs": [_tensor(each) for each in outputs],
+        },
+        "platform": served.config.platform,
+    }
+
+
+def page(models: Mapping[str, Served]) -> bytes:
+    """Write the table of all models."""
+    rows = "\n".join(_row(name, models[name]) for name in sorted(models))
+    return (_PAGE % rows).encode()
+
+
+def _tensors(name: str, served: Served) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """Give inputs and outputs of the default signature; none of a model without one."""
+    servable = served.stream.default
+    try:
+        found = chosen(name, servable.signatures if servable else {}, "")
+    except InvalidRequest:
+        return [], []
+    return [*found.inputs.values()], [*found.outputs.values()]
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    shape = None if spec.shape is None else list(spec.shape)
+    return {"name": spec.name, "dtype": spec.dtype.number, "shape": shape}
+
+
+def _row(name: str, served: Served) -> str:
+    states = (
+        f"{each.version}: {each.state.name}{f' ({each.message})' if each.message else ''}"
+        for each in served.stream.statuses()
+    )
+    tensors = (map(str, each) for each in _tensors(name, served))
+    columns = ([name], [served.config.platform], states, *tensors)
+    return f"<tr>{''.join(map(_cell, columns))}</tr>"
+
+
+def _cell(lines: Iterable[str]) -> str:
+    return f"<td>{'<br>'.join(map(html.escape, lines))}</td>"

@@ -5,17 +5,27 @@ that do not. By the batches' compiled model it would: OpenVINO's CPU plugin look
 each operation in each inference where a size is open, and takes a few percent longer for one row
 once it has computed many (`benchmarks/diary/batching.md` has both in figures). The threads that
 suit batches do not suit one row either.
+
+Also finds graphs that give the same answers compiled with open and with static shapes.
+
+With static shapes OpenVINO's CPU plugin uses other kernels; some give other answers, or end the
+process. With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK`
+of several values orders equal ones differently; quantized NaN become other numbers. So the model
+for single requests, unlike the one for batches, is compiled with static shapes only if each
+operation is one of these, which `test_shape_independent.py` compares.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.faults.shape_independent import computes_alike
-from ie_serving.engines.openvino.graphs.shapes import elements
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.faults.known_operations import named
+from ie_serving.engines.openvino.graphs.constants import known_input
+from ie_serving.engines.openvino.graphs.rules import Rule, Rules
+from ie_serving.engines.openvino.graphs.walk import elements, operations
 from ie_serving.engines.openvino.graphs.weightless import fix
 from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports
 
@@ -40,7 +50,7 @@ def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give
-        other answers (`faults/shape_independent.py`), or the weights take more than `MOST_WEIGHTS`.
+        other answers (`computes_alike`), or the weights take more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
     if len(inputs) < len(ports.inputs) or not computes_alike(model):
@@ -86,3 +96,71 @@ def _bytes(node: ov.Node) -> int:
         return 0
     count = elements(node.get_output_partial_shape(0)) or 0
     return math.ceil(count * int(node.get_output_element_type(0).bitwidth) / 8)
+
+
+FLOATS = named("f16 f32")
+TYPES = FLOATS | named("i32 i64 boolean")
+"""Element types for which operations that move data were compared."""
+MOVES = named(
+    "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
+    "StridedSlice Transpose Unsqueeze VariadicSplit"
+)
+COMPUTES = named(
+    "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
+    "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
+    "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
+    "Subtract Swish Tanh TopK"
+)
+"""Operations compared on floats. Integers have rules of their own (`integers/exact.py`)."""
+
+
+def computes_alike(model: ov.Model) -> bool:
+    """Tell whether every operation of a graph gives the same with open and with static shapes."""
+    return all(map(_is_alike, operations(model)))
+
+
+def _is_alike(node: ov.Node) -> bool:
+    name = node.get_type_name()
+    if not all(rule.do(node) for _, rule in _RULES.of(node)):
+        return False
+    if name in MOVES:
+        return _types(node.inputs()) | _types(node.outputs()) <= TYPES
+    return name in COMPUTES and _types(node.inputs()[:1]) <= FLOATS
+
+
+def _types(tensors: list[ov.Input] | list[ov.Output]) -> set[str]:
+    return {each.get_element_type().get_type_name() for each in tensors}
+
+
+def _widens(node: ov.Node) -> bool:
+    """Tell whether the target type of a `Convert` holds every value of the source type."""
+    given, made = node.get_input_element_type(0), node.get_output_element_type(0)
+    if made.get_type_name() == "boolean":
+        return False
+    return bool(made.is_real() and made.bitwidth == 32) or not (given.is_real() or made.is_real())
+
+
+def _has_no_batch_dimension(node: ov.Node) -> bool:
+    return not node.get_attributes().get("batch_dims", 0)
+
+
+def _takes_the_first(node: ov.Node) -> bool:
+    """Tell whether a `TopK` gives one value, the first among equal ones (`rewrites.py`)."""
+    count = known_input(node, 1)
+    return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
+
+
+def _names_no_places(node: ov.Node) -> bool:
+    """Tell whether no operation reads the indices of a `MaxPool`."""
+    return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
+
+
+_FAULT = "known_sizes_cast_otherwise_than_open_ones"
+_RULES: Rules[Callable[[ov.Node], bool]] = Rules(
+    (
+        Rule(_FAULT, "Convert", _widens),
+        Rule(_FAULT, "Gather", _has_no_batch_dimension),
+        Rule(_FAULT, "MaxPool", _names_no_places),
+        Rule(_FAULT, "TopK", _takes_the_first),
+    )
+)

@@ -14,18 +14,17 @@ from ie_serving.core.values.errors import LoadFailed, NoneServed
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.compiling import supported
+from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.culprits import Operation, among
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
-from ie_serving.engines.openvino.interface.draft import Draft, Version
+from ie_serving.engines.openvino.interface.draft import Draft, Version, leaving_out
 from ie_serving.engines.openvino.interface.tensor_specs import check_shapes, prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.file_operations import operations as operations_of
-from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
@@ -76,7 +75,7 @@ class OpenVinoEngine:
     def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         declared.check_known(options, (), self.name)
         own = options.of(OpenVinoOptions)
-        own = replace(own, target_device=supported.device(own))
+        own = replace(own, target_device=properties.device(own))
         options = options.having(own)
         extend(own.cpu_extension)
         version = read(directory, own, options.saved_model_tags)

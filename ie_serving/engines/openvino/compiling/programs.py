@@ -11,6 +11,7 @@ import openvino as ov
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.openvino.compiling.lone_row import (
     Fixed,
     copy_for_one_row,
@@ -33,7 +34,7 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.faults.absolutes import part_absolutes
+from ie_serving.engines.openvino.faults.fusions import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import Hazards, guard
 from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfinite
@@ -45,15 +46,13 @@ from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports, prep
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
-from ie_serving.engines.openvino.running.slot import Slot
-from ie_serving.engines.openvino.running.stateful_slot import StatefulSlot, unroll, with_states
+from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.on_demand import OnDemand
 from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
-from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.inferences import current
 
@@ -122,7 +121,7 @@ def program_of(
 
 
 def _may_have_lone_rows(options: EngineOptions) -> bool:
-    # `faults/shape_independent.py` was measured only on this device.
+    # `compiling/lone_row.py` was measured only on this device.
     is_cpu = options.of(OpenVinoOptions).target_device == CPU
     return options.ahead and options.nireq <= 1 and is_cpu
 

@@ -1,15 +1,26 @@
-"""Chooses one thread or several for a model, whichever infers faster, measured at load."""
+"""Chooses one thread or several for a model, whichever infers faster, measured at load.
+
+Remembers, beside a version's compiled models, whether one thread or several are its choice.
+
+The choice takes up to three compiles and as many measurements, most of the time of a small model's
+load. A model on demand is loaded again and again, and other work may disturb a measurement: so a
+choice counts once two loads in a row have made it. It is the name of a file, which is new each time
+and so never looks damaged to `engines.kept`.
+"""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
 
 import openvino as ov
 
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kept import warn_not_kept
-from ie_serving.engines.openvino.compiling.kept_choice import KeptChoice
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
     HINT,
@@ -21,14 +32,13 @@ from ie_serving.engines.openvino.compiling.properties import (
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.faults.hazards import Hazards
-from ie_serving.engines.openvino.graphs.shapes import elements
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import elements, operations
 from ie_serving.engines.openvino.interface.tensor_specs import Ports, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
-from ie_serving.engines.run import probe
+from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.threads import node_limit, thread_limit, threads
 
 TINY_S = 0.001
@@ -217,7 +227,7 @@ class _Trials:
         if arrays is None or not self._fit(arrays):
             return None
         make = partial(Slot, model.create_infer_request, inputs, outputs, self._hazards)
-        found = probe.latency(make, arrays, (RuntimeError,))
+        found = latency_model.latency(make, arrays, (RuntimeError,))
         if found is None:
             self._failed.append(model)
         return found
@@ -303,3 +313,55 @@ def _keeps_up(single_s: float | None, several_s: float | None, slower: float = S
 def about_as_fast(single_s: float, several_s: float, slower: float = SLOWER) -> bool:
     """Tell from the seconds of one inference whether one thread is preferable."""
     return REQUEST_S + single_s <= slower * (REQUEST_S + several_s)
+
+
+ALIKE: Final = 2
+"""Loads in a row whose choice has to be the same before it counts."""
+
+
+class KeptChoice:
+    """The choice for one graph of a version, and this number of threads.
+
+    Args of the constructor:
+        folder: of the version's compiled models.
+        parts: all that the measurements depend on, and what tells the version's graphs apart.
+    """
+
+    def __init__(self, folder: Path, *parts: object) -> None:
+        key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
+        self._folder = folder
+        self._name = f"threads-{sha256(key).hexdigest()[:16]}"
+
+    def one_thread(self) -> bool | None:
+        """Tell whether one thread is the choice; None: not known for sure."""
+        choice, loads = self._read()
+        return choice == "one" if loads >= ALIKE else None
+
+    def keep(self, *, one: bool) -> None:
+        """Note what a load has measured to be faster."""
+        before = self._files()
+        choice, loads = self._read()
+        measured = "one" if one else "several"
+        number = loads + 1 if choice == measured else 1
+        with suppress(OSError):  # the engine warns of the same folder
+            self._folder.mkdir(parents=True, exist_ok=True)
+            new = self._folder / f"{self._name}-{measured}-{number}"
+            new.write_text(measured)
+            for file in before:
+                if file != new:
+                    file.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[str, int]:
+        """Give the choice and its loads in a row; of two that workers left at once, the lesser."""
+        named = (file.name.split("-")[-2:] for file in self._files())
+        return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=("", 0))
+
+    def _files(self) -> list[Path]:
+        # Few names, looked for one by one: a pattern would be compiled anew for each model.
+        names = (f"{c}-{n}" for c in ("one", "several") for n in range(1, ALIKE + 1))
+        files = (self._folder / f"{self._name}-{name}" for name in names)
+        return [file for file in files if file.exists()]
+
+
+def _loads(found: tuple[str, int]) -> int:
+    return found[1]

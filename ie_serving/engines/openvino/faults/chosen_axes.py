@@ -15,9 +15,7 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import LAST, Operand, int64
-from ie_serving.engines.openvino.graphs.rewiring import replace_node
-from ie_serving.engines.openvino.graphs.rules import Visit
-from ie_serving.engines.openvino.graphs.sources import is_among, note_source
+from ie_serving.engines.openvino.graphs.rules import Visit, is_among, note_source, replace_node
 from ie_serving.engines.openvino.graphs.walk import operations
 
 _AXES_OF_SLICE = 4

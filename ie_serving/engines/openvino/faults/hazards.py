@@ -38,8 +38,7 @@ from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.graphs.shapes import rank_of
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import operations, rank_of
 from ie_serving.engines.openvino.graphs.weightless import (
     Pair,
     WeightlessCopy,

@@ -17,8 +17,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.faults.sizes import refuse_unless
 from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag, title
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
-from ie_serving.engines.openvino.graphs.sources import is_among
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among
 
 FARTHEST = 16
 """Most that a region may reach, in sizes of its image; models clip regions, so that 2 is rare. With

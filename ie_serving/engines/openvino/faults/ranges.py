@@ -1,10 +1,21 @@
-"""Bounds the length of a `Range`, and guards against a step in the wrong direction.
+"""Bounds the length of a `Range` and the rounds of loops, which the values of a request decide.
 
 The CPU plugin ignores the sign of the length: from 5 to 0 by steps of 1 it gives 5, 6, 7, 8, 9,
 where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
+
+Also bounds the rounds of loops where the values of a request decide them.
+
+A loop of 2^31 rounds keeps its thread busy for half a day, and no deadline ends it: OpenVINO checks
+for a cancellation only between two operations, and a loop is one operation. In a guarded graph each
+loop counts its rounds, including those of the loops inside it, and ends at `MOST_ROUNDS`; a flag
+then refuses the request.
+
+After a loop without any round, outputs that collect each round, or take the last, hold the data of
+the previous request (measured with OpenVINO 2026.4). So such a request is refused as well.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import openvino as ov
 import openvino.opset15 as op
@@ -14,10 +25,24 @@ from ie_serving.engines.openvino.faults.sizes import (
     refuse_unless,
     replace_where_not,
 )
-from ie_serving.engines.openvino.graphs.constants import float32, int32, known_input, value_of
-from ie_serving.engines.openvino.graphs.flags import Flag
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
-from ie_serving.engines.openvino.graphs.sources import is_among
+from ie_serving.engines.openvino.graphs.bodies import (
+    BRANCH,
+    LOOPS,
+    bodies,
+    carried,
+    of_branches,
+    of_rounds,
+    zeros,
+)
+from ie_serving.engines.openvino.graphs.constants import (
+    float32,
+    int32,
+    int64,
+    known_input,
+    value_of,
+)
+from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among
 
 COMBINES = frozenset({"Add", "Concat", "Maximum", "Multiply"})
 MOVES = frozenset(
@@ -113,3 +138,111 @@ RULES: Sequence[Rule[Ask]] = (
         "a_range_counts_in_the_wrong_direction a_step_of_0_ends_the_process", "Range", _guard_range
     ),
 )
+
+
+MOST_ROUNDS = 100_000
+"""Most rounds of one loop, about 2 s with a minimal body; beyond it the request is refused."""
+
+
+def _take_out(node: ov.Node, here: Visit) -> Iterator[Flag]:
+    """Move the flags in the bodies of an operation out of them, and bound its rounds."""
+    yield from carried(node, [body.flags for body in here.inner])
+    if node.get_type_name() == "Loop":
+        yield from _guard_first_round(node)
+        yield from _guard_rounds(node, here)
+    elif any(body.rounds for body in here.inner):
+        here.rounds.append(_summed(node, [body.rounds for body in here.inner]))
+
+
+def _guard_rounds(node: ov.Node, here: Visit) -> Iterator[Flag]:
+    """Count the rounds of a `Loop` and of the loops inside it; bound them, with a flag."""
+    (body,) = here.inner
+    if body.rounds or not _surely_few(node, here):
+        count = op.convert(_bounded(node, body.rounds), "i32")
+        here.rounds.append(count)
+        cause = (
+            f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for"
+            " fewer"
+        )
+        yield Flag.where(cause, op.greater_equal(count, int32([MOST_ROUNDS])))
+
+
+def _guard_first_round(node: ov.Node) -> Iterator[Flag]:
+    """Give a flag if the request decides whether a loop has any round, and the outputs need one."""
+    known = [known_input(node, number) for number in range(2)]
+    # A negative count is no limit.
+    if not _gives_of_rounds(node) or all(value is not None and value.all() for value in known):
+        return
+    none = op.equal(op.convert(node.input_value(0), "i64"), int64(0))
+    yield Flag.where(
+        f"{title(node)} is asked for no round and has nothing to give: ask for one at least",
+        op.logical_or(none, op.logical_not(node.input_value(1))),
+    )
+
+
+def _gives_of_rounds(node: ov.Node) -> bool:
+    """Tell whether an output holds results of rounds, not a value carried from round to round."""
+    carried = {
+        each.body_value_index
+        for each in node.get_input_descriptions()
+        if type(each).__name__ == "MergedInputDescription"
+    }
+    return any(each.body_value_index not in carried for each in node.get_output_descriptions())
+
+
+def _surely_few(node: ov.Node, here: Visit) -> bool:
+    """Tell whether constants of the model, or the shapes of the inputs, bound the rounds."""
+    trips = known_input(node, 0)
+    if trips is not None:
+        count = int(trips.item())
+        # A negative count is no limit.
+        return 0 <= count < MOST_ROUNDS or (count > 0 and _has_no_condition(node))
+    return not is_among(here.sources, node, 0) and _has_no_condition(node)
+
+
+def _has_no_condition(node: ov.Node) -> bool:
+    """Tell whether a loop runs until its count, without a condition that ends it earlier."""
+    condition = known_input(_condition(node), 0)
+    return condition is not None and bool(condition.all())
+
+
+def _condition(node: ov.Node) -> ov.Node:
+    """Give the result of a loop's body that decides whether another round follows."""
+    (body,) = bodies(node)
+    return body.get_results()[node.get_special_body_ports()[1]]
+
+
+def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
+    """Count a loop's rounds, and let it end at `MOST_ROUNDS`."""
+
+    def counted(so_far: ov.Node) -> ov.Node:
+        count = reduce(op.add, [op.add(so_far, int32([1])), *inside])
+        condition = _condition(node)
+        goes_on = condition.input_value(0)
+        few = op.less(count, int32([MOST_ROUNDS]))
+        # The plugin expects the condition's own shape, () or (1,).
+        shape = int64(goes_on.get_partial_shape().to_shape())
+        both = op.logical_and(goes_on, op.reshape(few, shape, False))
+        condition.input(0).replace_source_output(both.output(0))
+        return count
+
+    return of_rounds(node, counted, 1)
+
+
+def _summed(node: ov.Node, inner: Sequence[Sequence[ov.Node]]) -> ov.Node:
+    """Give the count of the branch that is taken, or of all rounds of a TensorIterator."""
+    if node.get_type_name() == BRANCH:
+        out = of_branches(node, [reduce(op.add, counts, zeros(1)) for counts in inner])
+    else:
+        out = of_rounds(node, lambda so_far: reduce(op.add, [so_far, *inner[0]]), 1)
+    return op.convert(out, "i32")
+
+
+LOOP_RULES: Sequence[Rule[Ask]] = (
+    Rule(
+        "rounds_have_no_bound a_loop_without_rounds_keeps_its_outputs",
+        " ".join((BRANCH, *LOOPS)),
+        _take_out,
+    ),
+)
+"""Applied after all other rules, when the flags of bodies are complete."""

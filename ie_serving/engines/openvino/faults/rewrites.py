@@ -22,9 +22,15 @@ from ie_serving.engines.openvino.graphs.constants import (
     known_input,
 )
 from ie_serving.engines.openvino.graphs.flags import title
-from ie_serving.engines.openvino.graphs.rewiring import put_behind, replace, replace_node
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
-from ie_serving.engines.openvino.graphs.shapes import rank_of
+from ie_serving.engines.openvino.graphs.rules import (
+    Ask,
+    Rule,
+    Visit,
+    put_behind,
+    replace,
+    replace_node,
+)
+from ie_serving.engines.openvino.graphs.walk import rank_of
 
 _COMPUTED_AS: Mapping[str, str] = {
     "boolean": "u8",

@@ -23,9 +23,7 @@ from ie_serving.engines.openvino.graphs.constants import (
     known_input,
 )
 from ie_serving.engines.openvino.graphs.flags import Flag, title
-from ie_serving.engines.openvino.graphs.rewiring import replace_node
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
-from ie_serving.engines.openvino.graphs.sources import is_among
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among, replace_node
 
 MOST_ELEMENTS = 1 << 26
 """Most elements of one tensor whose size the values of a request decide: 256 MB in float32; beyond

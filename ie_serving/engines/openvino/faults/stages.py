@@ -5,30 +5,27 @@
 
 from ie_serving.engines.openvino.faults import (
     box_suppression,
+    fusions,
     indices,
-    infinities,
     limits,
-    loop_rounds,
     nonfinite,
     quantization,
     ranges,
-    reduced_channels,
     rewrites,
     sizes,
     strings,
 )
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules
-from ie_serving.engines.openvino.graphs.sources import note_source
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, note_source
 
 TENSORFLOW: Rules[Ask] = Rules(quantization.RULES)
 """For a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
-READ: Rules[Ask] = Rules(rewrites.READ, infinities.RULES)
+READ: Rules[Ask] = Rules(rewrites.READ, nonfinite.RULES)
 """For a graph from any front end."""
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
 """For a graph that keeps NaN and infinity."""
 STRINGS: Rules[Ask] = Rules(strings.RULES)
 """After `READ`, which corrects some operations on strings."""
-SIZED: Rules[Ask] = Rules(rewrites.SIZED, reduced_channels.RULES)
+SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
 """Once the sizes of the inputs are final."""
 
 
@@ -42,7 +39,7 @@ def _values(*first: Rule[Ask]) -> Rules[Ask]:
         indices.RULES,
         limits.RULES,
         box_suppression.RULES,
-        loop_rounds.RULES,
+        ranges.LOOP_RULES,
     )
 
 

@@ -4,7 +4,7 @@ A rule names the canaries that show its fault, the operations it applies to, and
 changes the graph, gives flags by which requests are refused, or refuses the model.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeAlias, TypeVar
@@ -12,6 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 import openvino as ov
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.constants import Operand, output_of
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.walk import operations
 
@@ -60,7 +61,7 @@ class Visit:
         from_end: whether the model's framework is as ONNX, where negative indices count from the
             end and a `Range` in the wrong direction is empty; TensorFlow refuses both.
         sources: names of the operations whose outputs follow from the values of a request.
-        rounds: counts of rounds that the graph makes; see `loop_rounds.py`.
+        rounds: counts of rounds that the graph makes; see `faults/ranges.py`.
         inner: the visits of the bodies of the operation that is visited now.
         flags: the rules' results, group by group, once the visit has ended.
     """
@@ -93,3 +94,47 @@ def visit(model: ov.Model, rules: Rules[Ask], *, from_end: bool = True) -> Visit
             flags[group].extend(rule.do(node, here) or ())
     here.flags = list(chain.from_iterable(flags))
     return here
+
+
+SOURCES = frozenset({"Parameter", "ReadValue"})
+
+
+def note_source(node: ov.Node, here: Visit) -> None:
+    """Note the operation if its outputs do; inputs of a body count as such.
+
+    This rule comes first: operations that other rules insert hide the source of the values.
+    """
+    kind = node.get_type_name()
+    inputs = range(node.get_input_size())
+    if kind in SOURCES or (
+        kind != "ShapeOf" and any(is_among(here.sources, node, i) for i in inputs)
+    ):
+        here.sources.add(str(node.get_name()))
+
+
+def is_among(sources: Collection[str], node: ov.Node, number: int) -> bool:
+    """Tell whether an operation has an input with a number, and it was noted."""
+    has = number < node.get_input_size()
+    return has and node.input_value(number).get_node().get_name() in sources
+
+
+def replace(old: ov.Output, made: ov.Output) -> None:
+    """Let all that read `old` read `made`, which takes its names."""
+    put_behind(old, lambda _: made)
+
+
+def replace_node(node: ov.Node, made: ov.Node) -> None:
+    """Let all that read the outputs of an operation read those of another, which takes its name."""
+    made.set_friendly_name(node.get_friendly_name())
+    for old, new in zip(node.outputs(), made.outputs(), strict=True):
+        replace(old, new)
+
+
+def put_behind(output: ov.Output, make: Callable[[ov.Output], Operand]) -> None:
+    """Make all readers of an output read a derived output instead, which takes its names."""
+    readers, names = list(output.get_target_inputs()), output.get_names()
+    made = output_of(make(output))
+    output.set_names(set())
+    made.set_names(names)
+    for reader in readers:
+        reader.replace_source_output(made)

@@ -1,7 +1,10 @@
 """Drafts: the signatures of a version as read from its files, before compilation."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import openvino as ov
@@ -9,11 +12,15 @@ import openvino as ov
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature
-from ie_serving.engines.openvino.culprits import Operation
+from ie_serving.engines.openvino.culprits import Operation, among
+from ie_serving.engines.openvino.runtime import load_failures
+from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.host_program import Plan
     from ie_serving.engines.savedmodel.program import Beside
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -137,3 +144,29 @@ class Version:
             for name, definition in self.definitions.items()
             if name not in served
         ]
+
+
+@contextmanager
+def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
+    """Leave a signature out when the body fails; the other signatures still serve.
+
+    Args:
+        version: which notes the cause.
+        name: signature name.
+        how: the step that failed: `converted`, `compiled`.
+    """
+    what = f"{version.file}: signature {name!r} cannot be {how}"
+    try:
+        with among(partial(version.operations, name)), load_failures(what):
+            yield
+    except LoadFailed as error:
+        text = str(error)
+        _leave_out(version, name, text if text.startswith(what) else f"{what}: {text}")
+    # A graph that we read wrongly is a defect of ours, and still no reason to refuse the others.
+    except Exception as error:
+        log.exception(Event("signature left out by a defect", signature=name))
+        _leave_out(version, name, f"{what}: {type(error).__name__}: {error}")
+
+
+def _leave_out(version: Version, name: str, cause: str) -> None:
+    version.causes[name] = LoadFailed(cause)

@@ -1,5 +1,12 @@
-"""The specs of a model's tensors for clients, and the ports of the engine behind them."""
+"""The specs of a model's tensors for clients, and the ports of the engine behind them.
 
+Also estimates the least memory of one request of a reshaped model, before it is allocated.
+
+For a fixed size memory is allocated when the model is compiled: a mistyped batch of 1000000000
+would take all memory of the machine, and then fail without naming its cause.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,14 +15,15 @@ import openvino as ov
 from openvino import layout_helpers
 from openvino.preprocess import PrePostProcessor
 
+from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.interface import mixed_rows, preprocess
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
-from ie_serving.engines.openvino.interface.memory_estimate import check_room
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
 from ie_serving.engines.openvino.runtime import load_failures
@@ -318,3 +326,42 @@ def zeros(ports: Sequence[Port], wanted: int) -> dict[str, Array] | None:
 def _filled(dtype: DataType, shape: tuple[int, ...]) -> Array:
     fill = b"" if dtype is DataType.STRING else 0
     return np.full(shape, fill, dtype.numpy)
+
+
+_RAISE = Hint(", or raise {server.memory_budget_bytes}")
+
+
+def check_room(model: ov.Model, asked: str) -> None:
+    """Refuse shapes for which one request exceeds the memory limit of all requests together.
+
+    Args:
+        model: with these shapes.
+        asked: the shapes, for the error text.
+
+    Raises:
+        LoadFailed: naming the largest tensor.
+    """
+    largest = max(model.get_ordered_ops(), key=_given)
+    ends = [*model.inputs, *model.outputs]
+    size = max(sum(map(_least, ends)), _given(largest))
+    if size > BUDGET.limit:
+        raise LoadFailed(
+            f"the model cannot be reshaped to {asked}: one request would take {size} bytes or more,"
+            f' most of them for {largest.get_type_name()} "{largest.get_friendly_name()}", and all'
+            f" requests together may take {BUDGET.limit}: ask for smaller sizes",
+            _RAISE,
+        )
+
+
+def _given(node: ov.Node) -> int:
+    """Count the bytes of an operation's outputs, except weights."""
+    return 0 if node.get_type_name() == "Constant" else sum(map(_least, node.outputs()))
+
+
+def _least(output: ov.Output) -> int:
+    """Count the bytes of a tensor, each open size as small as it may be, but not 0."""
+    shape = output.get_partial_shape()
+    if shape.rank.is_dynamic:
+        return 0
+    sizes = [max(int(dim.get_min_length()), 1) for dim in shape]
+    return math.prod(sizes) * int(output.get_element_type().size)

@@ -1,4 +1,4 @@
-"""Converts ONNX's `Attention` with windows, and with a past before its causal queries.
+"""Converts ONNX's `Attention` with windows, and operators that carry a state from token to token.
 
 OpenVINO's front end drops windows, and counts the keys before the first query from the end. Models
 without either keep the front end's own, which the plugin computes as one operation.
@@ -12,8 +12,16 @@ import openvino.opset15 as op
 from openvino.frontend import NodeContext
 
 from ie_serving.engines.onnx_file import Node
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64
-from ie_serving.engines.openvino.operators.reading import floats, given, rank_of, sizes
+from ie_serving.engines.openvino.graphs.constants import LAST, Operand, float32, int64
+from ie_serving.engines.openvino.operators.converter import (
+    floats,
+    given,
+    in_rank,
+    number,
+    rank_of,
+    size_of,
+    sizes,
+)
 
 PAST = 4
 """Place of the input with the keys of tokens before."""
@@ -135,3 +143,128 @@ def _weighed(weights: ov.Node, values: Operand) -> ov.Node:
     found = op.matmul(apart, op.unsqueeze(floats(values), int64(2)), False, False)
     whole = op.concat([sizes(weights, [0, 1, 2]), sizes(values, [3])], 0)
     return op.reshape(found, whole, False)
+
+
+RULES = ("linear", "gated", "delta", "gated_delta")
+"""Of `LinearAttention`: how a state follows from the one before."""
+
+
+def causal_convolution(node: NodeContext) -> list[ov.Output]:
+    """Convolve each channel with its earlier tokens; also give the last of them as state."""
+    data, kernel = node.get_input(0), node.get_input(1)
+    bias, past = given(node, 2), given(node, 3)
+    before = size_of(kernel, 2) - 1
+    if past is None:
+        padded = op.pad(data, int64([0, 0, before]), int64([0, 0, 0]), "constant", number(0, data))
+    else:
+        padded = op.concat([past, data], 2)
+    weights = op.unsqueeze(kernel, int64(1))
+    out = op.group_convolution(padded, weights, [1], [0], [0], [1])
+    if bias is not None:
+        out = op.add(out, op.reshape(bias, int64([1, -1, 1]), False))
+    if node.get_attribute("activation", "none") != "none":
+        exact = floats(out)
+        out = op.convert(op.multiply(exact, op.sigmoid(exact)), data.get_element_type())
+    end = op.slice(padded, sizes(data, [2]), int64([LAST]), int64([1]), int64([2]))
+    return [out.output(0), end.output(0)]
+
+
+def linear_attention(node: NodeContext) -> list[ov.Output]:
+    """Update a state by each token, and read it by the token's queries."""
+    query, key, value = (node.get_input(place) for place in range(3))
+    past, decay, beta = (given(node, place) for place in range(3, 6))
+    heads = int(node.get_attribute("kv_num_heads"))
+    readers = int(node.get_attribute("q_num_heads")) // heads
+    rule = node.get_attribute("update_rule", RULES[-1])
+    if rule not in RULES:
+        raise ValueError(f"its rule {rule} is not known")
+    tokens = {"k": _by_token(key, heads), "v": _by_token(value, heads)}
+    tokens["q"] = _by_token(query, heads, readers)
+    if "gated" in rule:
+        tokens["g"] = _by_token(decay, heads)
+    if "delta" in rule:
+        rates = op.reshape(floats(beta), int64([0, 0, -1, 1, 1]), True)
+        tokens["b"] = op.transpose(rates, int64([0, 2, 1, 3, 4]))
+    state = (
+        op.broadcast(
+            float32(0),
+            op.concat([sizes(tokens["k"], [0, 1, 4]), sizes(tokens["v"], [4])], 0),
+        )
+        if past is None
+        else floats(past)
+    )
+    out, last = _over_tokens(tokens, state)
+    scale = float(node.get_attribute("scale", 0.0))
+    by = float32(scale) if scale else op.power(floats(sizes(tokens["q"], [4])), float32(-0.5))
+    packed = op.reshape(op.transpose(out, int64([0, 2, 1, 3, 4])), int64([0, 0, -1]), True)
+    return [
+        op.convert(op.multiply(packed, by), query.get_element_type()).output(0),
+        op.convert(last, (query if past is None else past).get_element_type()).output(0),
+    ]
+
+
+def _by_token(data: ov.Output, heads: int, rows: int = 1) -> ov.Node:
+    """Give (batch, tokens, heads * rows * size) as (batch, heads, tokens, rows, size), float32."""
+    apart = op.reshape(floats(data), int64([0, 0, heads, rows, -1]), True)
+    return op.transpose(apart, int64([0, 2, 1, 3, 4]))
+
+
+def _over_tokens(tokens: dict[str, ov.Node], state: ov.Node) -> tuple[ov.Output, ov.Output]:
+    """Give the values read from the state at each token, and the last state."""
+    slices = {}
+    for name, each in tokens.items():
+        shape = each.get_output_partial_shape(0)
+        shape[2] = ov.Dimension(1)
+        slices[name] = op.parameter(shape, ov.Type.f32)
+    before = op.parameter(state.get_output_partial_shape(0), ov.Type.f32)
+    rows = {name: op.squeeze(each, int64(2)) for name, each in slices.items()}
+    after = _updated(before, rows)
+    read = op.unsqueeze(op.matmul(rows["q"], after, False, False), int64(2))
+    loop = op.tensor_iterator()
+    loop.set_body(ov.Model([read, after], [*slices.values(), before]))
+    for name, each in slices.items():
+        loop.set_sliced_input(each, tokens[name].output(0), 0, 1, 1, -1, 2)
+    loop.set_merged_input(before, state.output(0), after.output(0))
+    out = loop.get_concatenated_slices(read.output(0), 0, 1, 1, -1, 2)
+    return out, loop.get_iter_value(after.output(0), -1)
+
+
+def _updated(state: Operand, rows: dict[str, ov.Node]) -> ov.Node:
+    """Decay a state, and add a token's contribution. Rows are (batch, heads, 1, size)."""
+    column = op.transpose(rows["k"], int64([0, 1, 3, 2]))
+    value = rows["v"]
+    if "g" in rows:
+        state = op.multiply(state, op.exp(op.transpose(rows["g"], int64([0, 1, 3, 2]))))
+    if "b" in rows:
+        value = op.multiply(
+            rows["b"], op.subtract(value, op.matmul(rows["k"], state, False, False))
+        )
+    return op.add(state, op.multiply(column, value))
+
+
+def tensor_scatter(node: NodeContext) -> list[ov.Output]:
+    """Write an update into a cache, at a position for each row of the batch.
+
+    A row that would be written beyond the cache uses an index out of range, and is refused.
+    """
+    cache, update, places = node.get_input(0), node.get_input(1), given(node, 2)
+    rank = rank_of(cache)
+    axis = in_rank(int(node.get_attribute("axis", -2)), rank)
+    if places is None:
+        places = op.broadcast(int64(0), sizes(cache, [0])).output(0)
+    longest, length = (op.squeeze(sizes(each, [axis])) for each in (cache, update))
+    begin = op.unsqueeze(places, int64(1))
+    each = op.unsqueeze(op.range(int64(0), longest, int64(1), "i64"), int64(0))
+    come = op.subtract(each, begin)
+    fits = op.less_equal(length, longest)
+    if node.get_attribute("mode", "linear") == "circular":
+        come = op.floor_mod(come, longest)
+    else:
+        ends = op.less_equal(op.add(begin, length), longest)
+        fits = op.logical_and(fits, op.logical_and(ends, op.greater_equal(begin, int64(0))))
+    is_new = op.logical_and(op.greater_equal(come, int64(0)), op.less(come, length))
+    index = op.select(fits, op.select(is_new, come, int64(0)), length)
+    new = op.gather(update, index, int64(axis), 1)
+    between = list(range(1, axis)) + list(range(axis + 1, rank))
+    mask = op.unsqueeze(is_new, int64(between)) if between else is_new
+    return [op.select(mask, new, cache).output(0)]

@@ -3,10 +3,175 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+import openvino as ov
+import openvino.opset15 as op
+from openvino.frontend import NodeContext
+
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node
-from ie_serving.engines.openvino.operators import attention, elementwise, fourier, optional
-from ie_serving.engines.openvino.operators import state_variables as states
-from ie_serving.engines.openvino.operators.reading import Convert
+from ie_serving.engines.openvino.graphs.constants import LAST, float32, int64, value_of
+from ie_serving.engines.openvino.operators import attention
+from ie_serving.engines.openvino.operators.converter import (
+    Convert,
+    by_axis,
+    floats,
+    given,
+    in_rank,
+    number,
+    part,
+    rank_of,
+    size_of,
+    sizes,
+)
+
+SINCE = 20
+"""Opset from which on the axis is an input, which OpenVINO's front end does not read."""
+
+
+def is_needed(node: Node) -> bool:
+    """Tell whether the front end's own is not right."""
+    return node.opset >= SINCE or bool(node.attributes.get("onesided"))
+
+
+def transform(node: NodeContext) -> list[ov.Output]:
+    """Transform along one axis, which a request may choose where all frequencies are given."""
+    data, length, axis = node.get_input(0), given(node, 1), given(node, 2)
+    is_inverse, is_half = (bool(node.get_attribute(name, 0)) for name in ("inverse", "onesided"))
+    along = _real if is_inverse and is_half else _inverse if is_inverse else _forward
+    places = rank_of(data) - 1  # behind them lie the parts of a number
+    place = _place(node, axis, places)
+    if place is not None:
+        made = along(data, length, place)
+        if is_half and not is_inverse:
+            count = sizes(data, [place]) if length is None else _row(length)
+            end = op.add(op.divide(count, int64([2])), int64([1]))
+            made = op.slice(made, int64([0]), end, int64([1]), int64([place]))
+    elif is_half or length is not None:
+        raise ValueError("a request chooses the axis of which the size changes")
+    else:
+        each = [op.unsqueeze(along(data, None, place), int64(0)) for place in range(places)]
+        made = op.gather(op.concat(each, 0), _among(axis, places), int64(0))
+    return [op.convert(made, data.get_element_type()).output(0)]
+
+
+def _place(node: NodeContext, axis: ov.Output | None, places: int) -> int | None:
+    """Give the axis; None where a request chooses it."""
+    if axis is not None:
+        known = value_of(axis.get_node())
+        if known is None:
+            return None
+        place = int(known.item())
+    elif node.has_attribute("axis"):
+        place = int(node.get_attribute("axis"))
+    elif places == 2:
+        place = 1  # by opset 17, which is -2 by opset 20
+    else:
+        raise ValueError("the file does not say its axis")
+    return in_rank(place, places + 1)
+
+
+def _among(axis: ov.Output | None, places: int) -> ov.Node:
+    """Give the axis among `places`, and one out of range for that of the parts."""
+    number = op.reshape(op.convert(axis, "i64"), int64([]), False)
+    from_end = op.select(op.equal(number, int64(-1)), int64(places), op.add(number, int64(1)))
+    return op.select(op.less(number, int64(0)), from_end, number)
+
+
+def _forward(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    return op.dft(_complex(data), int64([place]), _asked(length))
+
+
+def _inverse(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    return op.idft(_complex(data), int64([place]), _asked(length))
+
+
+def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+    """Give the real numbers of one-sided frequencies.
+
+    The plugin computes missing frequencies wrongly. Measured with OpenVINO 2026.4.
+    """
+    count = None if length is None else value_of(length.get_node())
+    if length is not None and (
+        count is None or not 0 < count.item() <= 2 * size_of(data, place) - 1
+    ):
+        raise ValueError("a request says how many numbers there are, or they are more than follow")
+    twice = op.multiply(op.subtract(sizes(data, [place]), int64([1])), int64([2]))
+    asked = twice if count is None else int64([count.item()])
+    return op.unsqueeze(op.irdft(floats(data), int64([place]), asked), int64(-1))
+
+
+def _complex(data: ov.Output) -> ov.Node:
+    """Give numbers a real and an imaginary part; the imaginary part may be missing."""
+    rank = rank_of(data)
+    begin = [0] * rank
+    end = [*begin[1:], 2 - size_of(data, rank - 1)]
+    return op.pad(floats(data), int64(begin), int64(end), "constant", float32(0))
+
+
+def _asked(length: ov.Output | None) -> ov.Node:
+    return int64([-1]) if length is None else _row(length)
+
+
+def _row(length: ov.Output) -> ov.Node:
+    return op.reshape(op.convert(length, "i64"), int64([1]), False)
+
+
+def celu(node: NodeContext) -> list[ov.Output]:
+    """Give `max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`, computed in float32."""
+    data, alpha = node.get_input(0), float32(node.get_attribute("alpha", 1.0))
+    exact = floats(data)
+    below = op.multiply(alpha, op.elu(op.divide(op.minimum(exact, float32(0)), alpha), 1.0))
+    return [op.convert(op.add(op.relu(exact), below), data.get_element_type()).output(0)]
+
+
+def swiglu(node: NodeContext) -> list[ov.Output]:
+    """Give the second input times the `Swish` of the first."""
+    gate, linear = node.get_input(0), node.get_input(1)
+    alpha = op.convert(float32(node.get_attribute("alpha", 1.0)), gate.get_element_type())
+    activated = op.multiply(gate, op.sigmoid(op.multiply(alpha, gate)))
+    return [op.multiply(activated, linear).output(0)]
+
+
+def cumulated_product(node: NodeContext) -> list[ov.Output]:
+    """Give the products of the numbers up to each place of an axis, in steps of 1, 2, 4 places."""
+    data = node.get_input(0)
+    is_reverse, is_exclusive = (
+        bool(node.get_attribute(name, 0)) for name in ("reverse", "exclusive")
+    )
+
+    def along(axis: int) -> ov.Node:
+        size = size_of(data, axis)
+        product = op.convert(data, data.get_element_type())
+        if is_exclusive:
+            product = _shifted(product, axis, 1, size, is_reverse)
+        step = 1
+        while step < size:
+            others = _shifted(product, axis, step, size, is_reverse)
+            product = op.multiply(product, others)
+            step *= 2
+        return product
+
+    return [by_axis(data, node.get_input(1), along).output(0)]
+
+
+def _shifted(data: ov.Node, axis: int, places: int, size: int, is_back: bool) -> ov.Node:
+    """Move numbers along an axis, and put 1 where none comes from."""
+    places = min(places, size)
+    kept = part(data, places, LAST, axis) if is_back else part(data, 0, size - places, axis)
+    pads = [0] * rank_of(data.output(0))
+    pads[axis] = places
+    none = int64([0] * len(pads))
+    begin, end = (none, int64(pads)) if is_back else (int64(pads), none)
+    return op.pad(kept, begin, end, "constant", number(1, data.output(0)))
+
+
+def has_element(node: NodeContext) -> list[ov.Output]:
+    """Tell whether an input is given."""
+    return [op.constant(given(node, 0) is not None).output(0)]
+
+
+def element(node: NodeContext) -> list[ov.Output]:
+    """Give the input itself."""
+    return [op.convert(node.get_input(0), node.get_input(0).get_element_type()).output(0)]
 
 
 class Operator(NamedTuple):
@@ -34,14 +199,14 @@ def needed(nodes: Iterable[Node]) -> Mapping[str, Convert]:
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Attention": Operator(attention.attention, attention.is_needed),
-    "CausalConvWithState": Operator(states.causal_convolution),
-    "Celu": Operator(elementwise.celu),
-    "CumProd": Operator(elementwise.cumulated_product),
-    "DFT": Operator(fourier.transform, fourier.is_needed),
-    "LinearAttention": Operator(states.linear_attention),
-    "OptionalGetElement": Operator(optional.element),
-    "OptionalHasElement": Operator(optional.has_element),
-    "SwiGLU": Operator(elementwise.swiglu),
-    "TensorScatter": Operator(states.tensor_scatter),
+    "CausalConvWithState": Operator(attention.causal_convolution),
+    "Celu": Operator(celu),
+    "CumProd": Operator(cumulated_product),
+    "DFT": Operator(transform, is_needed),
+    "LinearAttention": Operator(attention.linear_attention),
+    "OptionalGetElement": Operator(element),
+    "OptionalHasElement": Operator(has_element),
+    "SwiGLU": Operator(swiglu),
+    "TensorScatter": Operator(attention.tensor_scatter),
 }
 """By name of the operator."""

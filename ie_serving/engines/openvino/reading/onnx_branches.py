@@ -30,9 +30,8 @@ from ie_serving.engines.onnx_file import (
 )
 from ie_serving.engines.openvino.graphs.bodies import BRANCH, bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
-from ie_serving.engines.openvino.operators.front_end import read
-from ie_serving.engines.openvino.operators.reading import Convert
-from ie_serving.wire.protobuf.writing import delimited
+from ie_serving.engines.openvino.operators.converter import Convert, read
+from ie_serving.wire.protobuf.fields import delimited
 
 _ATTRIBUTE_NAME, _ATTRIBUTE_GRAPH = 1, 6
 _NAME = 8

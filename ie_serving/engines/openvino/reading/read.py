@@ -20,12 +20,11 @@ from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Vers
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
-from ie_serving.engines.openvino.reading.onnx_graph import mend_onnx
-from ie_serving.engines.openvino.reading.onnx_unread import refuse_unread
+from ie_serving.engines.openvino.reading.onnx_graph import mend_onnx, refuse_unread
 from ie_serving.engines.openvino.runtime import core, load_failures
 
 if TYPE_CHECKING:
-    from ie_serving.engines.openvino.operators.reading import Convert
+    from ie_serving.engines.openvino.operators.converter import Convert
     from ie_serving.engines.savedmodel.as_sent import AsSent
 
 
@@ -141,7 +140,7 @@ def _own_conversions(file: Path) -> Mapping[str, "Convert"]:
 
 
 def _read_with(file: Path, own: Mapping[str, "Convert"]) -> ov.Model:
-    from ie_serving.engines.openvino.operators.front_end import read as read_by_own
+    from ie_serving.engines.openvino.operators.converter import read as read_by_own
 
     return read_by_own(file, own)
 

@@ -14,9 +14,8 @@ from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signat
 from ie_serving.engines.openvino.culprits import Operation
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
-from ie_serving.engines.openvino.reading.left_out import leaving_out
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.savedmodel.as_sent import AsSent
@@ -27,12 +26,11 @@ from ie_serving.engines.savedmodel.file import (
     MetaGraph,
     TensorInfo,
     declared,
+    read_frozen,
     read_graph,
 )
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
-from ie_serving.engines.savedmodel.frozen import read_frozen
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
-from ie_serving.engines.savedmodel.initial import Initial
 from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.savedmodel.program import Beside
 from ie_serving.engines.savedmodel.repeats import repeats
@@ -44,7 +42,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
-from ie_serving.engines.savedmodel.state import kept_between_requests
+from ie_serving.engines.savedmodel.state import Initial, kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:

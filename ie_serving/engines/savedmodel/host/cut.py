@@ -21,9 +21,8 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, NodeOutput, above, standing_alone
-from ie_serving.engines.savedmodel.host.attributes import Attributes, Program
 from ie_serving.engines.savedmodel.host.functional import functional
-from ie_serving.engines.savedmodel.host.host_kernel import Compute
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Compute, Program
 from ie_serving.engines.savedmodel.host.host_program import Function, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
@@ -38,8 +37,8 @@ from ie_serving.engines.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
-from ie_serving.engines.savedmodel.initial import Initial
 from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
+from ie_serving.engines.savedmodel.state import Initial
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 _NOTHING = "ie_serving_nothing"

@@ -12,7 +12,6 @@ from ie_serving.engines.savedmodel.host import (
     kernels_numbers,
     kernels_patterns,
     kernels_resizing,
-    kernels_sampling,
     kernels_shapes,
     kernels_sparse,
     kernels_strings,
@@ -32,6 +31,6 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     **kernels_images.KERNELS,
     **kernels_loops.KERNELS,
     **kernels_resizing.KERNELS,
-    **kernels_sampling.KERNELS,
+    **kernels_resizing.SAMPLING_KERNELS,
     **tables.KERNELS,
 }

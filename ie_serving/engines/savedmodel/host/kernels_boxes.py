@@ -14,8 +14,13 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    Attributes,
+    Compute,
+    HostKernel,
+    Output,
+    in_thread,
+)
 
 _AT_ONCE = 256
 """Boxes that are compared at once: most often enough are kept among the first."""

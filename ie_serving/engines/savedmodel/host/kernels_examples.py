@@ -9,8 +9,7 @@ from ie_serving.engines.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,
 )
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Compute, HostKernel, Output
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -17,8 +17,13 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    Attributes,
+    Compute,
+    HostKernel,
+    Output,
+    in_thread,
+)
 
 INSTALL = "pip install '.[images]'"
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}

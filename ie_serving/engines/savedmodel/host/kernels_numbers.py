@@ -8,18 +8,17 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.allowance import axis_of, filled, make_room
 from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
+    Attributes,
     Compute,
     HostKernel,
     Output,
     in_thread,
     plain,
 )
-from ie_serving.engines.savedmodel.host.places import axis_of, filled
 
 
 def _cast(attributes: Attributes) -> Compute:

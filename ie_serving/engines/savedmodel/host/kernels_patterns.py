@@ -6,8 +6,13 @@ from typing import Any, Final
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host import regex
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import FLAG, TEXT, Compute, HostKernel
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    FLAG,
+    TEXT,
+    Attributes,
+    Compute,
+    HostKernel,
+)
 from ie_serving.engines.savedmodel.host.kernels_strings import each
 from ie_serving.engines.savedmodel.host.regex import PatternRefused
 

@@ -1,10 +1,14 @@
 """Kernels that resize images, between their decoding and a batch.
 
 Source: resize_bilinear_op.cc and resize_nearest_neighbor_op.cc of TensorFlow.
+
+Kernels that resize images by weighted sums of several pixels.
+
+Source: resize_bicubic_op.cc, scale_and_translate_op.cc and sampling_kernels.h of TensorFlow.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,8 +16,13 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostKernel, Output, in_thread
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    Attributes,
+    Compute,
+    HostKernel,
+    Output,
+    in_thread,
+)
 
 MOST_KEPT: Final = 4096
 """Places along an axis whose neighbours are kept for the next picture: 0.2 MB."""
@@ -146,4 +155,165 @@ def _nearest(attributes: Attributes) -> Compute:
 KERNELS: Final[Mapping[str, HostKernel]] = {
     "ResizeBilinear": in_thread(HostKernel(_bilinear, (Output("", DataType.FP32),))),
     "ResizeNearestNeighbor": in_thread(HostKernel(_nearest)),
+}
+
+
+Weight = Callable[[Array], Array]
+"""Gives the weights of pixels by their distances."""
+
+_STEPS = 1 << 10
+"""Distances between two pixels for which TensorFlow computes bicubic weights."""
+_LEAST_SUM = np.float32(1000) * np.finfo(np.float32).tiny
+"""Weights with a smaller sum are left as zeros."""
+
+
+def _bicubic(attributes: Attributes) -> Compute:
+    aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
+
+    def taken(held: int, wanted: int) -> tuple[Array, Array]:
+        """Give the four pixels of each new place, and their weights."""
+        make_room((8, wanted), np.int64)
+        at = located(held, wanted, aligned, centred)
+        floor = np.floor(at)
+        step = np.rint((at - floor) * _STEPS).astype(np.int64)
+        near, far = _cubic(-0.5 if centred else -0.75)
+        weights = np.stack([far[step], near[step], near[_STEPS - step], far[_STEPS - step]])
+        wished = floor.astype(np.int64) + np.arange(-1, 3)[:, np.newaxis]
+        pixels = np.clip(wished, 0, held - 1)
+        if centred:  # pixels outside of the image do not count, else those at the edge do instead
+            weights = np.where(pixels == wished, weights, np.float32(0))
+            weights = weights * (np.float32(1) / _sum(weights))
+        return pixels, weights
+
+    def compute(images: Array, size: Array) -> Array:
+        height, width = sizes(images, size)
+        rows = _sampled(images.astype(np.float32), 1, *taken(images.shape[1], height))
+        return _sampled(rows, 2, *taken(images.shape[2], width))
+
+    return compute
+
+
+@cache
+def _cubic(a: float) -> tuple[Array, Array]:
+    """Give the weights of a neighbour and of the pixel behind it, by the step between the two."""
+    near = np.arange(_STEPS + 1) / _STEPS
+    far = near + 1
+    of_near = ((a + 2) * near - (a + 3)) * near * near + 1
+    of_far = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
+    return of_near.astype(np.float32), of_far.astype(np.float32)
+
+
+def _sum(weights: Array) -> Array:
+    """Add up the first axis from its beginning: numpy's sum takes another order."""
+    total: Array = np.add.accumulate(weights)[-1]
+    return total
+
+
+def _sampled(images: Array, axis: int, pixels: Array, weights: Array) -> Array:
+    """Replace an axis by weighted sums of it; pixel and weight of each summand come in a row."""
+    shape = list(images.shape)
+    shape[axis] = pixels.shape[1]
+    # A sum, and one summand with its product.
+    make_room((3, *shape), np.float32)
+    made = np.zeros(shape, np.float32)
+    along = (-1, *[1] * (images.ndim - 1 - axis))
+    for pixel, weight in zip(pixels, weights, strict=True):
+        made += images.take(pixel, axis) * weight.reshape(along)
+    return made
+
+
+def _translated(attributes: Attributes) -> Compute:
+    kind = attributes.only("kernel_type", tuple(_WEIGHTS), b"lanczos3")
+    radius, weight = _WEIGHTS[kind]
+    antialias = attributes.flag("antialias", True)
+
+    def compute(images: Array, size: Array, scales: Array, translations: Array) -> Array:
+        height, width = sizes(images, size)
+        if not (scales > 0).all():
+            raise InvalidRequest("Scale must be greater than zero.")
+
+        def taken(axis: int, wanted: int) -> tuple[Array, Array]:
+            make_room((8, wanted), np.int64)
+            # From new places to pixels, for which both are inverted.
+            with np.errstate(all="ignore"):  # extreme values lead out of the image
+                step = np.float32(1.0 / float(scales[axis]))
+                centre = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step
+                centre += -step * translations[axis]
+                widened = max(step, np.float32(1)) if antialias else np.float32(1)
+                reach = radius * widened
+            return _spans(centre, images.shape[1 + axis], reach, widened, weight)
+
+        rows = _sampled(images.astype(np.float32), 1, *taken(0, height))
+        return _sampled(rows, 2, *taken(1, width))
+
+    return compute
+
+
+def _spans(
+    centre: Array, held: int, reach: np.float32, widened: np.float32, weight: Weight
+) -> tuple[Array, Array]:
+    """Give the pixels within `reach` of each centre, and their weights.
+
+    A centre outside of the image has none.
+    """
+    most = int(min(2 * np.ceil(reach) + 1, held))
+    make_room((3, most, len(centre)), np.int64)
+    half = np.float32(0.5)
+    within = (centre >= 0) & (centre <= held)
+    centre = np.where(within, centre, np.float32(0))
+    first = np.clip(np.ceil(centre - reach - half), 0, held - 1).astype(np.int64)
+    last = np.clip(np.floor(centre + reach - half), 0, held - 1).astype(np.int64)
+    pixels = first + np.arange(most)[:, np.newaxis]
+    distances = np.abs((pixels.astype(np.float32) + half - centre) * (np.float32(1) / widened))
+    weights = np.where(
+        (pixels <= last) & within, weight(distances).astype(np.float32), np.float32(0)
+    )
+    total = _sum(weights)
+    summed = np.abs(total) >= _LEAST_SUM
+    parts = np.divide(np.float32(1), total, out=np.zeros_like(total), where=summed)
+    return np.minimum(pixels, held - 1), weights * parts
+
+
+def _lanczos(radius: float) -> tuple[np.float32, Weight]:
+    pi = np.float32(np.pi)
+
+    def weight(x: Array) -> Array:
+        x = np.maximum(x, np.float32(1e-3))  # where the limit of 1 is reached
+        waves = radius * np.sin(pi * x) * np.sin(pi * x / radius) / (pi * pi * x * x)
+        return np.where(x > radius, 0, np.where(x <= np.float32(1e-3), 1, waves))
+
+    return np.float32(radius), weight
+
+
+def _piecewise(near: Weight, far: Weight) -> tuple[np.float32, Weight]:
+    """Give a kernel of two polynomials: up to the next pixel, and behind it."""
+    return np.float32(2), lambda x: np.where(x >= 2, 0, np.where(x >= 1, far(x), near(x)))
+
+
+_WEIGHTS: Final[Mapping[bytes, tuple[np.float32, Weight]]] = {
+    b"lanczos1": _lanczos(1),
+    b"lanczos3": _lanczos(3),
+    b"lanczos5": _lanczos(5),
+    b"gaussian": (
+        np.float32(1.5),
+        lambda x: np.where(x >= 1.5, 0, np.exp(-x.astype(np.float64) * x / 0.5)),
+    ),
+    b"box": (np.float32(1), lambda x: np.where(x < 0.5, 1, np.where(x == 0.5, 0.5, 0))),
+    b"triangle": (np.float32(1), lambda x: np.where(x < 1, 1 - x, 0)),
+    b"keyscubic": _piecewise(
+        lambda x: ((1.5 * x - 2.5) * x) * x + 1,
+        lambda x: ((-0.5 * x + 2.5) * x - 4) * x + 2,
+    ),
+    b"mitchellcubic": _piecewise(
+        lambda x: (((7 / 6) * x - 2) * x) * x + 8 / 9,
+        lambda x: (((-7 / 18) * x + 2) * x - 10 / 3) * x + 16 / 9,
+    ),
+}
+"""How far each kernel reaches, in pixels, and its weights."""
+
+_FLOATS = (Output("", DataType.FP32),)
+
+SAMPLING_KERNELS: Final[Mapping[str, HostKernel]] = {
+    "ResizeBicubic": in_thread(HostKernel(_bicubic, _FLOATS)),
+    "ScaleAndTranslate": in_thread(HostKernel(_translated, _FLOATS)),
 }

@@ -8,24 +8,24 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import (
-    FLAG,
-    INTEGER,
-    LONG,
-    Compute,
-    HostKernel,
-    Output,
-    plain,
-)
-from ie_serving.engines.savedmodel.host.places import (
+from ie_serving.engines.savedmodel.host.allowance import (
     axis_of,
     empty_value,
     filled,
     in_bounds,
     in_range,
+    make_room,
     sizes_of,
+)
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    FLAG,
+    INTEGER,
+    LONG,
+    Attributes,
+    Compute,
+    HostKernel,
+    Output,
+    plain,
 )
 
 

@@ -15,20 +15,19 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.allowance import axis_of, make_room
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
 from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
     LONG,
     TEXT,
+    Attributes,
     Compute,
     HostKernel,
     Output,
     in_thread,
     plain,
 )
-from ie_serving.engines.savedmodel.host.places import axis_of
 from ie_serving.engines.savedmodel.host.regex import decoded
 
 

@@ -1,7 +1,7 @@
 """Evaluates a model's tables, variables and assets, as far as the host needs them.
 
 A table or variable is a node that other nodes write when the model is loaded: the restore of its
-variables, then the init op. `initial.py` finds those nodes, and this module evaluates them.
+variables, then the init op. `state.py` finds those nodes, and this module evaluates them.
 `state.py` checks that no request writes to them.
 """
 
@@ -18,12 +18,11 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import Frame, NodeOutput
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import Held, as_tensor
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Held, as_tensor
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import Table, empty, from_text_file
-from ie_serving.engines.savedmodel.initial import (
+from ie_serving.engines.savedmodel.state import (
     RESOURCES,
     Initial,
     Name,

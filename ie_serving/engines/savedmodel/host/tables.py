@@ -13,8 +13,14 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.attributes import Attributes
-from ie_serving.engines.savedmodel.host.host_kernel import LONG, Held, HostKernel, Output, plain
+from ie_serving.engines.savedmodel.host.host_kernel import (
+    LONG,
+    Attributes,
+    Held,
+    HostKernel,
+    Output,
+    plain,
+)
 
 WHOLE_LINE, LINE_NUMBER = -2, -1
 """Column numbers of InitializeTableFromTextFile that mean no column."""

@@ -8,10 +8,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from ie_serving.core.settings.words import too_long
 from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
-from ie_serving.core.values.names import too_long
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.admin.label_changes import Details, LabelChanges
 from ie_serving.telemetry.log.events import mask

@@ -13,8 +13,7 @@ from typing import Final
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.inference.profiling import MOST, Profiler
 from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext
-from ie_serving.telemetry.request.entry import epoch
-from ie_serving.telemetry.request.profiled import ProfiledRequest
+from ie_serving.telemetry.request.entry import ProfiledRequest, epoch
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import xspace
 from ie_serving.wire.tfs.request_messages import parse

@@ -8,9 +8,8 @@ from typing import Final, cast
 
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread
-from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import NotFound, UnknownLabel
-from ie_serving.core.values.requests import ModelSpec
+from ie_serving.core.values.requests import ModelSpec, ToldCallers
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface

@@ -6,12 +6,15 @@ latencies from the metrics.
 
 import asyncio
 import json
+import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+from ie_serving import __version__
 from ie_serving.config.settings import Settings
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
@@ -19,6 +22,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
+from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
@@ -31,17 +35,23 @@ from ie_serving.server.fronts.page.routes import (
     PROGRAMS,
     STATE,
 )
-from ie_serving.server.fronts.page.state import State, summary, version_of
 from ie_serving.server.fronts.rest.body import read_body
 from ie_serving.server.fronts.rest.pages import SAME_ORIGIN, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import mask
-from ie_serving.telemetry.metrics.recent_errors import RecentErrors
-from ie_serving.wire.clients import curl, languages
-from ie_serving.wire.clients.call import JsonPost, checked_url, path_of
-from ie_serving.wire.clients.sample import FileOf, Filled, Pieces, filled
+from ie_serving.telemetry.metrics.recent_errors import FailureCount, FailureKind, RecentErrors
+from ie_serving.wire.clients import languages
+from ie_serving.wire.clients.sample import (
+    FileOf,
+    Filled,
+    JsonPost,
+    Pieces,
+    checked_url,
+    filled,
+    path_of,
+)
 
 MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -265,7 +275,7 @@ def programs(body: bytes) -> dict[str, str]:
     except _MALFORMED as error:
         raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
     written = {language: languages.program(language, call) for language in LANGUAGES}
-    return {"curl": curl.command(call), **written}
+    return {"curl": languages.command(call), **written}
 
 
 def _call(asked: Mapping[str, Any]) -> JsonPost:
@@ -304,3 +314,82 @@ def _text(given: str) -> str:
     if not _ASCII.fullmatch(text):
         raise ValueError("a piece holds control characters: send JSON without line ends")
     return text
+
+
+MODELS_AT_ONCE: Final = 64
+"""Models described, in 0.5 ms, before the event loop runs other tasks."""
+
+
+class State:
+    """Describes the present state of the server. Belongs to one event loop."""
+
+    def __init__(self, parts: "PageSources") -> None:
+        self._settings = parts.settings.server
+        self._served = parts.served
+        self._health = parts.health
+        self._errors = parts.errors
+        self._usage = parts.usage
+
+    async def shown(self) -> Mapping[str, Any]:
+        """Return the whole state, ready for JSON."""
+        entries = self._served.entries
+        models = []
+        for index, name in enumerate(sorted(entries)):
+            models.append(summary(entries[name]))
+            if not (index + 1) % MODELS_AT_ONCE:
+                await asyncio.sleep(0)
+        return {
+            "server": self._server(),
+            "models": models,
+            "errors": [_failure(kind, failure) for kind, failure in self._errors.newest()],
+        }
+
+    def _server(self) -> Mapping[str, Any]:
+        pages = self._settings.metrics_pages
+        return {
+            "version": __version__,
+            "phase": self._health.phase.value,
+            "now": time.time(),
+            "process": os.getpid(),
+            "workers": self._settings.workers,
+            "metrics": next((path for path, families in pages.items() if not families), None),
+            "asks_callers": self._settings.has_access,
+            "budget": self._usage(),
+        }
+
+
+def summary(served: Served) -> dict[str, Any]:
+    """Describe one model briefly."""
+    stream = served.stream
+    shares = stream.split.shares if stream.split else {}
+    return {
+        "name": served.config.name,
+        "default": None if (default := stream.unnamed_version) is None else str(default),
+        "shares": {str(n): share for n, share in shares.items()},
+        "labels": {label: str(version) for label, version in stream.labels.items()},
+        "trouble": mask(stream.lacking) if stream.lacking else None,
+        "is_loaded": stream.is_admitted,
+        "not_applied": mask(served.unapplied) if served.unapplied else None,
+        "versions": [version_of(status) for status in stream.statuses()],
+    }
+
+
+def version_of(status: VersionStatus) -> dict[str, Any]:
+    """Describe one version briefly; numbers as text, since browsers keep only 53 bits."""
+    return {
+        "version": str(status.version),
+        "state": status.state.name,
+        "failed": bool(status.error),
+        "cause": mask(status.message),
+    }
+
+
+def _failure(kind: FailureKind, failure: FailureCount) -> dict[str, Any]:
+    return {
+        "model": kind.model,
+        "version": kind.key.version,
+        "interface": kind.key.interface,
+        "method": kind.key.method,
+        "code": kind.code,
+        **failure._asdict(),
+    }

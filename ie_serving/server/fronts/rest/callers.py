@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.requests import Caller
 from ie_serving.server.transport.grpc.services import CallContext
 from ie_serving.server.transport.http1.messages import RequestHead
 

@@ -12,9 +12,8 @@ from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.protobuf.fields import Unclear
-from ie_serving.wire.tfs.predict import parse_whole
+from ie_serving.wire.tfs.predict import encode_error, encode_response, parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
-from ie_serving.wire.tfs.stream_reply import encode_error, encode_response
 
 
 class StreamCodec(NamedTuple):

@@ -14,13 +14,13 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.pages import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
-from ie_serving.wire.clients import call, languages
+from ie_serving.wire.clients import languages, sample
 from ie_serving.wire.clients.sample import Pieces, text_of
 
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
-Ask = Callable[[Callable[[Servable], call.JsonPost]], call.JsonPost]
+Ask = Callable[[Callable[[Servable], sample.JsonPost]], sample.JsonPost]
 """Applies a function to the version that the request names. Raises ServingError."""
 
 
@@ -37,15 +37,17 @@ def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
     """
     given = parameters(asked)
 
-    def make(servable: Servable) -> call.JsonPost:
+    def make(servable: Servable) -> sample.JsonPost:
         name, version, label = asked.model.name, asked.model.version, asked.model.label
         model = ModelSpec(name, version, label, given.get(SIGNATURE, ""))
-        return call.predict(call.checked_url(address), model, servable.signatures)
+        return sample.predict(sample.checked_url(address), model, servable.signatures)
 
     return written(asked, given, ask(make))
 
 
-def written(asked: Route, given: Mapping[str, str], made: call.JsonPost) -> Page | Awaitable[Page]:
+def written(
+    asked: Route, given: Mapping[str, str], made: sample.JsonPost
+) -> Page | Awaitable[Page]:
     """Write the body of a call, or a program that makes the call.
 
     Raises:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TypeVar
 
 from ie_serving.core.runtime.threads import in_thread
-from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, advised
-from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task
+from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task, ToldCallers
 from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
 from ie_serving.inference.plane import DataPlane

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ie_serving.core.values.errors import InvalidRequest, advised
-from ie_serving.core.values.tensors import Array, Signature, specs_of
-from ie_serving.core.values.untyped import present
+from ie_serving.core.values.tensors import Array, Signature, present, specs_of
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import rest_caller

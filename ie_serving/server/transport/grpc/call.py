@@ -23,17 +23,15 @@ from ie_serving.core.values.errors import (
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call_headers import Request
-from ie_serving.server.transport.grpc.compression import (
-    IDENTITY,
-    compressed,
-    inflated,
-    too_large,
-)
 from ie_serving.server.transport.grpc.message_reader import (
+    IDENTITY,
     PREFIX,
     Message,
     MessageReader,
     MessageTooLarge,
+    compressed,
+    inflated,
+    too_large,
 )
 from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Answer, Buffer
 from ie_serving.server.transport.http2 import frames

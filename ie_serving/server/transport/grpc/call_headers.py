@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.values.codes import Code
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.compression import IDENTITY, INFLATERS
+from ie_serving.server.transport.grpc.message_reader import IDENTITY, INFLATERS
 from ie_serving.server.transport.http2.headers import Fields
 
 _GRPC: Final = b"application/grpc"

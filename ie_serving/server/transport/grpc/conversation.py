@@ -17,7 +17,7 @@ from ie_serving.server.transport.grpc.call import Answered, Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW, ReceiveWindow
-from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
+from ie_serving.server.transport.peer import LEAST_READ, UNREAD_S
 
 STEP: Final = 16 * 1024
 """Bytes that are split into messages (3,000 at most) when the service asks for the next one."""

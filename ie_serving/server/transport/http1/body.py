@@ -7,8 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport import direct
-from ie_serving.server.transport.filling import Filling
+from ie_serving.server.transport.filling import Filling, is_worth
 from ie_serving.server.transport.http1.connection_states import BODY, Body, BodyEvent
 
 MOST_UNREAD: Final = 256 * 1024
@@ -181,7 +180,7 @@ class BodyStream:
             self._reserve(self._filling)
 
     def _read_directly(self, filling: Filling) -> None:
-        if direct.is_worth(filling) and self._reserve(filling):
+        if is_worth(filling) and self._reserve(filling):
             self._source.read_to(filling)
 
     def _reserve(self, filling: Filling) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
+from ie_serving.server.transport.peer import LEAST_READ, UNREAD_S
 
 MOST_UNREAD: Final = 64 * 1024
 """Bytes that may wait to be read; beyond it the socket is not read, so that the client waits."""

@@ -22,9 +22,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ie_serving.core.runtime.eager import Going, begin_unawaited
-from ie_serving.server.transport import direct
 from ie_serving.server.transport.busy_poll import BusyPoll
-from ie_serving.server.transport.filling import Filling
+from ie_serving.server.transport.filling import DirectReads, Filling, set_protocol
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
 from ie_serving.server.transport.http1.connection_states import (
@@ -38,7 +37,7 @@ from ie_serving.server.transport.http1.connection_states import (
     Writer,
 )
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
-from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
@@ -222,9 +221,9 @@ class Connection(asyncio.Protocol):
         ready = not (self._direct or self._seals or self._waiting or self._protocol.rest)
         if ready and self._transport.is_reading():
             self._direct = True
-            direct.set_protocol(
+            set_protocol(
                 self._transport,
-                direct.DirectReads(self, lambda: filling.room, self._read_directly),
+                DirectReads(self, lambda: filling.room, self._read_directly),
             )
 
     def read_pieces(self) -> None:
@@ -232,7 +231,7 @@ class Connection(asyncio.Protocol):
         if self._direct:
             self._direct = False
             if not self._transport.is_closing():
-                direct.set_protocol(self._transport, self)
+                set_protocol(self._transport, self)
 
     # -- from the server -------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ httptools (llhttp) parses strictly: it refuses a length beside chunks, two lengt
 bare line feeds and other ways to make two readers see two different requests. In addition
 
 - heads, trailers and chunk extensions have a size limit, and a head has a limit of headers;
-- the head of a request has to fulfil the rules of `head_rules.py`;
+- the head of a request has to fulfil the rules of `heads.py`;
 - an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
   would stop there, so a new parser gets the head without the offer;
-- a head that was parsed before is not parsed again (`known_heads.py`), since clients send the same
+- a head that was parsed before is not parsed again (`heads.py`), since clients send the same
   few hundred bytes with every request;
 - nothing behind waiting requests is parsed: the rest of a read is kept as bytes, which take a tenth
   of the memory of the parsed requests. The budget counts the bytes of incomplete and of waiting
@@ -46,13 +46,20 @@ from ie_serving.server.transport.http1.faults import (
     refusal_of,
 )
 from ie_serving.server.transport.http1.heads import (
+    BLANK_LINE,
     CLOSE,
     CONTINUE_HEAD,
     KEEP_ALIVE,
+    LONGEST,
+    KnownHeads,
     date,
     head,
+    offered,
     plain,
+    request_head,
+    size_of,
     switching,
+    without_upgrade,
 )
 from ie_serving.server.transport.http1.holding import (
     FREE_FIELDS,
@@ -62,7 +69,6 @@ from ie_serving.server.transport.http1.holding import (
     room_for_head,
     waiting_bytes,
 )
-from ie_serving.server.transport.http1.known_heads import BLANK_LINE, LONGEST, KnownHeads
 from ie_serving.server.transport.http1.messages import (
     BROKEN,
     END,
@@ -77,12 +83,6 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
     Switch,
-)
-from ie_serving.server.transport.http1.parsed_heads import (
-    offered,
-    request_head,
-    size_of,
-    without_upgrade,
 )
 
 JOINED: Final = 64 * 1024

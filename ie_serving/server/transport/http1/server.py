@@ -13,7 +13,7 @@ from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.connection import Connection, Server
-from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.outbox import Outbox

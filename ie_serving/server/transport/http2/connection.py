@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.flood_guard import SMALL_DATA
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import (
     Fields,
@@ -31,7 +30,7 @@ from ie_serving.server.transport.http2.receive_window import (
     STREAM_WINDOW,
     ReceiveWindow,
 )
-from ie_serving.server.transport.http2.rules import Verdict, judge
+from ie_serving.server.transport.http2.rules import SMALL_DATA, Verdict, judge
 from ie_serving.server.transport.http2.sender import READS, Sender
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ie_serving.server.transport.direct import DirectReads, set_protocol
+from ie_serving.server.transport.filling import DirectReads, set_protocol
 from ie_serving.server.transport.http2.connection import Accept, Http2Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT

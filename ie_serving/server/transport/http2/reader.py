@@ -12,10 +12,15 @@ from typing import NamedTuple
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.flood_guard import FloodGuard
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
-from ie_serving.server.transport.http2.rules import EXTENSION, LARGEST_FRAME, RULES, FrameScope
+from ie_serving.server.transport.http2.rules import (
+    EXTENSION,
+    LARGEST_FRAME,
+    RULES,
+    FloodGuard,
+    FrameScope,
+)
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import WRITER, Expect, Flow
 from ie_serving.server.transport.http2.streams import Buffer, Stream

@@ -14,11 +14,11 @@ from ie_serving.commands.tune.tools import Read, Tools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.golden import Sample
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.core.values.samples import Sample
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.backends.local import LocalStorage
 from tests.process import until

@@ -7,7 +7,7 @@ import pytest
 from ie_serving.compat.kibernetika.dialect import parse
 from ie_serving.config.settings import Parsed
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.hooks import HookOptions
+from ie_serving.engines.kernels import HookOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline.definition import read
-from ie_serving.compat.konduit.pipeline.steps import made
+from ie_serving.compat.konduit.pipeline.running import made
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file

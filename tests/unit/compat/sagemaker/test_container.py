@@ -7,7 +7,7 @@ import pytest
 from ie_serving.compat.sagemaker import container as sagemaker
 from ie_serving.config.settings import Parsed
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 
 
 def parse(root: Path, *flags: str, **variables: str) -> Parsed:

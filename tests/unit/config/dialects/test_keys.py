@@ -8,7 +8,7 @@ from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.dialects import keys
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.values import hashes
+from ie_serving.core.values import access
 from ie_serving.core.values.access import Caller, Right
 from ie_serving.core.values.errors import ConfigError
 
@@ -24,14 +24,14 @@ def test_a_new_key(tmp_path: Path) -> None:
     lines = keys.run(asked, lambda: "")
     key = lines[0].rpartition(" ")[2]
     caller = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*",))
-    assert read(tmp_path, lines).keys == {hashes.of_key(key.encode()): caller}
+    assert read(tmp_path, lines).keys == {access.of_key(key.encode()): caller}
     assert keys.run(asked, lambda: "") != lines
 
 
 def test_a_password(tmp_path: Path) -> None:
     found = read(tmp_path, keys.run(["key", "password", "bob"], lambda: "word")).users["bob"]
     assert found.caller == Caller(name="bob", rights=Right.PREDICT)
-    assert hashes.of_password(b"word", found.salt, found.n, found.r, found.p) == found.digest
+    assert access.of_password(b"word", found.salt, found.n, found.r, found.p) == found.digest
 
 
 @pytest.mark.parametrize("flag", ["--rights=all", "--models=a b"])

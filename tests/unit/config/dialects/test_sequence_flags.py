@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Sequences
 from tests.unit.config.dialects.test_ie_serving import ONE, faults, settings
 
 STATEFUL = ("--stateful", "--max_sequence_number", "7", "--idle_sequence_cleanup=false")

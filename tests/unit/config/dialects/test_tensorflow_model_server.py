@@ -11,7 +11,7 @@ from ie_serving.config.dialects import tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig

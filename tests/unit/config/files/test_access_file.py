@@ -9,7 +9,7 @@ import pytest
 from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.values import hashes
+from ie_serving.core.values import access
 from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
 from ie_serving.core.values.errors import ConfigError
 
@@ -28,7 +28,7 @@ def test_a_file(tmp_path: Path) -> None:
     text = f"# who\n\nalice predict,read resnet*,bert {KEY}\n  bob administrate * {SCRYPT}\n"
     found = read(tmp_path, text)
     assert found.keys == {
-        hashes.of_key(b"secret"): Caller(
+        access.of_key(b"secret"): Caller(
             name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*", "bert")
         )
     }
@@ -116,6 +116,6 @@ def test_the_user_of_the_flags_may_do_everything() -> None:
     found = access_file.read(settings)
     user = found.users["u"]
     assert user.caller == Caller(name="u", rights=EVERY_RIGHT)
-    assert hashes.of_password(b"word", user.salt, user.n, user.r, user.p) == user.digest
+    assert access.of_password(b"word", user.salt, user.n, user.r, user.p) == user.digest
     assert found == access_file.read(settings)  # else each look would find a renewal
     assert "word" not in repr(settings)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.files.followed import FollowedConfig
-from ie_serving.config.files.succession import read
+from ie_serving.config.files.followed import FollowedConfig, read
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, PreconditionFailed
 from ie_serving.models.configuration import ModelConfig

@@ -13,14 +13,10 @@ from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
-from ie_serving.engines.caching import Caching
-from ie_serving.engines.hooks import HookOptions
-from ie_serving.engines.kernels import Instances, KernelOptions, Place
+from ie_serving.engines.kernels import HookOptions, Instances, KernelOptions, Place
+from ie_serving.engines.layer_options import Batching, Caching, Recording, RequestLog, Sequences
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
-from ie_serving.engines.recording import Recording, RequestLog
-from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific

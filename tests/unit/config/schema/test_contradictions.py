@@ -8,7 +8,7 @@ from ie_serving.config.schema.contradictions import check, check_models
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sequences import Sequences
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.traffic.shadow import Shadow

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from ie_serving.config.schema.catalogue import SETTINGS
 from ie_serving.core.settings import words
-from ie_serving.core.settings.declaration import REQUIRED, declared, fields_of
-from ie_serving.core.settings.kinds import BOOLEAN, DELAY, PORT, TEXT
+from ie_serving.core.settings.declaration import (
+    BOOLEAN,
+    DELAY,
+    PORT,
+    REQUIRED,
+    TEXT,
+    declared,
+    fields_of,
+)
 from ie_serving.core.values.errors import ConfigError
 
 PARSERS = {

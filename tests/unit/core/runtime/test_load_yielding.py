@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.core.runtime import load_yielding as giving_way
-from ie_serving.core.runtime.load_yielding import AT_WORK_S, AWAY_S, INTERRUPTED_S, Steps, give_way
+from ie_serving.core.runtime import spare_cpu as giving_way
+from ie_serving.core.runtime.spare_cpu import AT_WORK_S, AWAY_S, INTERRUPTED_S, Steps, give_way
 
 
 class Clock:

@@ -13,7 +13,7 @@ from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers import batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine

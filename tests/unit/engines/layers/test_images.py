@@ -19,8 +19,7 @@ from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import images
 from ie_serving.engines.layers.images import ImageBatch, ImageLayer, WithImages
 from ie_serving.engines.preprocessing import Pair, Preprocessing
-from ie_serving.wire.image.decode import decode
-from ie_serving.wire.image.resize import resized
+from ie_serving.wire.image.pictures import decode, resized
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract
 from tests.unit.wire.image.pictures import encoded, noise, png_header

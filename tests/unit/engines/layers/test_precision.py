@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.golden import GoldenRequest, Sample
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.core.values.samples import Sample
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.layers import generated_trial, precision_trial
-from ie_serving.engines.layers.generated_trial import ROWS, zeros_for
+from ie_serving.engines.layers import precision_trial
 from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.layers.precision_trial import ROWS, zeros_for
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.layers.models import REFUSED, Model
 
@@ -261,7 +260,7 @@ def test_a_model_that_takes_no_request_computes_in_f32(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(generated_trial, "MOST_GUESSES", 0)
+    monkeypatch.setattr(precision_trial, "MOST_GUESSES", 0)
     assert chosen(engine, lower=("bf16",)) == "f32"
     assert "takes neither a recorded request nor a generated one" in caplog.text
 

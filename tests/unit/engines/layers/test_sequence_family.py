@@ -11,8 +11,8 @@ from ie_serving.engines.layers import sequence_family
 from ie_serving.engines.layers.sequence import Control
 from ie_serving.engines.layers.sequence_family import Families, Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
+from ie_serving.telemetry.metrics.layers import SequenceMetrics
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
 
 NONE, START, END = Control.NONE, Control.START, Control.END
 EVERY_S = 300.0

@@ -18,6 +18,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers import sequence_layer as sequences
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.sequence import Control
@@ -25,8 +26,7 @@ from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import CONTROL, ID, SequenceLayer, WithSequences
 from ie_serving.engines.layers.sequence_table import SequenceTable
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
-from ie_serving.engines.sequences import Sequences
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import SequenceMetrics
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import copied
 from tests.unit.engines.openvino.stateful_models import accumulator

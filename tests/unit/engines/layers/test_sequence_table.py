@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import SequenceEnding as Ending
 from ie_serving.engines.layers.sequence import Control, Sequence, SequenceStage
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_table import SequenceTable
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import SequenceMetrics
 
 NONE, START, END = Control.NONE, Control.START, Control.END
 MOST = 3

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ie_serving.engines.openvino.compiling import threads_choice
-from ie_serving.engines.run import probe
+from ie_serving.engines.run import latency_model
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -16,7 +16,7 @@ def one_thread_is_chosen() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads_choice, "REQUEST_S", 1.0)
-        patch.setattr(probe, "MOST_REPEATS", 1)
-        patch.setattr(probe, "REPEATS", 1)
-        patch.setattr(probe, "DOUBTFUL_S", 0.0)
+        patch.setattr(latency_model, "MOST_REPEATS", 1)
+        patch.setattr(latency_model, "REPEATS", 1)
+        patch.setattr(latency_model, "DOUBTFUL_S", 0.0)
         yield

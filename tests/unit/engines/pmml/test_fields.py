@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.pmml.fields import Field, fields_of
+from ie_serving.engines.pmml.driver import Field, fields_of
 from tests.unit.engines.pmml.documents import document, field, listed, schema
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.process.starts import Starts
+from ie_serving.engines.process.child_process import Starts
 from ie_serving.engines.process.supervision import Supervisor
 from tests.process import PATIENCE_S
 from tests.unit.engines.process.processes import task

@@ -1,6 +1,6 @@
 """Calls without a kernel."""
 
-from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.runners import KernelCall

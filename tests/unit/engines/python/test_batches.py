@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.values.callers import NOBODY
 from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import NOBODY
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
-from ie_serving.engines.python.kernel_model import KernelModel
-from ie_serving.engines.python.line import EarlyTurn, Line
+from ie_serving.engines.python.kernel_model import EarlyTurn, KernelModel, Line
 from ie_serving.engines.python.runners import KernelCall, Readiness
-from ie_serving.telemetry.metrics.batches import BatchMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call

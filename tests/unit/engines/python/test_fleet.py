@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
-from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet, Growth
-from ie_serving.engines.python.kernel_model import KernelModel
-from ie_serving.engines.python.line import Line
+from ie_serving.engines.python.kernel_model import KernelModel, Line
 from ie_serving.engines.python.runners import KernelCall, Readiness
 from tests.process import ended
 from tests.unit.engines.asking import answer

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.untyped import is_absent, sent_in
-from ie_serving.engines.python.pyovms import Tensor
+from ie_serving.core.values.requests import Caller
+from ie_serving.core.values.tensors import is_absent, sent_in
+from ie_serving.engines.python.ovms import Tensor
 from tests.unit.engines.asking import answer, strings
 from tests.unit.engines.python.kernels import served
 

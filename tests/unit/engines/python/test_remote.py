@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.callers import CALLER, Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingError
-from ie_serving.engines.batching import Batching
+from ie_serving.core.values.requests import CALLER, Caller
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
 from tests.process import ended

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import InvalidRequest, ServingError
+from ie_serving.core.values.requests import Caller
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
 from tests.process import PATIENCE_S, ended

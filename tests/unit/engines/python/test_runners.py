@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.callers import CALLER, Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import DeadlineExceeded, ServingError
+from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.python.kernel_model import KernelModel
 from tests.unit.engines.asking import answer, strings
 from tests.unit.engines.python.kernels import returning, served

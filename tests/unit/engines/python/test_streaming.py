@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.requests import Caller
 from tests.unit.engines.python.kernels import served
 
 PAGE = (Path(__file__).parents[4] / "docs" / "guide" / "streams.md").read_text()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.engines.run import pool as pool_module
-from ie_serving.engines.run.pool import Pool
+from ie_serving.engines.run import infer_request as pool_module
+from ie_serving.engines.run.infer_request import Pool
 
 STEPS = st.sampled_from(["take", "cancel", "give", "turn"])
 

@@ -6,7 +6,7 @@ from itertools import chain, repeat
 import pytest
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.run.probe import MOST_REPEATS, MOST_ROUNDS, REPEATS, latency
+from ie_serving.engines.run.latency_model import MOST_REPEATS, MOST_ROUNDS, REPEATS, latency
 
 MS = 0.001
 

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.savedmodel.example_features import ExampleFeatures
-from ie_serving.engines.savedmodel.parser import Parser
-from ie_serving.engines.savedmodel.sequence_features import SequenceFeatures
+from ie_serving.engines.savedmodel.example_features import ExampleFeatures, Parser, SequenceFeatures
 from ie_serving.wire.protobuf import graph
 
 RESOURCE = 20

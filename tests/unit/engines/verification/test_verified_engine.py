@@ -28,8 +28,7 @@ from ie_serving.engines.verification import child, references
 from ie_serving.engines.verification import verified_engine as module
 from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.handing_over import LARGE
-from ie_serving.engines.verification.kept import Verdicts
-from ie_serving.engines.verification.verdict import ComparisonTask, Findings
+from ie_serving.engines.verification.verdict import ComparisonTask, Findings, Verdicts
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import Of, save_onnx

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import every
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.xgboost.driver import load
 from tests.unit.engines.asking import answer, told

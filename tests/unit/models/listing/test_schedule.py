@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvloop
 
+from ie_serving.app.repositories import StorePools
 from ie_serving.core.values.errors import NotAvailable, Unreachable
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.stream_rules import LONGEST_PAUSE_S, StreamRules
-from ie_serving.storage.pools import StorePools
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import AtOnce, settle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.models.version.footprint import Loads
+from ie_serving.models.version.loader import Loads
 
 
 def test_what_a_load_has_added_is_told() -> None:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from ie_serving.config.credentials import AccessMaterial, Password
-from ie_serving.core.values import hashes
-from ie_serving.core.values.access import Caller, Credentials, Right
+from ie_serving.core.values.access import Caller, Credentials, Right, of_key, of_password
 from ie_serving.server.gate.access import Access
 from ie_serving.server.process.handover import Handover
 from tests.process import ASK_PAUSE_S, PATIENCE_S
@@ -29,7 +28,7 @@ BOB_PASSWORD = basic("bob", "bobs-password")
 
 def password(caller: Caller, word: str) -> Password:
     salt, cost = b"salt of a test..", (2, 1, 1)
-    digest = hashes.of_password(word.encode(), salt, *cost)
+    digest = of_password(word.encode(), salt, *cost)
     n, r, p = cost
     return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
 
@@ -39,7 +38,7 @@ def material(
 ) -> AccessMaterial:
     known = {b"alices-key": ALICE, b"carols-key": CAROL} if keys is None else keys
     return AccessMaterial(
-        keys={hashes.of_key(key): caller for key, caller in known.items()},
+        keys={of_key(key): caller for key, caller in known.items()},
         users={"bob": password(BOB, "bobs-password")} if users is None else users,
         certificates={"edge.test": EDGE},
     )

@@ -11,9 +11,15 @@ from contextlib import contextmanager
 import pytest
 
 from ie_serving.core.values.errors import ConfigError, ServingError, Unreachable
-from ie_serving.server.gate import issuer_keys
-from ie_serving.server.gate.issuer_keys import ASKED_S, IssuerKeys, fetched
-from ie_serving.server.gate.token_keys import MOST_BYTES, TokenKeys, keys_of
+from ie_serving.server.gate import token_keys
+from ie_serving.server.gate.token_keys import (
+    ASKED_S,
+    MOST_BYTES,
+    IssuerKeys,
+    TokenKeys,
+    fetched,
+    keys_of,
+)
 from tests.issuer import ec_key, jwk, key_set
 from tests.process import PATIENCE_S
 from tests.unit.server.gate.callers import until
@@ -92,7 +98,7 @@ async def test_the_last_good_keys_stay(
 async def test_they_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also past a defect, and sooner while there are none."""
     for name in ("REFRESH_S", "RETRY_S"):
-        monkeypatch.setattr(issuer_keys, name, 0.0)
+        monkeypatch.setattr(token_keys, name, 0.0)
     issuer = Issuer()
     issuer.text = Unreachable("away")
     issuer.keys.follow()
@@ -119,7 +125,7 @@ class Hanging(Issuer):
 
 async def test_a_fetch_that_hangs_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its keys are taken when they come all the same."""
-    monkeypatch.setattr(issuer_keys, "WAITED_S", 0.01)
+    monkeypatch.setattr(token_keys, "WAITED_S", 0.01)
     issuer = Hanging()
     await asyncio.wait_for(issuer.keys.ask(), PATIENCE_S)
     assert issuer.keys.keys is None
@@ -173,13 +179,13 @@ def test_what_is_not_taken(url: str, path: str, error: type[ServingError], said:
 def test_who_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable, match="refused"):
         fetched("http://127.0.0.1:1/")
-    monkeypatch.setattr(issuer_keys, "WAIT_S", 0.05)
+    monkeypatch.setattr(token_keys, "WAIT_S", 0.05)
     with silent() as port, pytest.raises(Unreachable, match="timed out"):
         fetched(f"http://127.0.0.1:{port}/")
 
 
 def test_who_answers_slowly(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issuer_keys, "WHOLE_S", -1.0)
+    monkeypatch.setattr(token_keys, "WHOLE_S", -1.0)
     with pytest.raises(Unreachable, match="not read to its end"):
         fetched(f"{url}/")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ie_serving.core.values.access import ConcernedModels, Need, Right
-from ie_serving.server.gate.rest_guard import LONGEST_TARGET, RestGuard
+from ie_serving.server.gate.gate import LONGEST_TARGET, RestGuard
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from tests.unit.server.gate.callers import access
 

@@ -10,8 +10,8 @@ from ie_serving.app.fronts import kserve_routes
 from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
-from ie_serving.core.values.callers import ToldCallers
 from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.requests import ToldCallers
 from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService

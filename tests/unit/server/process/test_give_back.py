@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import Budget
 from ie_serving.core.runtime.heaps import SMALL_BUDGET
-from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
+from ie_serving.server.process.garbage import MOST_HEAP_LOOKS, WORTH_RETURNING, give_back
 from tests.process import output_of
 from tests.unit.server.process.looks import Paced
 
@@ -14,7 +14,7 @@ KEEPS = """
 import asyncio, gc, re
 from pathlib import Path
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.server.process.give_back import give_back
+from ie_serving.server.process.garbage import give_back
 from ie_serving.core.runtime.heaps import HEAPS
 
 def resident():
@@ -63,7 +63,7 @@ class Looks(Paced):
 
 
 @pytest.mark.parametrize(
-    ("taken", "expected"), [(LARGE_WORK - 1, 0), (LARGE_WORK, 1)], ids=["little", "much"]
+    ("taken", "expected"), [(WORTH_RETURNING - 1, 0), (WORTH_RETURNING, 1)], ids=["little", "much"]
 )
 async def test_once_after_large_work_when_no_more_comes(taken: int, expected: int) -> None:
     looks = Looks()
@@ -71,7 +71,7 @@ async def test_once_after_large_work_when_no_more_comes(taken: int, expected: in
     looks.budget.lease(taken)
     await looks.look()
     assert looks.trims == 0  # more may come
-    for _ in range(MOST_LOOKS + 2):
+    for _ in range(MOST_HEAP_LOOKS + 2):
         await looks.look()
     assert looks.trims == expected
     looks.end()
@@ -81,8 +81,8 @@ async def test_at_the_latest_after_some_looks() -> None:
     """Large requests that never cease do not keep what a burst has left."""
     looks = Looks()
     await looks.look()
-    for expected in (*[0] * MOST_LOOKS, 1):
-        looks.budget.lease(LARGE_WORK)
+    for expected in (*[0] * MOST_HEAP_LOOKS, 1):
+        looks.budget.lease(WORTH_RETURNING)
         await looks.look()
         assert looks.trims == expected
     looks.end()
@@ -93,7 +93,7 @@ async def test_with_a_small_budget_while_more_comes() -> None:
     looks = Looks(SMALL_BUDGET)
     await looks.look()
     for expected in (1, 2):
-        looks.budget.lease(LARGE_WORK)
+        looks.budget.lease(WORTH_RETURNING)
         await looks.look()
         assert looks.trims == expected
     looks.end()
@@ -108,7 +108,7 @@ async def test_what_is_left_of_little_stays_for_the_next_request(
     await looks.look()
     for each in (100, resident):
         looks.resident = each
-        looks.budget.lease(LARGE_WORK)
+        looks.budget.lease(WORTH_RETURNING)
         await looks.look()
         looks.resident = each
         await looks.look()

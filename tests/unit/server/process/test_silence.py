@@ -5,8 +5,7 @@ import os
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.gunicorn_server import Server
-from ie_serving.server.process.silence import LOADING_S, LONGEST_LOOK_S, Silence
-from ie_serving.server.process.worker import AppWorker
+from ie_serving.server.process.worker import LOADING_S, LONGEST_LOOK_S, AppWorker, Silence
 
 
 def test_a_worker_that_beats_is_not_silent() -> None:

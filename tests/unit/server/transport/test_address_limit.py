@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.address_limit import client_of, limit_of
+from ie_serving.server.transport.connection_limit import client_of, limit_of
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
 

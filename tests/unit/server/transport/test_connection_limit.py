@@ -6,13 +6,13 @@ import logging
 import pytest
 
 from ie_serving.server.transport import connection_limit
-from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.connection_limit import (
     ENDING_S,
     EVICTED_PART,
     EXTRA,
     QUIET_S,
     ConnectionLimit,
+    limit_of,
 )
 
 PATIENCE_S = 20.0

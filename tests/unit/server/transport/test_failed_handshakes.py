@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from ie_serving.server.transport.failed_handshakes import QUIET_S, FailedHandshakes, reason_of
+from ie_serving.server.transport.handshake import QUIET_S, FailedHandshakes, reason_of
 
 
 def failure(reason: str) -> ssl.SSLError:

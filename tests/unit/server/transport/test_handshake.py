@@ -11,9 +11,7 @@ from weakref import WeakSet
 import pytest
 
 from ie_serving.server.transport.connection_limit import EXTRA, ConnectionLimit
-from ie_serving.server.transport.failed_handshakes import FailedHandshakes
-from ie_serving.server.transport.handshake import Handshake, Secure
-from ie_serving.server.transport.tls import ServerContext
+from ie_serving.server.transport.handshake import FailedHandshakes, Handshake, Secure, ServerContext
 from tests.certificates import Authority
 
 PATIENCE_S = 10

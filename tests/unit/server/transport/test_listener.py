@@ -13,10 +13,8 @@ import uvloop
 
 from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.failed_handshakes import FailedHandshakes
-from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.handshake import FailedHandshakes, Secure, ServerContext
 from ie_serving.server.transport.listener import DrainStep, Listener
-from ie_serving.server.transport.tls import ServerContext
 from tests.certificates import Authority
 
 PATIENCE_S = 10

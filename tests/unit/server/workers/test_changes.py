@@ -9,8 +9,7 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.crew import Crew
-from ie_serving.server.workers.ledger import Ledger
+from ie_serving.server.workers.crew import Crew, Ledger
 from ie_serving.server.workers.member import Member, Silent
 
 PATIENCE_S = 10.0

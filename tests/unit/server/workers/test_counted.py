@@ -1,8 +1,7 @@
 """The sum of all workers does not fall when one of them dies, and counts no worker twice."""
 
 from ie_serving.server.process.handover import Handover
-from ie_serving.server.workers.counted import Counted
-from ie_serving.server.workers.crew import Crew
+from ie_serving.server.workers.crew import Counted, Crew
 
 
 def test_a_dead_worker_stays_counted_before_and_after_its_replacement() -> None:

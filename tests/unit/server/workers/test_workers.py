@@ -15,8 +15,7 @@ from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable,
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import ConfigLock
-from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
-from ie_serving.server.workers.ledger import Answering, Ledger
+from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Answering, Crew, Ledger
 from ie_serving.server.workers.member import Board, Member, Phase, Silent
 from ie_serving.server.workers.questions import Gone, Questions
 from ie_serving.server.workers.spread import Spread

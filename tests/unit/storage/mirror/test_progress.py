@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ie_serving.storage.mirror.progress import Progress
+from ie_serving.storage.mirror.download import Progress
 
 
 def test_lines_are_as_far_apart_as_asked(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,9 +21,9 @@ from ie_serving.telemetry.log.logs import (
     hear,
     mask,
     render,
+    reopen,
     unhear,
 )
-from ie_serving.telemetry.log.reopen import reopen
 
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")

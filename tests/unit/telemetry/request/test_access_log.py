@@ -16,12 +16,26 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.telemetry.log.reopen import reopen
+from ie_serving.telemetry.log.logs import reopen
 from ie_serving.telemetry.request import access_log
-from ie_serving.telemetry.request.access_lines import COLUMNS, writer_of, written_client
-from ie_serving.telemetry.request.access_log import AccessLog, LineFile, check
-from ie_serving.telemetry.request.entry import CURRENT, NOBODY, Entry, RequestTarget, current
-from ie_serving.telemetry.request.request_id import LONGEST, made_ids, safe
+from ie_serving.telemetry.request.access_log import (
+    COLUMNS,
+    AccessLog,
+    LineFile,
+    check,
+    writer_of,
+    written_client,
+)
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    LONGEST_ID,
+    NOBODY,
+    Entry,
+    RequestTarget,
+    current,
+    made_ids,
+    safe,
+)
 from tests.process import PATIENCE_S, until
 
 
@@ -135,13 +149,14 @@ def test_addresses_of_clients(client: object, written: str) -> None:
 # -- ids -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [b"0f-7.a:b/c=d", b"x" * LONGEST, b"0f"])
+@pytest.mark.parametrize("given", [b"0f-7.a:b/c=d", b"x" * LONGEST_ID, b"0f"])
 def test_a_safe_id_is_taken(given: bytes) -> None:
     assert safe(given) == given
 
 
 @pytest.mark.parametrize(
-    "given", [b"", b"x" * (LONGEST + 1), b"a b", b"a\nb", b'a"', b"a'", b"a\\", b"\xe9", b"\xff\n"]
+    "given",
+    [b"", b"x" * (LONGEST_ID + 1), b"a b", b"a\nb", b'a"', b"a'", b"a\\", b"\xe9", b"\xff\n"],
 )
 def test_another_is_not(given: bytes) -> None:
     assert safe(given) == b""

@@ -21,8 +21,7 @@ from ie_serving.telemetry.request.entry import (
     RequestTarget,
     now,
 )
-from ie_serving.telemetry.request.observers import Watch
-from ie_serving.telemetry.request.parts import Noting, of_steps
+from ie_serving.telemetry.request.observers import Noting, Watch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace import installed, traces
 from ie_serving.telemetry.trace.spans import _route

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.wire.clients.call import JsonPost
-from ie_serving.wire.clients.curl import LONGEST_ARGUMENT, command
-from ie_serving.wire.clients.languages import WRITERS, program
-from ie_serving.wire.clients.sample import FileOf, Filled, Pieces
+from ie_serving.wire.clients.languages import LONGEST_ARGUMENT, WRITERS, command, program
+from ie_serving.wire.clients.sample import FileOf, Filled, JsonPost, Pieces
 
 URL = "http://h/v1/models/m:predict"
 CURL = """#!/bin/sh

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.wire.image.decode import MOST_SCANNED, decode
-from ie_serving.wire.image.segments import MOST_BETWEEN, MOST_CHUNKS, MOST_SEGMENTS
+from ie_serving.wire.image.pictures import (
+    MOST_BETWEEN,
+    MOST_CHUNKS,
+    MOST_SCANNED,
+    MOST_SEGMENTS,
+    decode,
+)
 from tests.unit.wire.image.pictures import encoded, smooth
 
 RGB = 3

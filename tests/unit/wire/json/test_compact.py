@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.json.compact import PIECE, compact, is_finite
+from ie_serving.wire.json.response import PIECE, compact, is_finite
 
 DTYPES = [np.float32, np.float64, np.int8, np.int64, np.uint64, np.longlong, np.ulonglong, np.bool_]
 

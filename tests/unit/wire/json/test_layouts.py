@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.json.buffers import Lazy, parse_strictly, read_array
-from ie_serving.wire.json.layouts import ELSE, MOST, SHAPES, remember
+from ie_serving.wire.json.buffers import (
+    ELSE,
+    MOST,
+    SHAPES,
+    Lazy,
+    parse_strictly,
+    read_array,
+    remember,
+)
 
 
 @pytest.fixture(autouse=True)

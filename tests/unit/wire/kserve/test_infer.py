@@ -18,7 +18,7 @@ from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import ReplyEncoder
 from ie_serving.wire.kserve.infer_request import ModelInfer, parse_soon, parse_whole
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw
-from ie_serving.wire.protobuf import fields, writing
+from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE
@@ -98,7 +98,7 @@ def test_values_come_through(
             request = whole(payload)
         arrays, form = request.decode(ANY_SIGNATURE)
         assert form is raw
-        assert request.id == writing.delimited(3, b"an id")
+        assert request.id == fields.delimited(3, b"an id")
         for given_array in arrays.values():
             assert given_array.shape == shape
             assert given_array.dtype == dtype.numpy
@@ -154,9 +154,9 @@ def test_another_id_is_no_other_layout() -> None:
     other = FLOATS.replace(b"abc", b"xyz")
     assert type(parser.parse(other)) is ModelInfer
     assert parser.parse(other).at_once is not None
-    assert parser.parse(other).id == writing.delimited(3, b"xyz")
+    assert parser.parse(other).id == fields.delimited(3, b"xyz")
     umlaut = FLOATS.replace(b"abc", "\u00e4b".encode())
-    assert parser.parse(umlaut).id == writing.delimited(3, "\u00e4b".encode())
+    assert parser.parse(umlaut).id == fields.delimited(3, "\u00e4b".encode())
     with pytest.raises(InvalidRequest):
         parser.parse(FLOATS.replace(b"abc", b"\xffbc"))
 
@@ -175,16 +175,16 @@ def contents(draw: st.DrawFn) -> bytes:
     """One field of an InferTensorContents, packed or not, of the right wire type or not."""
     number = draw(st.integers(1, 9))
     kind = draw(st.sampled_from(["packed", "varint", "fixed32", "fixed64", "bytes"]))
-    varints = st.integers(0, 2**64 - 1).map(writing.varint)
+    varints = st.integers(0, 2**64 - 1).map(fields.varint)
     if kind == "varint":
-        return writing.tag(number, fields.VARINT) + draw(varints)
+        return fields.tag(number, fields.VARINT) + draw(varints)
     if kind == "fixed32":
-        return writing.tag(number, fields.FIXED32) + draw(st.binary(min_size=4, max_size=4))
+        return fields.tag(number, fields.FIXED32) + draw(st.binary(min_size=4, max_size=4))
     if kind == "fixed64":
-        return writing.tag(number, fields.FIXED64) + draw(st.binary(min_size=8, max_size=8))
+        return fields.tag(number, fields.FIXED64) + draw(st.binary(min_size=8, max_size=8))
     if kind == "packed":
-        return writing.delimited(number, b"".join(draw(st.lists(varints, max_size=4))))
-    return writing.delimited(number, draw(st.binary(max_size=12)))
+        return fields.delimited(number, b"".join(draw(st.lists(varints, max_size=4))))
+    return fields.delimited(number, draw(st.binary(max_size=12)))
 
 
 @st.composite
@@ -192,10 +192,10 @@ def tensor(draw: st.DrawFn) -> bytes:
     word = draw(st.sampled_from([*NAME_OF.values(), "FP31", ""]))
     sizes = draw(st.lists(st.integers(-1, 3), max_size=2))
     pieces = [
-        writing.delimited(1, draw(st.sampled_from([b"x", b"y", b"\xff", b""]))),
-        writing.delimited(2, word.encode()),
-        writing.delimited(3, b"".join(map(writing.varint, sizes))),
-        *(writing.delimited(5, b"".join(each)) for each in draw(st.lists(st.lists(contents())))),
+        fields.delimited(1, draw(st.sampled_from([b"x", b"y", b"\xff", b""]))),
+        fields.delimited(2, word.encode()),
+        fields.delimited(3, b"".join(map(fields.varint, sizes))),
+        *(fields.delimited(5, b"".join(each)) for each in draw(st.lists(st.lists(contents())))),
     ]
     return b"".join(draw(st.permutations(pieces)))
 
@@ -203,12 +203,12 @@ def tensor(draw: st.DrawFn) -> bytes:
 @st.composite
 def request_bytes(draw: st.DrawFn) -> bytes:
     pieces = [
-        writing.delimited(1, draw(st.sampled_from([b"m", b"", b"\xff"]))),
-        *(writing.delimited(5, each) for each in draw(st.lists(tensor(), max_size=2))),
-        *(writing.delimited(7, each) for each in draw(st.lists(st.binary(max_size=9), max_size=2))),
-        *(writing.delimited(3, each) for each in draw(st.lists(st.binary(max_size=3), max_size=2))),
+        fields.delimited(1, draw(st.sampled_from([b"m", b"", b"\xff"]))),
+        *(fields.delimited(5, each) for each in draw(st.lists(tensor(), max_size=2))),
+        *(fields.delimited(7, each) for each in draw(st.lists(st.binary(max_size=9), max_size=2))),
+        *(fields.delimited(3, each) for each in draw(st.lists(st.binary(max_size=3), max_size=2))),
         *(
-            writing.delimited(6, writing.delimited(1, each))
+            fields.delimited(6, fields.delimited(1, each))
             for each in draw(st.lists(st.sampled_from([b"o", b"p"]), max_size=2))
         ),
     ]
@@ -332,7 +332,7 @@ def test_replies_are_what_protobuf_reads(data: st.DataObject) -> None:
         outputs[name] = values_of(dtype, int(np.prod(shape))).reshape(shape)
     encoder = ReplyEncoder("a model", 3, specs, raw=raw)
     for _ in range(2):
-        response, found = read_reply(encoder.encode(outputs) + writing.delimited(3, b"id"))
+        response, found = read_reply(encoder.encode(outputs) + fields.delimited(3, b"id"))
         assert (response.model_name, response.model_version, response.id) == ("a model", "3", "id")
         assert bool(response.raw_output_contents) is bool(
             dtypes and (raw or {DataType.FP16, DataType.BF16} & set(dtypes))

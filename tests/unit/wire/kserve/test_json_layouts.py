@@ -185,4 +185,4 @@ def test_few_requests_are_remembered_and_none_with_an_id() -> None:
     assert not request._known
     for number in range(1000):
         outcome(X.replace('"x"', f'"x{number}"').encode(), remembers=True)
-    assert 0 < len(request._known) <= request.json_layouts.MOST
+    assert 0 < len(request._known) <= request.MOST

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, ServingError
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
-from ie_serving.core.values.untyped import sent_in
+from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, sent_in, strings
 from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.kserve import request

@@ -1,6 +1,6 @@
 """Messages that are written field by field: what no generated class would write."""
 
-from ie_serving.wire.protobuf.writing import delimited
+from ie_serving.wire.protobuf.fields import delimited
 
 
 def nested(*numbers: int, content: bytes) -> bytes:

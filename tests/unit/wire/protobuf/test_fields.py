@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.wire.protobuf import fields, messages, writing
+from ie_serving.wire.protobuf import fields, messages
 from ie_serving.wire.protobuf.fields import Field, Unclear
 
 MALFORMED = {
@@ -42,7 +42,7 @@ SOUND_BUT_UNUSUAL = {
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
-@pytest.mark.parametrize("before", [b"", b"\x08\x01", writing.delimited(3, b"ab")])
+@pytest.mark.parametrize("before", [b"", b"\x08\x01", fields.delimited(3, b"ab")])
 def test_what_is_malformed_is_left_to_protobuf_which_refuses_it(data: bytes, before: bytes) -> None:
     with pytest.raises(Unclear):
         fields.scan(memoryview(before + data))
@@ -83,8 +83,8 @@ def test_values_take_up_to_ten_bytes() -> None:
 
 
 def test_a_field_of_a_field_is_walked_in_the_same_payload() -> None:
-    inner = writing.delimited(1, b"key") + writing.delimited(2, b"value")
-    payload = memoryview(b"\x08\x01" + writing.delimited(2, inner) + b"\x08\x02")
+    inner = fields.delimited(1, b"key") + fields.delimited(2, b"value")
+    payload = memoryview(b"\x08\x01" + fields.delimited(2, inner) + b"\x08\x02")
     outer = fields.scan(payload)[1]
     key, value = fields.scan(payload, outer.value, outer.end)
     assert bytes(payload[key.value : key.end]) == b"key"
@@ -93,7 +93,7 @@ def test_a_field_of_a_field_is_walked_in_the_same_payload() -> None:
 
 def test_a_field_that_leaves_its_message_is_not_walked() -> None:
     inner = b"\x0a\x03ab"
-    payload = memoryview(writing.delimited(2, inner) + b"cd")
+    payload = memoryview(fields.delimited(2, inner) + b"cd")
     outer = fields.scan(payload[: len(inner) + 2])[0]
     with pytest.raises(Unclear):
         fields.scan(payload, outer.value, outer.end)

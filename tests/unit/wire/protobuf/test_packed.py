@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.wire.protobuf import messages, packed, writing
+from ie_serving.wire.protobuf import fields, messages, packed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 UINT64 = st.integers(0, 2**64 - 1)
@@ -15,7 +15,7 @@ UINT64 = st.integers(0, 2**64 - 1)
 def test_packed_varints_are_protobufs(values: list[int]) -> None:
     message = messages.TensorProto(int64_val=values).SerializeToString()
     raw = packed.encode_varints(np.array(values, np.int64))
-    assert message == (writing.delimited(10, bytes(raw)) if values else b"")
+    assert message == (fields.delimited(10, bytes(raw)) if values else b"")
 
 
 @given(st.lists(INT64), st.integers(0, 200))

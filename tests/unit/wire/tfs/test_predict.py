@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.wire.protobuf import fields, messages, writing
+from ie_serving.wire.protobuf import fields, messages
 from ie_serving.wire.tfs import predict
 from ie_serving.wire.tfs.predict import (
     ANY_SIGNATURE,
@@ -49,7 +49,7 @@ def outcome(read: Callable[[bytes], InferRequest], payload: bytes) -> object:
     return call.model, call.output_filter, repr(sorted(arrays.items()))
 
 
-VARINTS = st.integers(0, 2**64 - 1).map(writing.varint)
+VARINTS = st.integers(0, 2**64 - 1).map(fields.varint)
 SHAPES = st.lists(st.integers(0, 3), max_size=2)
 
 
@@ -66,38 +66,38 @@ def tensor_field(draw: st.DrawFn) -> bytes:
     number = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 17, 99]))
     kind = draw(st.sampled_from(["packed", "varint", "fixed32", "fixed64", "shape", "bytes"]))
     if number == 1 and draw(st.booleans()):
-        return writing.tag(1, 0) + writing.varint(draw(st.sampled_from(list(DataType))).number)
+        return fields.tag(1, 0) + fields.varint(draw(st.sampled_from(list(DataType))).number)
     if kind == "varint":
-        return writing.tag(number, fields.VARINT) + draw(VARINTS)
+        return fields.tag(number, fields.VARINT) + draw(VARINTS)
     if kind == "fixed32":
-        return writing.tag(number, fields.FIXED32) + draw(st.binary(min_size=4, max_size=4))
+        return fields.tag(number, fields.FIXED32) + draw(st.binary(min_size=4, max_size=4))
     if kind == "fixed64":
-        return writing.tag(number, fields.FIXED64) + draw(st.binary(min_size=8, max_size=8))
+        return fields.tag(number, fields.FIXED64) + draw(st.binary(min_size=8, max_size=8))
     if kind == "packed":
-        return writing.delimited(number, b"".join(draw(st.lists(VARINTS, max_size=5))))
+        return fields.delimited(number, b"".join(draw(st.lists(VARINTS, max_size=5))))
     if kind == "shape":
-        return writing.delimited(2, shape_bytes(draw(SHAPES)))
-    return writing.delimited(number, draw(st.binary(max_size=12)))
+        return fields.delimited(2, shape_bytes(draw(SHAPES)))
+    return fields.delimited(number, draw(st.binary(max_size=12)))
 
 
 def tensor_bytes() -> st.SearchStrategy[bytes]:
-    dtype = st.sampled_from(list(DataType)).map(lambda d: b"\x08" + writing.varint(d.number))
+    dtype = st.sampled_from(list(DataType)).map(lambda d: b"\x08" + fields.varint(d.number))
     rest = st.lists(tensor_field(), max_size=6).map(b"".join)
     return st.builds(bytes.__add__, dtype, rest)
 
 
 def entry_bytes() -> st.SearchStrategy[bytes]:
     keys = st.sampled_from([b"x", b"y", "é".encode(), b"\xff"])
-    key = keys.map(lambda name: writing.delimited(1, name))
-    value = tensor_bytes().map(lambda t: writing.delimited(2, t))
+    key = keys.map(lambda name: fields.delimited(1, name))
+    value = tensor_bytes().map(lambda t: fields.delimited(2, t))
     return st.lists(st.one_of(key, value), max_size=4).map(b"".join)
 
 
 def request_bytes() -> st.SearchStrategy[bytes]:
-    spec = writing.delimited(1, messages.ModelSpec(name="m").SerializeToString())
-    entry = entry_bytes().map(lambda e: writing.delimited(2, e))
+    spec = fields.delimited(1, messages.ModelSpec(name="m").SerializeToString())
+    entry = entry_bytes().map(lambda e: fields.delimited(2, e))
     other = st.sampled_from(
-        [writing.delimited(3, b"y"), spec, b"\x20\x01", writing.delimited(1, b"")]
+        [fields.delimited(3, b"y"), spec, b"\x20\x01", fields.delimited(1, b"")]
     )
     pieces = st.lists(st.one_of(entry, entry, other), max_size=5).map(b"".join)
     return pieces.map(lambda piece: spec + piece)
@@ -122,42 +122,42 @@ def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
     assert outcome(split, payload) == outcome(parse_whole, payload)
 
 
-SPEC = writing.delimited(1, messages.ModelSpec(name="m").SerializeToString())
-ONE = b"\x08\x03" + writing.delimited(2, shape_bytes([1]))
+SPEC = fields.delimited(1, messages.ModelSpec(name="m").SerializeToString())
+ONE = b"\x08\x03" + fields.delimited(2, shape_bytes([1]))
 
 
 @pytest.mark.parametrize(
     "entry",
     [
         pytest.param(
-            writing.delimited(1, b"\xff") + writing.delimited(1, b"x") + writing.delimited(2, ONE),
+            fields.delimited(1, b"\xff") + fields.delimited(1, b"x") + fields.delimited(2, ONE),
             id="a key that is no UTF-8, replaced by one that is",
         ),
         pytest.param(
-            writing.delimited(1, b"x") + writing.delimited(2, ONE + writing.delimited(10, b"\x80")),
+            fields.delimited(1, b"x") + fields.delimited(2, ONE + fields.delimited(10, b"\x80")),
             id="a malformed list of another dtype",
         ),
         pytest.param(
-            writing.delimited(1, b"x")
-            + writing.delimited(2, ONE + b"\x22\x04abcd" + writing.delimited(7, b"\x80")),
+            fields.delimited(1, b"x")
+            + fields.delimited(2, ONE + b"\x22\x04abcd" + fields.delimited(7, b"\x80")),
             id="a malformed list beside tensor_content",
         ),
         pytest.param(
-            writing.delimited(1, b"x")
-            + writing.delimited(
-                2, ONE + writing.delimited(7, b"\x80") + writing.delimited(7, b"\x01")
+            fields.delimited(1, b"x")
+            + fields.delimited(
+                2, ONE + fields.delimited(7, b"\x80") + fields.delimited(7, b"\x01")
             ),
             id="a varint over two pieces of a list",
         ),
         pytest.param(
-            writing.delimited(1, b"x")
-            + writing.delimited(2, ONE + writing.delimited(7, b"\xff" * 11)),
+            fields.delimited(1, b"x")
+            + fields.delimited(2, ONE + fields.delimited(7, b"\xff" * 11)),
             id="a varint of eleven bytes",
         ),
     ],
 )
 def test_what_protobuf_refuses_is_refused_when_large_too(entry: bytes) -> None:
-    payload = SPEC + writing.delimited(2, entry)
+    payload = SPEC + fields.delimited(2, entry)
     assert outcome(parse_whole, payload) is InvalidRequest
     assert outcome(split, payload) is InvalidRequest
 
@@ -208,10 +208,10 @@ def test_a_large_list_of_integers() -> None:
 
 def test_a_shape_of_very_many_sizes_is_not_parsed_at_once() -> None:
     """It is no value, so the walk over the request would have protobuf parse all of it here."""
-    tensor = b"\x08\x01" + writing.delimited(2, b"\x12\x00" * predict.LARGE)
-    entry = writing.delimited(1, b"x") + writing.delimited(2, tensor)
+    tensor = b"\x08\x01" + fields.delimited(2, b"\x12\x00" * predict.LARGE)
+    entry = fields.delimited(1, b"x") + fields.delimited(2, tensor)
     with pytest.raises(fields.Unclear):
-        parse_soon(SPEC + writing.delimited(2, entry))
+        parse_soon(SPEC + fields.delimited(2, entry))
 
 
 def test_large_strings() -> None:
@@ -264,7 +264,7 @@ def test_what_is_to_be_filled_up_counts_as_size() -> None:
     ("payload", "text"),
     [
         (b"", "Missing ModelSpec"),
-        (writing.delimited(1, b""), "ModelSpec has no name specified."),
+        (fields.delimited(1, b""), "ModelSpec has no name specified."),
         (b"\xff", "not a valid tensorflow.serving.PredictRequest"),
         (b"\x0a" + b"\xff" * (1 << 16), "not a valid tensorflow.serving.PredictRequest"),
     ],

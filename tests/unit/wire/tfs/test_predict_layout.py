@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import DataType
-from ie_serving.wire.protobuf import messages, writing
+from ie_serving.wire.protobuf import fields, messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs import predict, predict_layout
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_request, parse_whole
@@ -139,7 +139,7 @@ def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_with_much_beside_its_values_is_not_remembered() -> None:
-    payload = FLOATS + writing.delimited(3, b"y" * predict_layout.MOST_BYTES)
+    payload = FLOATS + fields.delimited(3, b"y" * predict_layout.MOST_BYTES)
     with pytest.raises(Unclear):
         RequestParser().layout_of(payload, parse_request(payload))
 

@@ -21,22 +21,20 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     is_within,
 )
 from ie_serving.engines.openvino.faults.integers.rule import (
+    LOWEST,
     Exact,
     Made,
-    check_constants,
-    kind_of,
-    leaves,
-)
-from ie_serving.engines.openvino.faults.integers.steps import (
-    LOWEST,
     as_int32,
     cast,
+    check_constants,
     choose,
     equal,
     greatest,
     in_parts,
     is_fused,
+    kind_of,
     least,
+    leaves,
     operands,
     sealed,
 )

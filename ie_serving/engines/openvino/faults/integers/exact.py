@@ -10,38 +10,104 @@ Measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, a
 - `fast`: nothing changes.
 
 Operations whose values are known to be small (`bounds.py`) stay as they are.
+
+Also ignores wrong results that the graph itself discards by a `Select`.
+
+`tf.where(tf.math.is_nan(a), 0, tf.cast(a, tf.int64))` casts NaN, which is not an integer, and gives
+0 in its place. So if all readers of a result lead to a `Select`, only the flags of elements that it
+selects count. Elementwise operations may stand between, since a wrong element affects only its own
+result. Any other reader makes every element count.
+
+Also separates reductions from arithmetic on their results; the plugin does both fused, in float32.
+
+A reduction of small integers is exact and stays as it is, but arithmetic on its result may give
+large numbers. Measured with OpenVINO 2026.4: `reduce_max` followed by a product, of int32.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
-from ie_serving.engines.openvino.faults.integers import (
-    arithmetic,
-    bits,
-    comparing,
-    dividing,
-    moving,
-    scattered,
-    sums,
+from ie_serving.core.values.tensors import Array
+from ie_serving.engines.openvino.faults.integers import arithmetic, comparing, moving, sums
+from ie_serving.engines.openvino.faults.integers.arithmetic import COMPUTED
+from ie_serving.engines.openvino.faults.integers.bounds import (
+    CONVERTS,
+    HELD,
+    INT32,
+    MOVES,
+    WIDE,
+    Values,
+    is_small,
 )
-from ie_serving.engines.openvino.faults.integers.behind import REDUCING, grows, keep_apart
-from ie_serving.engines.openvino.faults.integers.bounds import CONVERTS, HELD, Values
 from ie_serving.engines.openvino.faults.integers.loops import entering_bodies
-from ie_serving.engines.openvino.faults.integers.masked import masks
 from ie_serving.engines.openvino.faults.integers.rule import (
     Exact,
     Made,
+    as_int32,
+    cast,
     check_constants,
+    is_negative,
     kind_of,
+    leaves,
     named,
     refuse,
+    sealed,
 )
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, known_input
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 from ie_serving.engines.openvino.graphs.walk import all_operations, operations
+
+
+def _masked(node: ov.Node, values: Values) -> Made | None:
+    """Cut a constant mask to 32 bits, which gives the same for numbers that are not negative."""
+    for i in range(2):
+        mask, given = known_input(node, i), node.input_value(1 - i)
+        if mask is not None and not _fits(mask).all():
+            check_constants(node, values, [1 - i])
+            return _by_lowest_bits(node, as_int32(given), mask)
+    check_constants(node, values)
+    return None
+
+
+def _fits(mask: Array) -> Array:
+    found: Array = (mask >= INT32[0]) & (mask <= INT32[1])
+    return found
+
+
+def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Made:
+    """Apply the mask's lowest 31 bits; flag negative numbers where the mask has higher bits."""
+    fits = _fits(mask)
+    lowest = int32(np.where(fits, mask, mask & INT32[1]))
+    left = op.logical_and(is_negative(given), op.constant(~fits))
+    kind = kind_of(node)
+    return Made(cast(op.bitwise_and(given, lowest), kind, HELD[kind]), [(leaves(node), left)])
+
+
+def _inverted(node: ov.Node, values: Values) -> Made | None:
+    """Wrap u16; refuse u32 and u64, which get negative, unless the result is an output."""
+    check_constants(node, values)
+    kind = kind_of(node)
+    if kind == "u16":
+        return Made(cast(op.bitwise_not(as_int32(node.input_value(0))), kind, INT32))
+    readers = [each.get_node().get_type_name() for each in node.output(0).get_target_inputs()]
+    if kind in WIDE and HELD[kind][0] == 0 and set(readers) != {"Result"}:
+        refuse(node)
+    return None
+
+
+RULES: Sequence[Rule[Exact]] = (
+    Rule("wide_masks", "BitwiseOr BitwiseRightShift BitwiseXor", check_constants),
+    Rule("wide_masks", "BitwiseAnd", _masked),
+    Rule("inverted_bits", "BitwiseNot", _inverted),
+)
+
 
 FAST = "fast"
 EXACT = "exact"
@@ -136,11 +202,106 @@ _REFUSED = (
 _RULES: Rules[Exact] = Rules(
     moving.RULES,
     arithmetic.RULES,
-    bits.RULES,
+    RULES,
     comparing.RULES,
-    dividing.RULES,
-    scattered.RULES,
+    arithmetic.DIVISION_RULES,
+    sums.SCATTER_RULES,
     sums.RULES,
     (Rule("norms", _REFUSED, refuse),),
 )
 """Rules that make operations exact; at most one for each type of operation."""
+
+
+_BY_ELEMENT = frozenset(
+    {
+        *("Abs", "Add", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Convert"),
+        *("Maximum", "Minimum", "Multiply", "Negative", "Subtract"),
+    }
+)
+_DEEPEST = 8
+"""Longest chain of operations that is followed; beyond it every element counts."""
+_MOST = 8
+"""Most masks of one result, one or two operations each; beyond it every element counts."""
+
+
+def masks(output: ov.Output) -> Sequence[Operand]:
+    """Give masks, one for each path of readers: an element counts if any mask selects it.
+
+    Returns:
+        Booleans that can be broadcast with the output; none if every element counts.
+    """
+    found = _masks(output, _DEEPEST)
+    return found if len(found) <= _MOST else ()
+
+
+def _masks(output: ov.Output, deepest: int) -> list[Operand]:
+    found: list[Operand] = []
+    for reader in output.get_target_inputs():
+        own = _of_reader(reader, deepest)
+        if not own:
+            return []
+        found += own
+    return found
+
+
+def _of_reader(reader: ov.Input, deepest: int) -> list[Operand]:
+    node = reader.get_node()
+    is_choice = node.get_type_name() == "Select" and reader.get_index() > 0
+    if not deepest or not _is_broadcast(node):
+        return []
+    if is_choice:
+        chosen = _chosen(node, reader.get_index())
+        return [op.logical_and(chosen, each) for each in _masks(node.output(0), deepest - 1)] or [
+            chosen
+        ]
+    return _masks(node.output(0), deepest - 1) if node.get_type_name() in _BY_ELEMENT else []
+
+
+def _chosen(node: ov.Node, side: int) -> Operand:
+    condition = node.input_value(0)
+    return condition if side == 1 else op.logical_not(condition)
+
+
+def _is_broadcast(node: ov.Node) -> bool:
+    """Tell whether shapes broadcast from their ends, as those of a mask do."""
+    return str(node.get_attributes().get("auto_broadcast", "numpy")) in ("numpy", "none")
+
+
+REDUCING = frozenset(
+    {"Einsum", "MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"}
+)
+"""Operations that are fused with arithmetic on their results, also across moves of the data."""
+_FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
+
+
+def grows(node: ov.Node, values: Values) -> bool:
+    """Tell whether arithmetic on a result may give an integer that float32 does not hold."""
+    if kind_of(node) not in HELD or values.of(node.output(0)).fixed:
+        return False
+    return any(_is_large(reader, values) for reader in _readers(node))
+
+
+def _is_large(node: ov.Node, values: Values) -> bool:
+    if node.get_type_name() not in _FUSED | CONVERTS | MOVES:
+        return False
+    bounds = values.of(node.output(0)).bounds
+    if bounds is None:
+        return False
+    return not is_small(bounds) or any(_is_large(each, values) for each in _readers(node))
+
+
+def _readers(node: ov.Node) -> list[ov.Node]:
+    return [each.get_node() for each in node.output(0).get_target_inputs()]
+
+
+def keep_apart(node: ov.Node, values: Values) -> None:
+    """Put a bitwise Or, which is not fused, between a result and its readers."""
+    old = node.output(0)
+    # A Result of the graph does not compute, so nothing is fused with it.
+    readers = [
+        each for each in old.get_target_inputs() if each.get_node().get_type_name() != "Result"
+    ]
+    found = sealed(old)
+    values.take_over(old, found)
+    for reader in readers:
+        reader.replace_source_output(found)

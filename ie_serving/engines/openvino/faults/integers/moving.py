@@ -23,11 +23,14 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 from ie_serving.engines.openvino.faults.integers.rule import (
     Exact,
     Made,
+    as_int32,
+    cast,
     check_constants,
+    equal,
+    in_parts,
     kind_of,
     named,
 )
-from ie_serving.engines.openvino.faults.integers.steps import as_int32, cast, equal, in_parts
 from ie_serving.engines.openvino.graphs.constants import int32
 from ie_serving.engines.openvino.graphs.rules import Rule
 

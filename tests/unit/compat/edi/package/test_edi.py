@@ -16,12 +16,12 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from ie_serving.core.values.callers import CALLER, Caller
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import every
 from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.kernel_model import KernelModel
 

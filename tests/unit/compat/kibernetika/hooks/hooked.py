@@ -8,8 +8,7 @@ from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.engine import WithHooks
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.hooks import HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import HookOptions, KernelOptions, Place
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from tests.unit.engines.openvino import models
 

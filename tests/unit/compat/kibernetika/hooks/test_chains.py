@@ -13,15 +13,12 @@ from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.batching import Batching
-from ie_serving.engines.hooks import HookOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import HookOptions, KernelOptions, Place
+from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.telemetry.metrics.batches import BatchMetrics
-from ie_serving.telemetry.metrics.caches import CacheMetrics
-from ie_serving.telemetry.metrics.sequences import SequenceMetrics
+from ie_serving.telemetry.metrics.layers import BatchMetrics, CacheMetrics, SequenceMetrics
 from tests.unit.compat.kibernetika.hooks.hooked import chained, linear
 from tests.unit.engines.asking import answer, told
 

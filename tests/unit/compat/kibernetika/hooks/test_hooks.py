@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
-from ie_serving.core.values.callers import CALLER, Caller
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
+from ie_serving.core.values.requests import CALLER, Caller
 from tests.unit.compat.kibernetika.hooks.hooked import linear, opened
 from tests.unit.engines.asking import answer, strings, told
 

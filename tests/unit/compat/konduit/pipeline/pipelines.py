@@ -9,7 +9,7 @@ import numpy as np
 from ie_serving.compat.konduit import data
 from ie_serving.compat.konduit.pipeline.definition import read
 from ie_serving.compat.konduit.pipeline.running import Running
-from ie_serving.core.values.callers import Caller
+from ie_serving.core.values.requests import Caller
 from ie_serving.engines.python.context import Context
 
 

@@ -13,13 +13,13 @@ from ie_serving.app.engine_stack import models_of
 from ie_serving.compat.konduit import data
 from ie_serving.compat.konduit.pipeline.definition import read
 from ie_serving.compat.konduit.pipeline.running import Running
-from ie_serving.core.values.callers import Caller
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.values.requests import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.context import Context
-from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.image.pictures import encoded
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran
 
 LOGGING = {"@type": "LOGGING", "log": "KEYS_AND_VALUES"}

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from ie_serving.compat.stfs.wire.response import encode
+from ie_serving.compat.stfs.front.post_body import encode
 from ie_serving.core.values.tensors import DataType, TensorSpec
 
 

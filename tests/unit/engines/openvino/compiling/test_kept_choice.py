@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.compiling import threads_choice
-from ie_serving.engines.openvino.compiling.kept_choice import ALIKE, KeptChoice
+from ie_serving.engines.openvino.compiling.threads_choice import ALIKE, KeptChoice
 from tests.unit.engines.openvino.models import add_one, load, run, unary
 
 

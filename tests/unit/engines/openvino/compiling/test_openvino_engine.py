@@ -17,8 +17,8 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.compiling import programs, threads_choice
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, about_as_fast
-from ie_serving.engines.openvino.interface import memory_estimate
-from ie_serving.engines.run import probe
+from ie_serving.engines.openvino.interface import tensor_specs
+from ie_serving.engines.run import latency_model
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
 from tests.unit.engines.openvino.models import add_one, load, parameter, result, run, save, unary
@@ -248,7 +248,7 @@ def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
 def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
 ) -> None:
-    monkeypatch.setattr(memory_estimate.BUDGET, "limit", 1 << 30)
+    monkeypatch.setattr(tensor_specs.BUDGET, "limit", 1 << 30)
     monkeypatch.setattr(programs, "compile_fastest", None)  # it is not come to
     add_one(tmp_path)
     with pytest.raises(
@@ -331,7 +331,7 @@ def test_several_threads_that_seem_no_faster_are_measured_once_more(
     streams: str,
 ) -> None:
     measured = iter([0.0005, 0.0005, again_s])  # several, one, several
-    monkeypatch.setattr(probe, "latency", lambda *_: next(measured))
+    monkeypatch.setattr(latency_model, "latency", lambda *_: next(measured))
     monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
     monkeypatch.setattr(threads_choice, "thread_limit", lambda: 2)
     with caplog.at_level("INFO"):
@@ -362,7 +362,7 @@ def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
     def latency(make: Any, inputs: Mapping[str, Array], failures: Any) -> float:
         return 0.0009 if inputs["x"].size == 1 else many_s
 
-    monkeypatch.setattr(probe, "latency", latency)
+    monkeypatch.setattr(latency_model, "latency", latency)
     monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
     with caplog.at_level("INFO"):
         model = load(add_one(tmp_path, [-1, -1]), ahead=ahead)
@@ -383,7 +383,9 @@ def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
         return compile_cached(model, device, config)
 
     monkeypatch.setattr(threads_choice, "compile_cached", noted)
-    monkeypatch.setattr(probe, "latency", lambda *_: 1e-5)  # whatever this machine does meanwhile
+    monkeypatch.setattr(
+        latency_model, "latency", lambda *_: 1e-5
+    )  # whatever this machine does meanwhile
     add_one(tmp_path)
     load(tmp_path)  # the first one brings what all share
     before = len(os.listdir("/proc/self/task"))
@@ -403,7 +405,7 @@ def test_a_tiny_model_tells_how_long_its_largest_measured_batch_took(
     def latency(make: Any, inputs: Mapping[str, Array], failures: Any) -> float:
         return 1e-5 if len(inputs["x"]) == 1 else 2e-5
 
-    monkeypatch.setattr(probe, "latency", latency)
+    monkeypatch.setattr(latency_model, "latency", latency)
     model = load(add_one(tmp_path, shape))
     assert model.signatures[SERVING_DEFAULT].batch_s == seconds
 
@@ -433,7 +435,7 @@ def test_a_small_model_is_compiled_for_several_threads_where_they_may_gain(
 
     monkeypatch.setattr(threads_choice, "compile_cached", noted)
     monkeypatch.setattr(threads_choice, "threads", lambda: cpus)
-    monkeypatch.setattr(probe, "latency", lambda *_: single_us / 1e6)
+    monkeypatch.setattr(latency_model, "latency", lambda *_: single_us / 1e6)
     load(add_one(tmp_path)).close()
     assert len(compiled) == compilations
 

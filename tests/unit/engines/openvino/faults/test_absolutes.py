@@ -8,7 +8,7 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 
-from ie_serving.engines.openvino.faults.absolutes import part_absolutes
+from ie_serving.engines.openvino.faults.fusions import part_absolutes
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 NUMBERS = [-5, 3, -7, 4]

@@ -15,7 +15,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.run import probe
+from ie_serving.engines.run import latency_model
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 WIDTH = 48
@@ -106,13 +106,13 @@ def test_shapes_that_do_not_fit_are_not_tried_at_load(
 ) -> None:
     """The try of 64 rows and columns read beyond its 64 columns, and ended one start in 60."""
     tried: list[tuple[int, ...]] = []
-    latency = probe.latency
+    latency = latency_model.latency
 
     def noted(make: Any, inputs: Any, failures: Any) -> Any:
         tried.extend(array.shape for array in inputs.values())
         return latency(make, inputs, failures)
 
-    monkeypatch.setattr(probe, "latency", noted)
+    monkeypatch.setattr(latency_model, "latency", noted)
     for columns in (-1, WIDTH):
         x = parameter("x", [-1, columns])
         directory = save(

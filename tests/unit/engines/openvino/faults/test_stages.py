@@ -16,7 +16,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.faults import loop_rounds
+from ie_serving.engines.openvino.faults import ranges
 from ie_serving.engines.openvino.faults.hazards import guard
 from ie_serving.engines.openvino.faults.stages import VALUES
 from ie_serving.engines.openvino.graphs.rules import visit
@@ -134,8 +134,8 @@ def counting(*, by_condition: bool, step: Inner = lambda _: constant([1], np.flo
 @pytest.fixture
 def bound(monkeypatch: pytest.MonkeyPatch) -> int:
     """A bound of rounds that is run into in milliseconds; the server's takes 2 s each time."""
-    monkeypatch.setattr(loop_rounds, "MOST_ROUNDS", 2000)
-    return loop_rounds.MOST_ROUNDS
+    monkeypatch.setattr(ranges, "MOST_ROUNDS", 2000)
+    return ranges.MOST_ROUNDS
 
 
 @pytest.mark.parametrize("by_condition", [False, True])

@@ -16,7 +16,7 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference.ops import op_pool_common
 
-from ie_serving.engines.openvino.reading.onnx_unread import OVERLOOKED
+from ie_serving.engines.openvino.reading.onnx_graph import OVERLOOKED
 
 ASKED_FOR_ELSEWHERE = {
     # By other values of other attributes or inputs than those of the first test.

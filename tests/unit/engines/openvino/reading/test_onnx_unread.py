@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
-from ie_serving.engines.openvino.reading.onnx_unread import NEWEST_OPSET, OVERLOOKED, refuse_unread
+from ie_serving.engines.openvino.reading.onnx_graph import NEWEST_OPSET, OVERLOOKED, refuse_unread
 from tests.unit.engines.openvino.operators.asked import floats
 
 X, SCALES = floats(1, 1, 8, 6), np.array([1, 1, 0.5, 0.5], np.float32)

@@ -12,11 +12,11 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.compiling import supported
+from ie_serving.engines.layer_options import Sequences
+from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
-from ie_serving.engines.sequences import Sequences
 from tests.unit.engines.openvino.models import copies, load, parameter, result, run
 from tests.unit.engines.openvino.stateful_models import (
     INPUTS,
@@ -29,7 +29,7 @@ from tests.unit.engines.openvino.stateful_models import (
 )
 
 EXACT = OpenVinoOptions(inference_precision="f32")
-PRECISIONS = ["f32", *supported.lower_precisions(OpenVinoOptions())]
+PRECISIONS = ["f32", *properties.lower_precisions(OpenVinoOptions())]
 """Those of this machine: most processors compute in bf16 or in f16, few in both."""
 
 

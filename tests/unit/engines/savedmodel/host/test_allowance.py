@@ -24,7 +24,7 @@ from ie_serving.engines.savedmodel.host.allowance import (
     spending,
     turn,
 )
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.host_program import HostProgram, HostStep, Plan
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.tensor_list import LoopList, TensorList

@@ -15,8 +15,8 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.savedmodel.host import kernels_images, rows
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host import kernels_images, kernels_loops
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
 
@@ -203,7 +203,7 @@ async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
         both.wait(10)
         return decode(*given)
 
-    monkeypatch.setattr(rows, "THREADS", 2)
+    monkeypatch.setattr(kernels_loops, "THREADS", 2)
     monkeypatch.setattr(kernels_images, "_decoded", decoded)
     found = await answer(classifier, "serving_default", FILES[:8])
     assert len(names) == 2
@@ -220,7 +220,7 @@ async def test_rows_stay_in_their_order(classifier: CompiledModel, count: int) -
 async def test_of_several_rows_that_are_no_image_the_first_is_refused(
     classifier: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "THREADS", 2)
+    monkeypatch.setattr(kernels_loops, "THREADS", 2)
     grey = tf.io.encode_png(COLOURS[..., :2]).numpy()
     with pytest.raises(InvalidRequest, match="the image is PNG of mode LA"):
         await answer(classifier, "serving_default", [*FILES, grey, b"no image", b""])
@@ -230,7 +230,7 @@ async def test_of_several_rows_that_are_no_image_the_first_is_refused(
 async def test_a_loop_whose_turns_need_each_other_runs_them_in_turn(
     classifier: CompiledModel, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows.Rows, "run", lambda *given: pytest.fail("in several threads"))
+    monkeypatch.setattr(kernels_loops.Rows, "run", lambda *given: pytest.fail("in several threads"))
     found = await answer(classifier, name, FILES)
     expected = getattr(Classifier(), name)(tf.constant(FILES))
     np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -9,8 +9,8 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, RequestTooLarge
-from ie_serving.engines.savedmodel.host.attributes import Attributes
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.host_program import HostStep
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.savedmodel.host import regex
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
 

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
 

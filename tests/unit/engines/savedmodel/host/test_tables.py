@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
-from ie_serving.engines.savedmodel.host.attributes import Attributes
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.tables import Table, from_text_file
 from ie_serving.wire.protobuf import graph
 

@@ -7,8 +7,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ie_serving.server.fronts.admin.grpc_health import NAME, HealthService
-from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.admin.readiness import Readiness
+from ie_serving.server.fronts.admin.health import Health, Readiness
 from ie_serving.server.transport.grpc.services import CallContext
 
 PATIENCE_S = 5

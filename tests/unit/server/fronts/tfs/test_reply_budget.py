@@ -11,12 +11,10 @@ import pytest
 import uvloop
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.server.transport.failed_handshakes import FailedHandshakes
-from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.handshake import FailedHandshakes, Secure, ServerContext
 from ie_serving.server.transport.http1.connection import SEALED, Connection, Server
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
-from ie_serving.server.transport.tls import ServerContext
 from tests.certificates import Authority
 from tests.unit.inference.stand_ins import Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest

@@ -9,7 +9,7 @@ from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import messages
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Connection
-from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.server import Connect
 from ie_serving.server.transport.outbox import Outbox
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.server.transport.http1.faults import RequestRefused
-from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
+from ie_serving.server.transport.http1.heads import by_name, check_host, is_chunked, spoken
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.holding import FREE_FIELDS, GATHERED
-from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import Event, Fault, Reply, Request
 from ie_serving.server.transport.http1.protocol import Protocol
 from tests.unit.server.transport.http1.talk import GET, POST, Gate, Talk, echo

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http1.known_heads import LONGEST, MOST, KnownHeads
+from ie_serving.server.transport.http1.heads import LONGEST, MOST, KnownHeads
 from ie_serving.server.transport.http1.messages import Event, Request
 from ie_serving.server.transport.http1.protocol import Protocol
 

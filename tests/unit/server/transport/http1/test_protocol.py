@@ -6,9 +6,8 @@ import pytest
 
 from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.server.transport.http1.connection_states import Reader, Writer
-from ie_serving.server.transport.http1.heads import CLOSE
+from ie_serving.server.transport.http1.heads import CLOSE, KnownHeads
 from ie_serving.server.transport.http1.holding import GATHERED
-from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
     Event,

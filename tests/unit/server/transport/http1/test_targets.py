@@ -3,7 +3,7 @@
 import httptools
 import pytest
 
-from ie_serving.server.transport.http1.parsed_heads import target
+from ie_serving.server.transport.http1.heads import target
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ie_serving.server.transport.http2.flood_guard import BURST, EARNED, PER_S, FloodGuard
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.transport.http2.rules import BURST, EARNED, PER_S, FloodGuard
 
 
 class Guarded:

@@ -8,7 +8,7 @@ from hpack import Encoder
 from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
 from ie_serving.server.transport.http2 import sender
-from ie_serving.server.transport.http2.flood_guard import BURST, EARNED
+from ie_serving.server.transport.http2.rules import BURST, EARNED
 from ie_serving.server.transport.http2.stream_states import Life
 from ie_serving.server.transport.http2.streams import MOST_STREAMS
 from tests.unit.server.transport.http2.peer import (

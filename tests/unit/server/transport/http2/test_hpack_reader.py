@@ -5,7 +5,7 @@ from hpack import Decoder, Encoder, HPACKError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http2.hpack_reader import (
+from ie_serving.server.transport.http2.headers import (
     MOST_TABLE,
     Field,
     HpackReader,

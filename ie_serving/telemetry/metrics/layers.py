@@ -1,0 +1,317 @@
+"""Metrics of the layers around a model: batches, kept answers, recorded requests, sequences."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+from weakref import WeakSet
+
+from ie_serving.telemetry.metrics.histogram import EVERY_SECOND, Histogram
+from ie_serving.telemetry.metrics.text import counters, family, sample
+
+BATCHES = "ie_serving_batches_total"
+BATCHES_APART = "ie_serving_batches_apart_total"
+BATCH_ROWS = "ie_serving_batch_rows"
+BATCH_QUEUE = "ie_serving_batch_queue_seconds"
+BATCH_WAITING = "ie_serving_batch_waiting_rows"
+
+ROW_BOUNDS = tuple(float(2**power) for power in range(13))
+"""Upper bounds of the finite buckets: 1 to 4,096 rows."""
+
+PADDING_BOUNDS = (0.0, *ROW_BOUNDS)
+
+ALONE = "lane_free"
+"""Reason of a request that is sent at once, alone: a lane was free."""
+
+
+class Gathers(Protocol):
+    """Batches requests for one signature of one version."""
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are waiting now."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Sizes that batches are filled up to; empty if they are not."""
+
+
+class BatchMetrics:
+    """The series of one model's batches.
+
+    Attributes:
+        reasons: batches by the reason for sending them; lone requests included after `settle`.
+        failed: batches whose requests were tried again in smaller ones.
+        rows: of each batch, before padding; complete after `settle`.
+        processed: the same with padding.
+        padding: rows that were added, by the size that batches were filled up to.
+        queue_time: seconds that each request waited in the queue.
+        sizes: that batches are filled up to; empty if they are not.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, int] = {}
+        self.failed = 0
+        self.rows = Histogram(ROW_BOUNDS)
+        self.processed = Histogram(ROW_BOUNDS)
+        self.padding: dict[int, Histogram] = {}
+        self.queue_time = Histogram()
+        self.sizes: Sequence[int] = ()
+        self._alone: dict[int, int] = {}
+        self._gathered: dict[int, int] = {}
+        # Weak references: the queues are freed with their versions.
+        self._queues: WeakSet[Gathers] = WeakSet()
+        self._lock = threading.Lock()
+
+    def watch(self, queue: Gathers) -> None:
+        """Include the queue's waiting rows in the page. Called in the thread of a load."""
+        self.sizes = queue.sizes
+        with self._lock:
+            self._queues.add(queue)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are waiting now to be sent in a batch."""
+        with self._lock:
+            return sum(queue.waiting for queue in self._queues)
+
+    def alone(self, rows: int) -> None:
+        """Count a request that was sent at once, alone."""
+        # Minimal work, since every lone request does it; sorted into series when the page is read.
+        self._alone[rows] = self._alone.get(rows, 0) + 1
+
+    def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
+        """Count a batch, with the microseconds that each of its requests has waited."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        self._gathered[rows] = self._gathered.get(rows, 0) + 1
+        self.queue_time.add_all([each / 1e6 for each in waited_us])
+
+    def apart(self) -> None:
+        """Count a batch that failed."""
+        self.failed += 1
+
+    def settle(self) -> None:
+        """Move all new counts into the series."""
+        for times in self._alone.values():
+            self.reasons[ALONE] = self.reasons.get(ALONE, 0) + times
+            self.queue_time.add(0.0, times)
+        for numbers in (self._alone, self._gathered):
+            for rows, times in numbers.items():
+                size = next((size for size in self.sizes if size >= rows), rows)
+                self.rows.add(rows, times)
+                self.processed.add(size, times)
+                if self.sizes:
+                    self._padding(size).add(size - rows, times)
+            numbers.clear()
+
+    def include(self, other: "BatchMetrics") -> None:
+        """Add the series of another model."""
+        other.settle()
+        for reason, number in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + number
+        self.rows.include(other.rows)
+        self.processed.include(other.processed)
+        self.queue_time.include(other.queue_time)
+        for size, padding in other.padding.items():
+            self._padding(size).include(padding)
+
+    def _padding(self, size: int) -> Histogram:
+        return self.padding.setdefault(size, Histogram(PADDING_BOUNDS))
+
+
+Labelled = Sequence[tuple[str, BatchMetrics]]
+"""The formatted label of a model's name, and its batches."""
+
+
+def batch_lines(models: Labelled) -> Iterator[str]:
+    """Yield the samples of all models that batch requests; none before the first batch."""
+    for _, batches in models:
+        batches.settle()
+    seen = [(label, batches) for label, batches in models if batches.reasons]
+    yield from counters(
+        BATCHES,
+        "Batches by why each was sent with the rows it had.",
+        "reason",
+        [(label, batches.reasons) for label, batches in seen],
+    )
+    yield from family(
+        BATCH_ROWS,
+        "histogram",
+        "Rows of each batch, before it is filled up.",
+        (line for label, batches in seen for line in batches.rows.lines(BATCH_ROWS, label)),
+    )
+    yield from family(
+        BATCH_QUEUE,
+        "histogram",
+        "Seconds that each request was gathered for.",
+        (
+            line
+            for label, batches in seen
+            for line in batches.queue_time.lines(BATCH_QUEUE, label, shown=EVERY_SECOND)
+        ),
+    )
+    yield from family(
+        BATCH_WAITING,
+        "gauge",
+        "Rows that wait to be sent in a batch.",
+        (f"{BATCH_WAITING}{{{label}}} {batches.waiting}" for label, batches in seen),
+    )
+    # Written from the first batch on, though 0: if a counter appears with its first event,
+    # Prometheus sees no increase.
+    yield from family(
+        BATCHES_APART,
+        "counter",
+        "Batches that failed, whose requests were inferred again in halves.",
+        (f"{BATCHES_APART}{{{label}}} {batches.failed}" for label, batches in seen),
+    )
+
+
+HITS: Final = "ie_serving_response_cache_hits_total"
+MISSES: Final = "ie_serving_response_cache_misses_total"
+
+
+class CacheMetrics:
+    """Counts of one model. Belongs to one event loop.
+
+    Attributes:
+        asked: requests that were looked up.
+        missed: inferences that these needed.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.missed = 0
+
+
+def cache_lines(models: Mapping[str, CacheMetrics]) -> Iterator[str]:
+    """Yield the samples of models that were asked."""
+    asked = [(name, each) for name, each in models.items() if each.asked]
+    yield from family(
+        HITS,
+        "counter",
+        "Requests that a kept answer, or that of an equal request under way, has answered.",
+        (sample(HITS, each.asked - each.missed, model_name=name) for name, each in asked),
+    )
+    yield from family(
+        MISSES,
+        "counter",
+        "Inferences of models that keep answers.",
+        (sample(MISSES, each.missed, model_name=name) for name, each in asked),
+    )
+
+
+RECORDED: Final = "ie_serving_requests_recorded_total"
+NOT_RECORDED: Final = "ie_serving_requests_not_recorded_total"
+
+
+class RecordMetrics:
+    """Counts of one model.
+
+    Attributes:
+        recorded: sampled requests that were written.
+        failed: those that could not be written.
+        broken: those that could not be encoded, by a defect.
+        shed: those that were dropped, since too many waited.
+    """
+
+    def __init__(self) -> None:
+        self.recorded = 0
+        self.failed = 0
+        self.broken = 0
+        self.shed = 0
+
+
+def record_lines(models: Mapping[str, RecordMetrics]) -> Iterator[str]:
+    """Yield the samples of models with sampled requests."""
+    sampled = [
+        (name, m) for name, m in models.items() if m.recorded or m.failed or m.shed or m.broken
+    ]
+    yield from family(
+        RECORDED,
+        "counter",
+        "Sampled requests that were written to a file.",
+        (sample(RECORDED, each.recorded, model_name=name) for name, each in sampled),
+    )
+    yield from family(
+        NOT_RECORDED,
+        "counter",
+        "Sampled requests that were not written: too many waited (busy), the disk refused them"
+        " (disk), or they could not be encoded (error).",
+        (
+            sample(NOT_RECORDED, count, model_name=name, reason=reason)
+            for name, each in sampled
+            for reason, count in (
+                ("busy", each.shed),
+                ("disk", each.failed),
+                ("error", each.broken),
+            )
+        ),
+    )
+
+
+SEQUENCES = "ie_serving_sequences"
+STATE_BYTES = "ie_serving_sequence_state_bytes"
+DROPPED = "ie_serving_sequences_dropped_total"
+
+Held = Callable[[], tuple[int, int]]
+"""Returns the number of live sequences, and the bytes of their state."""
+
+
+def _none() -> tuple[int, int]:
+    return 0, 0
+
+
+class SequenceMetrics:
+    """The series of one model's sequences.
+
+    Attributes:
+        held: called whenever the page is read.
+        dropped: sequences that no client has ended, by the reason of their end: `idle`, `unloaded`.
+        seen: whether the model keeps sequences; other models have no series on the page.
+    """
+
+    def __init__(self) -> None:
+        self.held: Held = _none
+        self.dropped: dict[str, int] = {}
+        self.seen = False
+
+    def begin(self, held: Held) -> None:
+        """Show the series from now on: the model keeps sequences."""
+        self.held = held
+        self.seen = True
+
+    def drop(self, reason: str, times: int) -> None:
+        """Count sequences that no client has ended."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + times
+
+
+LabelledSequences = Sequence[tuple[str, SequenceMetrics]]
+"""The formatted label of a model's name, and its sequences."""
+
+
+def sequence_lines(models: LabelledSequences) -> Iterator[str]:
+    """Yield the samples of all models that keep sequences."""
+    seen = [(label, each, *each.held()) for label, each in models if each.seen]
+    yield from family(
+        SEQUENCES,
+        "gauge",
+        "Live sequences over all versions.",
+        (f"{SEQUENCES}{{{label}}} {live}" for label, _, live, _ in seen),
+    )
+    yield from family(
+        STATE_BYTES,
+        "gauge",
+        "Bytes of their states.",
+        (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen),
+    )
+    # Both reasons from the first page on: if a counter appears with its first event, Prometheus
+    # sees no increase.
+    yield from family(
+        DROPPED,
+        "counter",
+        "Sequences that ended without their clients.",
+        (
+            f'{DROPPED}{{{label},reason="{reason}"}} {each.dropped.get(reason, 0)}'
+            for label, each, _, _ in seen
+            for reason in ("idle", "unloaded")
+        ),
+    )

@@ -1,0 +1,70 @@
+"""JSON, JSON lines and CSV become TensorFlow Serving's JSON."""
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from ie_serving.compat.sagemaker.routes import CSV, JSON, JSON_LINES, body_of
+from ie_serving.core.values.errors import InvalidRequest
+
+LINES = JSON_LINES[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "instances"),
+    [
+        (JSON, "[1, 2]", [[1, 2]]),
+        (JSON, "[[1], [2]]", [[1], [2]]),
+        (JSON, " [ [1],\n [2]]", [[1], [2]]),
+        (JSON, "5", [5]),
+        (JSON, '{"x": 1}', [{"x": 1}]),
+        (JSON, '{"x": 1}\n{"x": 2}\n', [{"x": 1}, {"x": 2}]),
+        (LINES, "[1]\r\n\r\n[2]\n", [[1], [2]]),
+        (LINES, "1\n2", [1, 2]),
+        (CSV, "1,2\n3,4\n", [[1, 2], [3, 4]]),
+        (CSV, "1\n2.5\r\n-3e2", [1, 2.5, -300.0]),
+        (CSV, "1", [1]),
+        (CSV, " 1 , +2 , .5 , 1. ", [[1, 2.0, 0.5, 1.0]]),
+        (CSV, "a,1\nb c,2", [["a", 1], ["b c", 2]]),
+        (CSV, '"1","a ""b"", c",\n', [["1", 'a "b", c', ""]]),
+        (CSV, '"one column, with a comma"', ["one column, with a comma"]),
+        (CSV, "1_000,0x10,--1", [["1_000", "0x10", "--1"]]),
+    ],
+)
+def test_what_becomes_instances(kind: bytes, body: str, instances: list[object]) -> None:
+    assert json.loads(body_of(kind, body.encode())) == {"instances": instances}
+
+
+@pytest.mark.parametrize("kind", [JSON, LINES])
+@pytest.mark.parametrize("body", [b'{"instances": [1]}', b'{"signature_name": "s",\n"inputs" : 1}'])
+def test_what_is_tensorflow_servings_own(kind: bytes, body: bytes) -> None:
+    assert body_of(kind, body) == body
+
+
+def test_numbers_that_json_lacks() -> None:
+    assert body_of(CSV, b"nan,-inf") == b'{"instances":[[NaN,-Infinity]]}'
+
+
+@pytest.mark.parametrize("body", [b"", b"\n \n", b'a"b', b'"a" b', b'"a', b"\xff"])
+def test_what_is_no_csv(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="the CSV"):
+        body_of(CSV, body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (CSV, b" " * 200_000 + b'a"'),
+        (CSV, b'"' * 200_001),
+        (CSV, b"," * 100_000),
+        (JSON, b"]" + b"\n" * 200_000 + b"x"),
+        (JSON, b'"inputs"' + b" " * 200_000),
+    ],
+)
+def test_no_body_takes_longer_than_in_proportion(kind: bytes, body: bytes) -> None:
+    began = time.process_time()
+    with contextlib.suppress(InvalidRequest):
+        body_of(kind, body)
+    assert time.process_time() - began < 2.0

@@ -1,0 +1,55 @@
+"""What the settings of tokens may say."""
+
+import pytest
+
+from ie_serving.config.schema import access_settings
+from ie_serving.core.values.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "keys.json",
+        "/etc/keys.json",
+        "https://login.test/keys?x=1",
+        "http://localhost:8080/keys",
+        "http://[::1]:8080/keys",
+    ],
+)
+def test_places_of_keys(given: str) -> None:
+    assert access_settings.keys_place(given, "--jwt_keys") == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "http://login.test/keys",  # whoever stands in between would sign tokens
+        "http://127.0.0.1.login.test/",
+        "http://localhost@login.test/",
+        "ftp://login.test/keys",
+        "file:///etc/keys.json",
+        "https://",
+        "https://user:word@login.test/",
+        "https://login.test:port/",
+        "https://[::1/",
+        "https://login.test/a b",
+    ],
+)
+def test_no_places_of_keys(given: str) -> None:
+    with pytest.raises(ConfigError, match="--jwt_keys"):
+        access_settings.keys_place(given, "--jwt_keys")
+
+
+def test_algorithms() -> None:
+    assert access_settings.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
+    for wrong in ("HS256", "none", "ES256,", "es256", ""):
+        with pytest.raises(ConfigError):
+            access_settings.algorithms(wrong, "p")
+
+
+def test_leeway() -> None:
+    assert access_settings.leeway("0", "p") == 0.0
+    for wrong in ("-1", "301", "inf", "x"):
+        with pytest.raises(ConfigError):
+            access_settings.leeway(wrong, "p")

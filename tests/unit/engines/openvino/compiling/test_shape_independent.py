@@ -1,0 +1,173 @@
+"""What is computed for a lone row gives what a batch gives, for values of all kinds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+import pytest
+
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.base import GATHERED
+from ie_serving.engines.openvino.compiling.lone_row import COMPUTES, MOVES, computes_alike
+from ie_serving.engines.run.queued import QueuedProgram
+from tests.unit.engines.openvino.models import load, parameter, result, run, save
+
+RANDOM = np.random.default_rng(11)
+TAIL = (3, 6, 6)
+"""Of each input: three channels of 6 by 6."""
+ROW = int(np.prod(TAIL))
+
+
+def const(*values: int, dtype: Any = np.int64) -> Any:
+    return op.constant(np.array(values, dtype))
+
+
+def number(value: int) -> Any:
+    return op.constant(np.int64(value))
+
+
+def weights(*shape: int) -> Any:
+    return op.constant(RANDOM.standard_normal(shape).astype(np.float32))
+
+
+def places(x: Any) -> Any:
+    """Give zeros, one for each row of x."""
+    size = op.gather(op.shape_of(x), const(0), number(0))
+    return op.broadcast(number(0), op.concat([size, const(1)], 0))
+
+
+PADS = ([1, 1], [0, 0], [0, 0])
+CASES: dict[str, Callable[[Any], Any]] = {
+    "Add": lambda x: op.add(x, weights(3, 1, 1)),
+    "AvgPool": lambda x: op.avg_pool(x, *PADS, [2, 2], True),
+    "BatchNormInference": lambda x: op.batch_norm_inference(
+        x, weights(3), weights(3), weights(3), op.constant(np.ones(3, np.float32)), 1e-3
+    ),
+    "Broadcast": lambda x: op.broadcast(op.reduce_mean(x, const(1), True), op.shape_of(x)),
+    "Clamp": lambda x: op.clamp(x, -1.5, 1.5),
+    "Concat": lambda x: op.concat([x, op.negative(x)], 1),
+    "Convert": lambda x: op.convert(op.convert(x, "f32"), "f32"),
+    "Convolution": lambda x: op.convolution(x, weights(4, 3, 3, 3), *PADS, [1, 1]),
+    "Divide": lambda x: op.divide(x, weights(6)),
+    "Elu": lambda x: op.elu(x, 0.7),
+    "Erf": op.erf,
+    "Exp": op.exp,
+    "Gather": lambda x: op.gather(x, const(1, 0), number(2)),
+    "Gelu": lambda x: op.gelu(x, "erf"),
+    "GroupConvolution": lambda x: op.group_convolution(x, weights(3, 1, 1, 3, 3), *PADS, [1, 1]),
+    "HSigmoid": op.hsigmoid,
+    "HSwish": op.hswish,
+    "HardSigmoid": lambda x: op.hard_sigmoid(x, np.float32(0.2), np.float32(0.5)),
+    "MVN": lambda x: op.mvn(x, const(-1), True, 1e-6, "INSIDE_SQRT"),
+    "MatMul": lambda x: op.matmul(
+        op.reshape(x, const(-1, ROW), False), weights(ROW, 5), False, False
+    ),
+    "MaxPool": lambda x: op.max_pool(x, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0),
+    "Maximum": lambda x: op.maximum(x, weights(6)),
+    "Minimum": lambda x: op.minimum(x, weights(6)),
+    "Mish": op.mish,
+    "Multiply": lambda x: op.multiply(x, weights(6)),
+    "Negative": op.negative,
+    "PRelu": lambda x: op.prelu(x, weights(3)),
+    "Power": lambda x: op.power(x, op.constant(np.float32(2))),
+    "ReduceMax": lambda x: op.reduce_max(x, const(2, 3)),
+    "ReduceMean": lambda x: op.reduce_mean(x, const(2, 3)),
+    "ReduceSum": lambda x: op.reduce_sum(x, const(1)),
+    "Relu": op.relu,
+    "Reshape": lambda x: op.reshape(x, const(0, 2, -1), True),
+    "ShapeOf": lambda x: op.reshape(
+        x, op.concat([op.gather(op.shape_of(x), const(0), number(0)), const(-1)], 0), False
+    ),
+    "Sigmoid": op.sigmoid,
+    "Slice": lambda x: op.slice(x, const(1), const(5), const(2), const(2)),
+    "SoftPlus": op.softplus,
+    "Softmax": lambda x: op.softmax(x, 3),
+    "Split": lambda x: op.split(x, number(1), 3).output(1),
+    "Sqrt": op.sqrt,
+    "SquaredDifference": lambda x: op.squared_difference(x, weights(6)),
+    "Squeeze": lambda x: op.squeeze(op.reduce_sum(x, const(2), True), const(2)),
+    "StridedSlice": lambda x: op.strided_slice(
+        x, const(0, 1, 0, 0), const(0, 3, 6, 6), const(1, 1, 2, 1), [1, 0, 0, 0], [1, 0, 0, 0]
+    ),
+    "Subtract": lambda x: op.subtract(x, weights(3, 1, 1)),
+    "Swish": op.swish,
+    "Tanh": op.tanh,
+    "TopK": lambda x: op.topk(
+        op.reshape(x, const(-1, ROW), False), number(1), 1, "max", "none"
+    ).output(1),
+    "Transpose": lambda x: op.transpose(x, const(0, 2, 3, 1)),
+    "Unsqueeze": lambda x: op.unsqueeze(x, const(1)),
+    "VariadicSplit": lambda x: op.variadic_split(x, number(1), const(1, 2)).output(1),
+}
+
+
+def rows() -> dict[str, Array]:
+    """Give rows of usual numbers, of large ones, of what ends no sum, and of equal ones."""
+    usual = RANDOM.standard_normal((1, *TAIL)).astype(np.float32)
+    odd = np.resize([np.inf, -np.inf, np.nan, 0, -0.0, 1e-42, 3e38, -3e38, 1, 2], (1, *TAIL))
+    return {
+        "usual": usual,
+        "large": usual * 1e4,
+        "odd": odd.astype(np.float32),
+        "equal": np.round(np.abs(usual)),
+        "zeros": np.zeros_like(usual),
+    }
+
+
+LOSE_NAN = ("MaxPool", "TopK")
+"""Operations that refuse the odd values, alone as in a batch (`test_nonfinite.py`)."""
+
+
+def test_each_operation_is_compared() -> None:
+    assert CASES.keys() | {"Constant", "Parameter", "Result"} == MOVES | COMPUTES
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_lone_row_is_computed_as_in_a_batch(tmp_path: Path, name: str) -> None:
+    x = parameter("x", (-1, *TAIL), DataType.FP32)
+    model = load(
+        save(tmp_path, [result("y", CASES[name](x))], [x]), ahead=True, inference_precision="f32"
+    )
+    program = model._programs[SERVING_DEFAULT]
+    assert isinstance(program, QueuedProgram)
+    assert program._lone is not None
+    for kind, row in rows().items():
+        if kind == "odd" and name in LOSE_NAN:
+            continue
+        GATHERED.set(False)
+        alone = (await run(model, {"x": row}))["y"]
+        GATHERED.set(True)
+        for others in (0, 4):
+            batch = np.concatenate([row, *[rows()["usual"]] * others])
+            wanted = (await run(model, {"x": batch}))["y"][: len(alone)]
+            np.testing.assert_allclose(alone, wanted, rtol=1e-4, atol=1e-5, err_msg=kind)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda x: op.convert(x, "i8"), id="numbers that may not fit"),
+        pytest.param(lambda x: op.convert(x, "i32"), id="numbers that are cut"),
+        pytest.param(
+            lambda x: op.topk(x, number(2), 3, "max", "value").output(0), id="several of a TopK"
+        ),
+        pytest.param(lambda x: op.gather(x, places(x), number(1), 1), id="gathered of a batch"),
+        pytest.param(
+            lambda x: op.max_pool(x, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(1),
+            id="places of a MaxPool",
+        ),
+        pytest.param(
+            lambda x: op.fake_quantize(
+                x, *(const(each, dtype=np.float32) for each in (0, 1, 0, 1)), 8
+            ),
+            id="quantized",
+        ),
+    ],
+)
+def test_other_graphs_are_not(body: Callable[[Any], Any]) -> None:
+    x = parameter("x", (-1, *TAIL), DataType.FP32)
+    node = body(x)
+    assert not computes_alike(ov.Model([op.result(node)], [x]))

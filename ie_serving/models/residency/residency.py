@@ -111,12 +111,17 @@ class Residency:
 
     def on_demand(self, config: ModelConfig) -> OnDemand | None:
         """Give what brings a model into memory; None for one that is always loaded."""
+        self._pinned.discard(config.name)
         if not self._rules.is_on_demand(config):
             return None
-        self._pinned.discard(config.name)
         if config.pinned:
             self._pinned.add(config.name)
         return self.load
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the models that are not configured any more: none of them stays pinned."""
+        self._pinned.intersection_update(names)
+        self.metrics.keep(names)
 
     def load_note(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
         """Return `note` for a model that is always loaded, else a function that does nothing.

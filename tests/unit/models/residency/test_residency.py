@@ -1,0 +1,81 @@
+"""What models that are loaded on demand hold of the budget, while they come and go."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.residency.residency import Residency, ResidencyRules
+from ie_serving.models.version.handle import Servable
+
+BASE = 10
+
+
+class Memory:
+    """The resident bytes of a process, by what holds them."""
+
+    def __init__(self, budget: int) -> None:
+        self.held = {"": BASE}
+        self.residency = Residency(
+            ResidencyRules(
+                budget=budget, wait_s=5.0, is_on_demand=lambda config: config.load != "always"
+            ),
+            lambda: sum(self.held.values()),
+        )
+
+    def model(self, name: str, size: int, **fields: object) -> "Model":
+        self.residency.on_demand(config(name, **fields))
+        return Model(name, size, self.held)
+
+
+def config(name: str, **fields: object) -> ModelConfig:
+    return ModelConfig(name=name, base_path="/", **fields)  # type: ignore[arg-type]
+
+
+class Model:
+    """A model whose load takes no time. See `Dormant`."""
+
+    def __init__(self, name: str, size: int, held: dict[str, int]) -> None:
+        self.name = name
+        self.stored_bytes = size
+        self.available: Mapping[int, Servable] = {}
+        self.is_admitted = False
+        self._held = held
+
+    @property
+    def is_out(self) -> bool:
+        return self.name not in self._held
+
+    def admit(self) -> None:
+        self.is_admitted = True
+        self._held[self.name] = self.stored_bytes
+
+    def dismiss(self) -> None:
+        self.is_admitted = False
+        self._held.pop(self.name, None)
+
+    async def first_load(self) -> None:
+        await asyncio.sleep(0)
+
+    async def changed(self) -> None:
+        raise AssertionError(self.name)
+
+
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "always loaded now"])
+async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
+    is_removed: bool,
+) -> None:
+    memory = Memory(budget=110)
+    residency = memory.residency
+    pinned = memory.model("pinned", 60, pinned=True)
+    idle, large = memory.model("idle", 30), memory.model("large", 80)
+    for each in (pinned, idle):
+        await residency.load(each)
+    pinned.dismiss()  # as its removal does
+    if is_removed:
+        residency.keep({"idle", "large"})
+    else:
+        residency.on_demand(config("pinned", load="always"))
+    await residency.load(large)
+    assert memory.held == {"": BASE, "large": 80}

@@ -169,7 +169,7 @@ class ModelStream:
     def admit(self) -> None:
         """Load the wanted versions; of a model that is loaded on demand."""
         self.is_admitted = self._may_be_stale = True
-        if self._wanted.listing.moving:
+        if self._wanted.listing.moving and not self._wanted.kept:
             self._polls = 0
         self.aspire()
 

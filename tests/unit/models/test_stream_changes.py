@@ -1,6 +1,7 @@
 """Files that change under one model: while a version loads, and while it serves."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ie_serving.core.values.versions import State
 from ie_serving.models.repository.trouble import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.stream_rules import POLLS_FOR_REST, Dormant
 from ie_serving.storage.backends.local import DEEPEST
 from tests.stand_in_engine import FILE
 from tests.unit.models.conftest import World, until
@@ -128,3 +130,24 @@ async def test_a_change_that_does_not_load_is_tried_again_and_ends_with_its_vers
     await stand.end_load()
     assert gone.done()
     assert stand.store.copies == []
+
+
+async def test_a_load_on_demand_does_not_wait_for_the_next_version_that_is_being_written(
+    world: World,
+) -> None:
+    world.poll_s = 3600.0
+
+    async def admitted(stream: Dormant) -> None:
+        stream.admit()
+
+    world.on_demand = admitted
+    world.write(1)
+    stream = await started(world)
+    for _ in range(POLLS_FOR_REST):
+        await stream.poll()
+    os.utime(world.write(2) / FILE)  # young: it is at rest when the next listing agrees
+    await stream.poll()
+    await stream.load()
+    await stream.first_load()
+    assert [*stream.available] == [1]
+    await stream.retire()

@@ -390,12 +390,13 @@ class ModelStream:
 
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
-        # A directory that is gone most likely takes its model with it, as its repository finds out
-        # in the same round, or in the next: only then it is trouble.
-        if self._rules.is_found and isinstance(error, Missing) and self._missed < POLLS_UNTIL_GONE:
-            self._missed += 1
+        if isinstance(error, Missing):
             self._comparisons.ask()  # where it is back, it may be another one
-            return
+            # A directory that is gone most likely takes its model with it, as its repository finds
+            # out in the same round, or in the next: only then it is trouble.
+            if self._rules.is_found and self._missed < POLLS_UNTIL_GONE:
+                self._missed += 1
+                return
         self._polls += 1
         self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core.values.errors import Missing
 from ie_serving.core.values.versions import State
 from ie_serving.models.repository.trouble import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
@@ -150,4 +151,17 @@ async def test_a_load_on_demand_does_not_wait_for_the_next_version_that_is_being
     await stream.load()
     await stream.first_load()
     assert [*stream.available] == [1]
+    await stream.retire()
+
+
+async def test_files_are_compared_once_a_directory_is_back_that_was_gone(world: World) -> None:
+    world.poll_s = 3600.0
+    world.write(1, value=1)
+    stream = await started(world)
+    (world.base / "m").rename(world.base / "old")
+    with pytest.raises(Missing):
+        await stream.poll()
+    world.write(1, value=2)
+    await stream.poll()
+    assert "have changed" in stream.statuses()[0].remark
     await stream.retire()

@@ -342,7 +342,7 @@ class KeptChoice:
         before = self._files()
         choice, loads = self._read()
         measured = "one" if one else "several"
-        number = loads + 1 if choice == measured else 1
+        number = min(loads + 1, ALIKE) if choice == measured else 1
         with suppress(OSError):  # the engine warns of the same folder
             self._folder.mkdir(parents=True, exist_ok=True)
             new = self._folder / f"{self._name}-{measured}-{number}"

@@ -94,6 +94,14 @@ def test_of_what_two_workers_have_left_the_lesser_counts(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_choice_that_another_worker_has_made_meanwhile_still_counts(tmp_path: Path) -> None:
+    kept = KeptChoice(tmp_path, "graph")
+    for _ in range(ALIKE + 1):
+        kept.keep(one=True)
+    assert kept.one_thread() is True
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_directory_that_cannot_be_written_stops_no_load(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     KeptChoice(tmp_path / "file" / "folder", "graph").keep(one=True)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,21 +129,43 @@ def _converted(
         signatures = {as_sent.name: signatures[as_sent.name]}
     kept = kept_between_requests(meta_graph, signatures)
     repeated = repeats(meta_graph, signatures)
+    given: dict[str, tuple[Names, Names]] = {}
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
-            names = _names(signature, renames)
+            given[name] = names = _names(signature, renames)
             listed = version.declared[name] = _listed(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
-            if name in repeated and repeated[name] not in version.causes:
-                version.repeats[name] = repeated[name]
+            own = repeated.get(name, "")
+            # One that was renamed by its tensors' names has names of its own.
+            if own and own not in version.causes and given[own] == names:
+                version.repeats[name] = own
                 continue
             sent = as_sent and as_sent.declared(meta_graph, signature, names[0])
             conversion = _Conversion(
                 directory, meta_graph, sent or signature, names, listed, initial
             )
             version.drafts.append(conversion.draft(copied=as_sent is not None))
+    for name, own in version.repeats.items():
+        _add_names(version, own, signatures[name], given[name])
     return version
+
+
+def _add_names(version: Version, own: str, repeat: Declared, names: tuple[Names, Names]) -> None:
+    """Let options speak of a draft's tensors by what these are called in one that repeats it."""
+    (place,) = [at for at, draft in enumerate(version.drafts) if draft.name == own]
+    draft = version.drafts[place]
+    inputs, outputs = (
+        [
+            replace(each, names=each.names | {called.get(each.alias, each.tensor)})
+            for each in tensors
+        ]
+        for tensors, called in (
+            (draft.inputs, {names[0][alias]: i.tensor for alias, i in repeat.inputs.items()}),
+            (draft.outputs, {names[1][alias]: i.tensor for alias, i in repeat.outputs.items()}),
+        )
+    )
+    version.drafts[place] = replace(draft, inputs=inputs, outputs=outputs)
 
 
 def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:

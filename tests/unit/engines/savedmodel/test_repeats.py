@@ -1,5 +1,6 @@
 """Signatures that compute the same are converted and compiled once; others never share."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,31 @@ def test_defaults_that_a_signature_declares_are_its_own(tmp_path: Path) -> None:
     default = tf.make_tensor_proto([[1.0, 2.0]]).SerializeToString()
     meta_graph.signature_def["b"].defaults["x"].MergeFromString(default)
     assert repeats(meta_graph, declared(meta_graph)) == {}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "first", "second"),
+    [("serve_x:0", "z", "x"), ("serving_default_x:0", "x", "z"), ("x", "z", "z")],
+)
+def test_a_tensor_that_is_renamed_in_one_signature_keeps_its_name_in_the_other(
+    tmp_path: Path, tensor: str, first: str, second: str
+) -> None:
+    module = Net()
+    saved(tmp_path, module, one_function(module))
+    (tmp_path / "mapping_config.json").write_text(json.dumps({"inputs": {tensor: "z"}}))
+    model = load(tmp_path)
+    found = [list(model.signatures[name].inputs) for name in ("serve", "serving_default")]
+    assert found == [[first], [second]]
+    model.close()
+
+
+@pytest.mark.parametrize("tensor", ["x", "serve_x:0", "serving_default_x:0"])
+def test_options_may_name_the_tensors_of_each_signature(tmp_path: Path, tensor: str) -> None:
+    module = Net()
+    model = load(saved(tmp_path, module, one_function(module)), shape={tensor: (3, 2)})
+    for name in ("serve", "serving_default"):
+        assert model.signatures[name].inputs["x"].shape == (3, 2)
+    model.close()
 
 
 async def test_a_repeat_answers_under_its_own_name(tmp_path: Path) -> None:

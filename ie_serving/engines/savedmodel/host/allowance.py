@@ -29,7 +29,10 @@ MOST_BYTES = 1 << 27
 for a photograph of 40 megapixels, or 150 of 224 x 224. A PNG of some KB can announce more."""
 SENT_TIMES, MOST_BYTES_OF_SENT = 64, 1 << 29
 """Bytes that the values may demand for each byte of texts in the request, such as the JPEGs of a
-large batch, and at most together. One tensor has `MOST_BYTES` at most all the same."""
+large batch, and at most together."""
+MOST_BYTES_FURTHER = 1 << 24
+"""Bytes that one tensor or picture may demand beyond `MOST_BYTES` of the request. What is made of
+it, such as its floats, is not counted: of large ones, a few at a time, it would fill the memory."""
 MOST_BYTES_INLINE = 1 << 16
 """Bytes that they may demand on the event loop, which takes some 10 µs for them; what demands more
 is computed in a thread."""
@@ -69,13 +72,17 @@ class Allowance:
             raise TooMuchInline
         with self._lock:
             total = self._lease.size + size
-            if total > MOST_BYTES and (size > MOST_BYTES or total > self._most_of_sent()):
-                raise InvalidTensor(
-                    f"the values of the request ask for {size} bytes, after {self._lease.size}; a"
-                    f" request may ask for {self._most or MOST_BYTES}: send smaller sizes, or"
-                    " fewer rows"
-                )
+            if total > MOST_BYTES and (size > MOST_BYTES_FURTHER or total > self._most_of_sent()):
+                raise self._refusal(size)
             self._lease.take(size)
+
+    def _refusal(self, size: int) -> InvalidTensor:
+        most = self._most_of_sent()
+        parts = f", {MOST_BYTES_FURTHER} at once beyond {MOST_BYTES}" if most > MOST_BYTES else ""
+        return InvalidTensor(
+            f"the values of the request ask for {size} bytes, after {self._lease.size}; a request"
+            f" may ask for {most}{parts}: send smaller sizes, or fewer rows"
+        )
 
     def _most_of_sent(self) -> int:
         """Give the bytes that the request may demand, by the length of its texts; counted once."""

@@ -14,6 +14,7 @@ from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.savedmodel.host.allowance import (
     MOST_BYTES,
+    MOST_BYTES_FURTHER,
     MOST_BYTES_INLINE,
     MOST_BYTES_OF_SENT,
     MOST_TURNS,
@@ -181,8 +182,11 @@ def test_a_request_of_long_texts_may_ask_for_more_but_not_at_once(
     with spending(Allowance(inputs)):
         with pytest.raises(InvalidTensor, match="values of the request ask"):
             make_room((MOST_BYTES + 1,), np.uint8)
-        for _ in range(4 * most // MOST_BYTES):
-            make_room((MOST_BYTES // 4,), np.uint8)
+        make_room((MOST_BYTES,), np.uint8)
+        with pytest.raises(InvalidTensor, match=f"may ask for {most}"):
+            make_room((MOST_BYTES_FURTHER + 1,), np.uint8)
+        for _ in range((most - MOST_BYTES) // MOST_BYTES_FURTHER):
+            make_room((MOST_BYTES_FURTHER,), np.uint8)
         with pytest.raises(InvalidTensor, match=f"may ask for {most}"):
             make_room((1,), np.uint8)
 

@@ -6,6 +6,7 @@ most      the greatest of a row: with NaN
 quantized as nearest, of 8 bits
 sum       alike
 counting  adds up what it was given, in a variable
+frames    likewise, of two rows
 transposed        a transposed convolution
 transposed_valid  another
 mediapipe         as transposed, by the operation that MediaPipe's files have for it
@@ -91,9 +92,11 @@ MODELS: dict[str, tuple[Callable[..., Any], Sequence[tf.TensorSpec]]] = {
     "most": (lambda x: tf.reduce_max(x, 1), ROW),
     "sum": (lambda x: tf.reduce_sum(x, 1), ROW),
     "counting": (lambda x: x, ROW),
+    "frames": (lambda x: x, [tf.TensorSpec([2, 3], name="x")]),
     **dict.fromkeys(("transposed", "mediapipe", "unknown"), (transposed("SAME"), ONE_PICTURE)),
     **dict.fromkeys(("transposed_valid", "mediapipe_valid"), (transposed("VALID"), ONE_PICTURE)),
 }
+COUNTING = ("counting", "frames")
 
 
 def named(computes: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
@@ -102,7 +105,7 @@ def named(computes: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
 
 def converted(module: tf.Module, name: str, directory: Path) -> bytes:
     concrete = module.f.get_concrete_function()
-    if name == "counting":
+    if name in COUNTING:
         tf.saved_model.save(module, directory / "saved", signatures=concrete)
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory / "saved"))
         converter.experimental_enable_resource_variables = True
@@ -118,7 +121,7 @@ def converted(module: tf.Module, name: str, directory: Path) -> bytes:
 def main(root: Path) -> None:
     for name, (computes, specs) in MODELS.items():
         module = tf.Module()
-        chosen = counted(module) if name == "counting" else computes
+        chosen = counted(module) if name in COUNTING else computes
         module.f = tf.function(named(chosen), input_signature=specs)
         file = converted(module, name, root / name)
         if name in CUSTOM:

@@ -14,6 +14,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature, Specs, TensorSpec
 from ie_serving.models.configuration import REFUSE
 from ie_serving.models.served import ServedModels
+from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 
@@ -26,6 +27,8 @@ MOST_NAMED: Final = 3
 class SignatureChanges:
     """Compares a version with the one that answers requests without a version now.
 
+    Of a model on demand that is not in memory, this is the version that did so before.
+
     Args of the constructor:
         models: the models that serve.
     """
@@ -36,17 +39,18 @@ class SignatureChanges:
     async def __call__(self, servable: Servable, directory: Path) -> None:
         """Compare. Raises: HeldBack, where the model's setting is `refuse`."""
         served = self._models.entries.get(servable.name)
-        if served is None or (before := served.stream.default) is None:
+        if served is None or (before := _answers(served.stream)) is None:
             return
-        if before.version >= servable.version:  # it serves those who name it, and replaces nothing
+        number, signatures = before
+        if number >= servable.version:  # it serves those who name it, and replaces nothing
             return
-        found = list(incompatible(before.signatures, servable.signatures))
+        found = list(incompatible(signatures, servable.signatures))
         if not found:
             return
         rest = f", and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         changes = f"{'; '.join(found[:MOST_NAMED])}{rest}"
         if served.config.signature_changes == REFUSE:
-            why = f"clients of version {before.version} would fail: {changes}"
+            why = f"clients of version {number} would fail: {changes}"
             if served.config.repository:
                 raise HeldBack(
                     f"{why}; set signature_changes to allow in {served.config.base_path}/model.json"
@@ -61,10 +65,15 @@ class SignatureChanges:
                 "signatures have changed",
                 model=servable.name,
                 version=servable.version,
-                before=before.version,
+                before=number,
                 changes=changes,
             )
         )
+
+
+def _answers(stream: ModelStream) -> tuple[int, Mapping[str, Signature]] | None:
+    default = stream.default
+    return (default.version, default.signatures) if default else stream.answered
 
 
 def incompatible(before: Mapping[str, Signature], after: Mapping[str, Signature]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from ie_serving.core.values.errors import Missing, StorageError
+from ie_serving.core.values.tensors import Signature
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
@@ -58,6 +59,7 @@ class ModelStream:
         unnamed: answers requests that name no version: `default`, unless their traffic is split.
         split: divides these requests; None where they are not divided.
         rollbacks: how often versions have lost their share of them, by version.
+        answered: number and signatures of `default` when the model was last unloaded; None before.
         has_served: whether any version has been AVAILABLE.
         is_admitted: whether its wanted versions are to be in memory; see `models/residency`.
     """
@@ -84,6 +86,7 @@ class ModelStream:
         self.labels: Mapping[str, int] = {}
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
+        self.answered: tuple[int, Mapping[str, Signature]] | None = None
         self.unnamed: Servable | None = None
         self.has_served = False
         self.is_admitted = rules.on_demand is None
@@ -175,6 +178,8 @@ class ModelStream:
 
     def dismiss(self) -> None:
         """Unload every version; a later `admit` loads again."""
+        if self.default:
+            self.answered = (self.default.version, self.default.signatures)
         self.is_admitted = False
         self.aspire()
 

@@ -19,11 +19,11 @@ def write(base: Path, version: int, name: str) -> None:
     times_version(base, version, name).rename(base / str(version))
 
 
-def serving(serve: Serve, base: Path, **keys: str) -> Server:
+def serving(serve: Serve, base: Path, *flags: str, **keys: str) -> Server:
     entry = {"name": "m", "base_path": str(base), **keys}
     file = base.parent / "config.json"
     file.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    return serve("ie_serving", "config", f"--config_path={file}", *FLAGS)
+    return serve("ie_serving", "config", f"--config_path={file}", *FLAGS, *flags)
 
 
 def message(server: Server) -> str:
@@ -85,3 +85,14 @@ def test_by_default_it_serves_and_the_log_names_the_change(serve: Serve, base: P
     line = server.line("signatures have changed")
     assert "before=1" in line
     assert 'input \\"x\\" is gone' in line or 'input "x" is gone' in line
+
+
+def test_a_model_that_is_not_in_memory_is_compared_as_well(serve: Serve, base: Path) -> None:
+    idle = ("--load=on_demand", "--idle_unload_timeout_seconds=0.5")
+    server = serving(serve, base, *idle, signature_changes="refuse")
+    assert answer(server, "x") == [[1.0, 2.0]]
+    until(lambda: "not loaded" in message(server))
+    write(base, 2, "z")
+    until(lambda: len(server.rest.get("/v1/models/m").json()["model_version_status"]) == 2)
+    until(lambda: answer(server, "x") == [[1.0, 2.0]])
+    assert 'would fail: signature "serving_default": input "x" is gone' in message(server)

@@ -1,10 +1,8 @@
 """Compiles a tabular model, which checks the rows of every request and converts its strings.
 
-The tensors of tabular models, the same for each library.
-
-Inputs are one matrix `x`, a row for each sample, or one input for each column. A classifier gives
-`label`, and `probabilities` with a column for each class in the library's order, which is sorted;
-any other model gives values as `y`.
+The tensors are the same for each library. Inputs are one matrix `x`, a row for each sample, or one
+input for each column. A classifier gives `label`, and `probabilities` with a column for each class
+in the library's order, which is sorted; any other model gives values as `y`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

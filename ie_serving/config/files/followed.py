@@ -66,7 +66,7 @@ class Places(Protocol):
         """Holds the version of each model that answers, by the model's name."""
 
 
-def read(place: Place) -> Applied | None:
+def read_applied(place: Place) -> Applied | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
     # Not JSON: a configuration has policies and options of many classes. Only processes of this
@@ -75,7 +75,7 @@ def read(place: Place) -> Applied | None:
     return applied
 
 
-def leave(place: Place, applied: Applied) -> None:
+def leave_applied(place: Place, applied: Applied) -> None:
     """Replace the stored state by `applied`; log a failure."""
     _write(place, pickle.dumps(applied))
 
@@ -138,7 +138,7 @@ class FollowedConfig:
         self._settings = settings
         self._models = models
         self._places = places
-        self._before = read(places.configuration)
+        self._before = read_applied(places.configuration)
         # The configuration to apply once the resumed models serve again. If this worker dies before
         # that, its replacement applies it.
         self._wanted: Sequence[ModelConfig] | None = None
@@ -182,7 +182,7 @@ class FollowedConfig:
             repositories=self._repositories,
         )
         self.leave_answering()
-        leave(self._places.configuration, applied)
+        leave_applied(self._places.configuration, applied)
 
     def leave_answering(self) -> None:
         """Store the answering versions for the replacement."""

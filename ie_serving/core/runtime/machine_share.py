@@ -1,12 +1,8 @@
 """The share of the machine that this process has: its control groups, memory, other workers.
 
-The control groups that limit this process: its own and those above it.
-
-Sources: cgroup-v2.rst and cgroup-v1 of the kernel.
-
-Also finds how much memory this process may use: the limit of its cgroup, or the machine's memory.
-
-Sources: cgroup-v2.rst (`memory.max`) and cgroup-v1/memory.rst of the kernel.
+Its own control group and those above it limit the process. The memory that it may use is the
+tightest of their limits, or the machine's memory. Sources: cgroup-v2.rst (`memory.max`) and
+cgroup-v1/memory.rst of the kernel.
 """
 
 import os

@@ -117,7 +117,7 @@ def shadow(value: object, place: str) -> Shadow:
 
 
 def header(value: object, place: str) -> str:
-    """Read the name of a header, in lower case; no request has another one than a gRPC's key."""
+    """Read the name of a header, in lower case, which gRPC's metadata can have as a key, too."""
     if not isinstance(value, str) or not re.fullmatch("[0-9A-Za-z_.-]*", value):
         raise fault(place, value, "the name of a header or key of metadata, such as x-user")
     return value.lower()

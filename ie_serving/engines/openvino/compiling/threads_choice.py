@@ -1,11 +1,10 @@
 """Chooses one thread or several for a model, whichever infers faster, measured at load.
 
-Remembers, beside a version's compiled models, whether one thread or several are its choice.
-
 The choice takes up to three compiles and as many measurements, most of the time of a small model's
-load. A model on demand is loaded again and again, and other work may disturb a measurement: so a
-choice counts once two loads in a row have made it. It is the name of a file, which is new each time
-and so never looks damaged to `engines.kept`.
+load. A model on demand is loaded again and again, so the choice is remembered beside the version's
+compiled models. Other work may disturb a measurement: a choice counts once two loads in a row have
+made it. It is the name of a file, which is new each time and so never looks damaged to
+`engines.kept`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Corrects operations that OpenVINO's front end for ONNX converts wrongly, in the converted graph.
 
-`onnx_graph.py` refuses by the file what cannot be told from the graph; this changes, or refuses,
-the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them.
+Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them.
 
 - `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
 - `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`
@@ -15,11 +14,10 @@ the rest. Each was measured with OpenVINO 2026.4; `docs/reference/openvino-fault
 - `SplitToSequence` into pieces of lengths that have an open size counts one piece.
 - `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
 
-Also refuses ONNX models with attributes that OpenVINO's front end for ONNX silently drops.
-
-`OVERLOOKED` names them by operator. `tests/unit/engines/openvino/reading/test_onnx_unread.py`
-compares the table with the attributes that the front end reads: a release that reads more fails a
-test there.
+Attributes that the front end silently drops cannot be told from the graph: models with them are
+refused by their file. `OVERLOOKED` names them by operator.
+`tests/unit/engines/openvino/reading/test_onnx_unread.py` compares the table with the attributes
+that the front end reads: a release that reads more fails a test there.
 """
 
 from collections.abc import Container, Mapping, Sequence, Set

@@ -1,19 +1,15 @@
 """Heads of HTTP/1: reads and checks those of requests, and writes those of replies.
 
-Rules for the head of a request beyond its syntax: version, host, transfer encoding.
+Parsed heads of requests are cached by their bytes. A client sends the same head with every request,
+except for the length of the body, and parsing it takes longer than all else that the transport does
+for a small request. The same bytes between two requests always mean the same head, so the first
+result of the parser stays valid.
 
-Source: RFC 9112 sections 2.3, 3.2 and 6.1; RFC 9110 section 7.2. Applied only to heads that are not
-cached yet, so their cost does not matter.
+Beyond its syntax, the version, host and transfer encoding of a request's head are checked, before
+it is cached. Source: RFC 9112 sections 2.3, 3.2 and 6.1; RFC 9110 section 7.2.
 
-Cache of parsed request heads, by their bytes.
-
-A client sends the same head with every request, except for the length of the body. Parsing it takes
-longer than all else that the transport does for a small request. The same bytes between two
-requests always mean the same head, so the first result of the parser stays valid.
-
-Writes the head of a reply: status line and headers, checked. Pure, but `plain` reads the clock.
-
-Source: RFC 9110 sections 5.5, 5.6.2 and 6.6.1; RFC 9112 sections 4 and 6.
+The head of a reply is its status line and headers, checked; only `plain` reads the clock. Source:
+RFC 9110 sections 5.5, 5.6.2 and 6.6.1; RFC 9112 sections 4 and 6.
 """
 
 import re

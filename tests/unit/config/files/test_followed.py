@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.files.followed import FollowedConfig, read
+from ie_serving.config.files.followed import FollowedConfig, read_applied
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, PreconditionFailed
 from ie_serving.models.configuration import ModelConfig
@@ -164,7 +164,7 @@ async def test_a_replacement_serves_what_served_where_the_change_is_refused(
 
 
 async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Shelf) -> None:
-    left = read(shelf.configuration)
+    left = read_applied(shelf.configuration)
     assert left is not None
     assert (left.desired, left.serving) == ((BY_RPC,), (OLD,))
     assert left.seen is not None

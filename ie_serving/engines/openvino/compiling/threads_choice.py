@@ -2,9 +2,10 @@
 
 The choice takes up to three compiles and as many measurements, most of the time of a small model's
 load. A model on demand is loaded again and again, so the choice is remembered beside the version's
-compiled models. Other work may disturb a measurement: a choice counts once two loads in a row have
-made it. It is the name of a file, which is new each time and so never looks damaged to
-`engines.kept`.
+compiled models; and a fleet has many models of one structure, so it is remembered in the process
+for all of the same operations and shapes. Other work may disturb a measurement: a choice counts
+once two loads in a row have made it. In a folder it is the name of a file, which is new each time
+and so never looks damaged to `engines.kept`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import openvino as ov
 
@@ -139,12 +140,10 @@ class _Choice:
         by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
         if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
             return self._compiled(self._several)
-        if self._options.cache_dir is None:
-            return self._fastest()
         processor = core().get_property(CPU, "FULL_DEVICE_NAME")
-        engine = (ov.__version__, processor, sorted(self._several.items()), slower)
-        nodes = operations(self._model)
-        graph = (len(nodes), _weights(nodes), ports.inputs, ports.outputs)
+        config = sorted((name, value) for name, value in self._several.items() if name != CACHE)
+        engine = (ov.__version__, processor, config, slower)
+        graph = (_structure(self._model), ports.inputs, ports.outputs)
         kept = KeptChoice(self._options.cache_dir, *engine, *graph)
         one = kept.one_thread()
         if one is not None:
@@ -184,6 +183,19 @@ class _Choice:
 def _looks_tiny(model: ov.Model) -> bool:
     nodes = operations(model)
     return len(nodes) <= TINY_OPERATIONS and _weights(nodes) <= TINY_WEIGHTS
+
+
+def _structure(model: ov.Model) -> list[tuple[str, ...]]:
+    """List each operation with what it gives: fine-tuned copies of a model are alike."""
+    return [
+        (
+            node.get_type_name(),
+            node.get_output_element_type(0).get_type_name(),
+            str(node.get_output_partial_shape(0)),
+        )
+        for node in operations(model)
+        if node.get_output_size()
+    ]
 
 
 def _weights(nodes: Sequence[ov.Node]) -> int:
@@ -318,48 +330,74 @@ ALIKE: Final = 2
 """Loads in a row whose choice has to be the same before it counts."""
 
 
+MOST_SHARED: Final = 4096
+"""Structures whose choices a process remembers: 1 MB."""
+_UNKNOWN: Final = ("", 0)
+
+
 class KeptChoice:
-    """The choice for one graph of a version, and this number of threads.
+    """The choice for models of one structure, and this number of threads.
 
     Args of the constructor:
-        folder: of the version's compiled models.
-        parts: all that the measurements depend on, and what tells the version's graphs apart.
+        folder: of the version's compiled models; None where nothing is kept on disk.
+        parts: all that the measurements depend on.
     """
 
-    def __init__(self, folder: Path, *parts: object) -> None:
+    _shared: ClassVar[dict[str, tuple[str, int]]] = {}
+
+    def __init__(self, folder: Path | None, *parts: object) -> None:
         key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
         self._folder = folder
         self._name = f"threads-{sha256(key).hexdigest()[:16]}"
 
+    @classmethod
+    def forget(cls) -> None:
+        """Forget what this process has chosen."""
+        cls._shared.clear()
+
     def one_thread(self) -> bool | None:
         """Tell whether one thread is the choice; None: not known for sure."""
-        choice, loads = self._read()
+        shared = self._shared.get(self._name, _UNKNOWN)
+        choice, loads = max(self._read(), shared, key=_loads)
         return choice == "one" if loads >= ALIKE else None
 
     def keep(self, *, one: bool) -> None:
         """Note what a load has measured to be faster."""
-        before = self._files()
-        choice, loads = self._read()
         measured = "one" if one else "several"
-        number = min(loads + 1, ALIKE) if choice == measured else 1
-        with suppress(OSError):  # the engine warns of the same folder
-            self._folder.mkdir(parents=True, exist_ok=True)
-            new = self._folder / f"{self._name}-{measured}-{number}"
-            new.write_text(measured)
-            for file in before:
-                if file != new:
-                    file.unlink(missing_ok=True)
+        if len(self._shared) >= MOST_SHARED:
+            self.forget()
+        self._shared[self._name] = _and(measured, self._shared.get(self._name, _UNKNOWN))
+        if self._folder:
+            with suppress(OSError):  # the engine warns of the same folder
+                self._write(self._folder, *_and(measured, self._read()))
+
+    def _write(self, folder: Path, choice: str, loads: int) -> None:
+        before = self._files()
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"{self._name}-{choice}-{loads}"
+        new.write_text(choice)
+        for file in before:
+            if file != new:
+                file.unlink(missing_ok=True)
 
     def _read(self) -> tuple[str, int]:
         """Give the choice and its loads in a row; of two that workers left at once, the lesser."""
         named = (file.name.split("-")[-2:] for file in self._files())
-        return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=("", 0))
+        return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=_UNKNOWN)
 
     def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
         # Few names, looked for one by one: a pattern would be compiled anew for each model.
         names = (f"{c}-{n}" for c in ("one", "several") for n in range(1, ALIKE + 1))
         files = (self._folder / f"{self._name}-{name}" for name in names)
         return [file for file in files if file.exists()]
+
+
+def _and(measured: str, found: tuple[str, int]) -> tuple[str, int]:
+    """Add one load to the loads in a row that have chosen alike."""
+    choice, loads = found
+    return (measured, min(loads + 1, ALIKE) if choice == measured else 1)
 
 
 def _loads(found: tuple[str, int]) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.compiling import threads_choice
-from ie_serving.engines.openvino.compiling.threads_choice import ALIKE, KeptChoice
+from ie_serving.engines.openvino.compiling.threads_choice import ALIKE, MOST_SHARED, KeptChoice
 from tests.unit.engines.openvino.models import add_one, load, run, unary
 
 
@@ -46,12 +46,27 @@ async def test_loads_after_two_that_chose_alike_compile_once(
     assert answer["y"].tolist() == [[2.0, 2.0]]
 
 
-def test_without_a_cache_every_load_measures(tmp_path: Path, compiles: list[str]) -> None:
-    add_one(tmp_path)
-    for _ in range(ALIKE + 1):
+def test_models_of_one_structure_share_a_choice(
+    tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the models of a fleet; the third of them compiles once, with a cache or without."""
+    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+    for name, expected in (("a", 2), ("b", 2), ("c", 1), ("d", 1)):
         compiles.clear()
-        load(tmp_path)
-        assert len(compiles) == 2
+        load(add_one(tmp_path / name), cache_dir=None if name == "d" else tmp_path / name / "cache")
+        assert len(compiles) == expected
+    compiles.clear()
+    load(add_one(tmp_path / "wider", [-1, 3]))
+    assert len(compiles) == 2
+
+
+def test_a_process_does_not_remember_structures_without_end() -> None:
+    for number in range(MOST_SHARED + ALIKE):
+        KeptChoice(None, number).keep(one=True)
+    last = KeptChoice(None, number)
+    last.keep(one=True)
+    assert last.one_thread() is True
+    assert KeptChoice(None, 0).one_thread() is None
 
 
 def test_a_choice_counts_once_two_in_a_row_are_alike(tmp_path: Path) -> None:

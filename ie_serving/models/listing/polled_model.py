@@ -4,7 +4,9 @@ Also polls idle models in batches, so that an idle model costs the event loop no
 
 A poll of an idle model finds nothing new. The idle models of one store and poll interval make a
 round: one timer hands all of them to the store's threads, which report only models with news to
-the event loop. A model with news, a requested poll, or more work than a look at its repository
+the event loop. Models whose directories are watched are handed over in parts, spread over the
+interval: ten thousand at once would hold the event loop, and the interpreter, for tens of
+milliseconds. A model with news, a requested poll, or more work than a look at its repository
 leaves its round for its own turn in the schedule, and returns to the round when it is idle again.
 
 The event loop owns a look until a thread begins it; then the thread owns it until it has found
@@ -14,11 +16,15 @@ nothing new or has reported its findings to the event loop.
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import Watched
+
+PART_S = 0.25
+"""Seconds between two parts of a round that is spread: of 10,000 models each 30 s, 84 a part."""
 
 Found: TypeAlias = Any
 """What a listing found, which only the listed object understands; never None or an exception."""
@@ -115,7 +121,18 @@ class Look:
 class _Round:
     store: str
     interval_s: float
+    part_s: float
     looks: dict[Polled, Look] = field(default_factory=dict)
+    _due: float = 0.0
+
+    def next_part(self) -> list[Look]:
+        """Give the looks that are due, the longest ago first."""
+        self._due += len(self.looks) * self.part_s / self.interval_s
+        models = list(islice(self.looks, int(self._due)))
+        self._due -= len(models)
+        for model in models:
+            self.looks[model] = self.looks.pop(model)
+        return [self.looks[model] for model in models]
 
 
 class Rounds:
@@ -127,15 +144,21 @@ class Rounds:
 
     def __init__(self, begin: Callable[[str, Iterable[Look]], None]) -> None:
         self._begin = begin
-        self._rounds: dict[tuple[str, float], _Round] = {}
+        self._rounds: dict[tuple[str, float, float], _Round] = {}
         self._round_of: dict[Polled, _Round] = {}
 
-    def join(self, model: Polled, interval_s: float) -> None:
-        """Look at a model with the others of its store and interval, after an interval at most."""
-        key = (model.store, interval_s)
+    def join(self, model: Polled, interval_s: float, *, is_spread: bool = False) -> None:
+        """Look at a model with others of its store and interval, after an interval at most.
+
+        Args:
+            model: an idle one.
+            interval_s: seconds between two looks at it.
+            is_spread: look at the models of the round in parts, and not at all of them at once.
+        """
+        key = (model.store, interval_s, min(PART_S, interval_s) if is_spread else interval_s)
         if key not in self._rounds:
-            self._rounds[key] = _Round(*key)
-            asyncio.get_running_loop().call_later(interval_s, self._look_at_all, key)
+            self._rounds[key] = each = _Round(*key)
+            asyncio.get_running_loop().call_later(each.part_s, self._look_at_part, key)
         self._round_of[model] = self._rounds[key]
         self._rounds[key].looks[model] = Look(model)
 
@@ -144,14 +167,14 @@ class Rounds:
         found = self._round_of.pop(model, None)
         return found is not None and found.looks.pop(model).withdraw()
 
-    def _look_at_all(self, key: tuple[str, float]) -> None:
+    def _look_at_part(self, key: tuple[str, float, float]) -> None:
         each = self._rounds[key]
         if not each.looks:
             del self._rounds[key]
             return
-        asyncio.get_running_loop().call_later(each.interval_s, self._look_at_all, key)
+        asyncio.get_running_loop().call_later(each.part_s, self._look_at_part, key)
         # A directory that hangs does not hold the others: it alone is passed over.
-        waiting = [look for look in each.looks.values() if not look.is_queued]
+        waiting = [look for look in each.next_part() if not look.is_queued]
         looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:
             look.is_queued = True

@@ -141,7 +141,7 @@ class Polls:
             case Cover.NO:
                 self._rounds.join(model, wait_s)
             case Cover.YES:
-                self._rounds.join(model, max(wait_s, WATCHED_S))
+                self._rounds.join(model, max(wait_s, WATCHED_S), is_spread=True)
             case Cover.NEW:  # listed once more, for what has changed before it was watched
                 self._begin(model)
 

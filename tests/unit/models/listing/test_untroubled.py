@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from ie_serving.core.values.errors import Unreachable
+from ie_serving.models.listing import polled_model
+from ie_serving.models.listing.polled_model import Look
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
 from tests.unit.models.conftest import LIMIT_S
@@ -68,6 +70,32 @@ async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
         assert rounds.threads.submitted == turn
         assert rounds.callbacks == turn, "the end of the thread's work alone"
     assert not any(model.told or model.own_turns for model in rounds.models)
+
+
+async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of ten thousand at once the event loop would announce each before it answers a request."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    parts: list[int] = []
+
+    def begin(store: str, looks: Iterable[Look]) -> None:
+        parts.append(len([look.make() for look in looks]))
+
+    rounds = polled_model.Rounds(begin)
+    models = [quiet(f"m{each}", 32.0) for each in range(1024)]
+    for model in models:
+        rounds.join(model, 32.0, is_spread=True)
+    for turn in (1, 2):
+        for _ in range(128):
+            now += polled_model.PART_S
+            await settle()
+        assert all(len(model.threads) == turn for model in models[turn - 1 :])
+        rounds.withdraw(models[turn - 1])
+    assert max(parts) == 8
+    assert len(models[0].threads) == 1
 
 
 async def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(

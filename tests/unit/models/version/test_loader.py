@@ -1,6 +1,7 @@
 """A load is three steps, and leaves nothing behind when one of them fails."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.version.handle import Servable
-from ie_serving.models.version.loader import Loader
+from ie_serving.models.version.loader import YOUNG_LOADS, Loader
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Entry
 from tests.unit.models.conftest import LIMIT_S
@@ -37,6 +38,26 @@ async def test_steps_are_reported_in_order_and_timed(
     assert line.startswith("version loaded model=m version=7 fetch_s=")
     assert "compile_s=" in line
     assert "warmup_s=" in line
+
+
+async def test_objects_of_loads_do_not_pile_up_in_the_young_generations(stand: Stand) -> None:
+    """As where a model goes for each that comes: Python counts as many objects freed as made."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1_000_000, 0, 0)
+    try:
+        gc.collect(1)
+        made: list[list[list[int]]] = []
+        most = 0
+        for _ in range(3 * YOUNG_LOADS):
+            loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+            await settle()
+            made.append([[] for _ in range(1000)])
+            await stand.end_load()
+            await loading
+            most = max(most, len(gc.get_objects(0)) + len(gc.get_objects(1)))
+        assert most < 2 * YOUNG_LOADS * 1000
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 async def test_a_copy_that_fails_ends_the_load_before_the_first_report(stand: Stand) -> None:

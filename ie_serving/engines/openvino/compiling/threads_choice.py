@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import openvino as ov
 
@@ -147,9 +147,10 @@ class _Choice:
         kept = KeptChoice(self._options.cache_dir, *engine, *graph)
         one = kept.one_thread()
         if one is not None:
-            return self._compiled(self._single if one else self._several)
+            chosen = self._compiled(self._single if one else self._several)
+            return replace(chosen, batch_s=kept.batch_s)
         chosen = self._fastest()
-        kept.keep(one=chosen.config is self._single)
+        kept.keep(one=chosen.config is self._single, batch_s=chosen.batch_s)
         return chosen
 
     def _fastest(self) -> Compiled:
@@ -332,7 +333,19 @@ ALIKE: Final = 2
 
 MOST_SHARED: Final = 4096
 """Structures whose choices a process remembers: 1 MB."""
-_UNKNOWN: Final = ("", 0)
+
+
+class _Chosen(NamedTuple):
+    """A choice, the loads in a row that have made it, and what the last one has measured."""
+
+    choice: str = ""
+    loads: int = 0
+    batch_s: float | None = None
+
+    def and_by(self, measured: str, batch_s: float | None) -> "_Chosen":
+        """Add a load."""
+        loads = min(self.loads + 1, ALIKE) if self.choice == measured else 1
+        return _Chosen(measured, loads, batch_s)
 
 
 class KeptChoice:
@@ -343,7 +356,7 @@ class KeptChoice:
         parts: all that the measurements depend on.
     """
 
-    _shared: ClassVar[dict[str, tuple[str, int]]] = {}
+    _shared: ClassVar[dict[str, _Chosen]] = {}
 
     def __init__(self, folder: Path | None, *parts: object) -> None:
         key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
@@ -357,33 +370,41 @@ class KeptChoice:
 
     def one_thread(self) -> bool | None:
         """Tell whether one thread is the choice; None: not known for sure."""
-        shared = self._shared.get(self._name, _UNKNOWN)
-        choice, loads = max(self._read(), shared, key=_loads)
-        return choice == "one" if loads >= ALIKE else None
+        known = max(self._read(), self._in_process(), key=_loads)
+        return known.choice == "one" if known.loads >= ALIKE else None
 
-    def keep(self, *, one: bool) -> None:
-        """Note what a load has measured to be faster."""
+    @property
+    def batch_s(self) -> float | None:
+        """Seconds of a large batch, as a model of this process was measured; None: not known."""
+        return self._in_process().batch_s
+
+    def keep(self, *, one: bool, batch_s: float | None = None) -> None:
+        """Note what a load has measured to be faster, and how long a large batch takes."""
         measured = "one" if one else "several"
         if len(self._shared) >= MOST_SHARED:
             self.forget()
-        self._shared[self._name] = _and(measured, self._shared.get(self._name, _UNKNOWN))
+        self._shared[self._name] = self._in_process().and_by(measured, batch_s)
         if self._folder:
             with suppress(OSError):  # the engine warns of the same folder
-                self._write(self._folder, *_and(measured, self._read()))
+                self._write(self._folder, self._read().and_by(measured, batch_s))
 
-    def _write(self, folder: Path, choice: str, loads: int) -> None:
+    def _in_process(self) -> _Chosen:
+        return self._shared.get(self._name, _Chosen())
+
+    def _write(self, folder: Path, chosen: _Chosen) -> None:
         before = self._files()
         folder.mkdir(parents=True, exist_ok=True)
-        new = folder / f"{self._name}-{choice}-{loads}"
-        new.write_text(choice)
+        new = folder / f"{self._name}-{chosen.choice}-{chosen.loads}"
+        new.write_text(chosen.choice)
         for file in before:
             if file != new:
                 file.unlink(missing_ok=True)
 
-    def _read(self) -> tuple[str, int]:
+    def _read(self) -> _Chosen:
         """Give the choice and its loads in a row; of two that workers left at once, the lesser."""
         named = (file.name.split("-")[-2:] for file in self._files())
-        return min(((choice, int(loads)) for choice, loads in named), key=_loads, default=_UNKNOWN)
+        found = (_Chosen(choice, int(loads)) for choice, loads in named)
+        return min(found, key=_loads, default=_Chosen())
 
     def _files(self) -> list[Path]:
         if self._folder is None:
@@ -394,11 +415,5 @@ class KeptChoice:
         return [file for file in files if file.exists()]
 
 
-def _and(measured: str, found: tuple[str, int]) -> tuple[str, int]:
-    """Add one load to the loads in a row that have chosen alike."""
-    choice, loads = found
-    return (measured, min(loads + 1, ALIKE) if choice == measured else 1)
-
-
-def _loads(found: tuple[str, int]) -> int:
-    return found[1]
+def _loads(found: _Chosen) -> int:
+    return found.loads

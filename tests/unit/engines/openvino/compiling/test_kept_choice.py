@@ -7,9 +7,10 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.values.tensors import DataType
+from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.openvino.compiling import threads_choice
 from ie_serving.engines.openvino.compiling.threads_choice import ALIKE, MOST_SHARED, KeptChoice
+from ie_serving.engines.run import latency_model
 from tests.unit.engines.openvino.models import add_one, load, run, unary
 
 
@@ -58,6 +59,16 @@ def test_models_of_one_structure_share_a_choice(
     compiles.clear()
     load(add_one(tmp_path / "wider", [-1, 3]))
     assert len(compiles) == 2
+
+
+def test_models_of_one_structure_share_what_a_large_batch_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the choice of precision would measure it anew for each of a thousand tiny models."""
+    monkeypatch.setattr(latency_model, "latency", lambda *_: 1e-5)
+    for name in "abc":
+        model = load(add_one(tmp_path / name))
+        assert model.signatures[SERVING_DEFAULT].batch_s == 1e-5
 
 
 def test_a_process_does_not_remember_structures_without_end() -> None:

@@ -32,7 +32,7 @@ from ie_serving.engines.openvino.compiling.properties import (
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.faults import eight_bits
 from ie_serving.engines.openvino.faults.hazards import Hazards
-from ie_serving.engines.openvino.graphs.walk import elements, operations
+from ie_serving.engines.openvino.graphs.walk import all_operations, elements, operations
 from ie_serving.engines.openvino.interface.tensor_specs import Ports, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
@@ -187,14 +187,17 @@ def _looks_tiny(model: ov.Model) -> bool:
 
 
 def _structure(model: ov.Model) -> list[tuple[str, ...]]:
-    """List each operation with what it gives: fine-tuned copies of a model are alike."""
+    """List each operation, those of bodies too, with what it gives.
+
+    Fine-tuned copies of a model are alike.
+    """
     return [
         (
             node.get_type_name(),
             node.get_output_element_type(0).get_type_name(),
             str(node.get_output_partial_shape(0)),
         )
-        for node in operations(model)
+        for node in all_operations(model)
         if node.get_output_size()
     ]
 

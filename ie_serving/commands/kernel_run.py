@@ -12,7 +12,7 @@ from ie_serving.config.dialects.kernel_run import KernelRun
 from ie_serving.core.compat import added
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
-from ie_serving.core.values.raw_bodies import body_of, reply_of
+from ie_serving.core.values.signatures import body_of, reply_of
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.driver import load

@@ -1,19 +1,99 @@
-"""Finds the signature that a request names, and the one that computes a signature of Examples."""
+"""Finds the signature that a request names, that computes one of Examples, or takes raw bodies.
 
+A model that takes raw bodies is mostly a kernel:
+
+Such a model, mostly a kernel, has one string input and one string output, the body of the reply.
+The reply's content type is the model's second string output `content_type`; without it, JSON for an
+output of JSON, and bytes for any other.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
-from ie_serving.core.values.errors import NotFound, PreconditionFailed
+import numpy as np
+
+from ie_serving.core.values.errors import InvalidRequest, NotFound, PreconditionFailed, ServingError
 from ie_serving.core.values.tensors import (
     CLASSES,
     OUTPUTS,
     SCORES,
     SERVING_DEFAULT,
+    Array,
+    Arrays,
     DataType,
     ExampleBinding,
     Method,
     Signature,
+    Specs,
     TensorSpec,
 )
+
+CONTENT_TYPE: Final = "content_type"
+"""Name of the output with the content type of the reply."""
+JSON, BYTES = "application/json", "application/octet-stream"
+_TYPE: Final = re.compile(r"[!-~]+/[ -~]*[!-~]")
+"""Permitted Content-Type: printable ASCII. A line end in it would end the header, so that the model
+could add further headers."""
+
+
+def takes_bytes(signature: Signature) -> bool:
+    """Return whether a signature takes a body and returns one."""
+    inputs = [*signature.inputs.values()]
+    outputs = [spec for name, spec in signature.outputs.items() if name != CONTENT_TYPE]
+    return (
+        len(inputs) == len(outputs) == 1
+        and all(each.dtype is DataType.STRING for each in (*inputs, *signature.outputs.values()))
+        and all(size in (-1, 1) for size in inputs[0].shape or ())
+    )
+
+
+def check_takes_bytes(signature: Signature) -> None:
+    """Refuse a body for a signature that does not take one. Raises: InvalidRequest."""
+    if not takes_bytes(signature):
+        raise InvalidRequest(
+            "it takes no bytes: that takes one input and one output, both a string, and at most an"
+            f" output {CONTENT_TYPE} beside it; it has {_listed(signature.inputs)} and gives"
+            f" {_listed(signature.outputs)}: ask :predict"
+        )
+
+
+def body_of(signature: Signature, body: bytes) -> dict[str, Array]:
+    """Make the input of a signature from a body. Raises: as `check_takes_bytes`."""
+    check_takes_bytes(signature)
+    ((name, spec),) = signature.inputs.items()
+    array: Array = np.empty((1,) * len(spec.shape or ()), np.object_)
+    array[...] = body
+    return {name: array}
+
+
+def reply_of(signature: Signature, outputs: Arrays) -> tuple[str, bytes]:
+    """Return content type and body from the outputs of a signature that takes bytes.
+
+    Raises:
+        ServingError: the outputs have several strings, or an invalid content type.
+    """
+    (name,) = (each for each in signature.outputs if each != CONTENT_TYPE)
+    content_type = JSON if signature.outputs[name].json else BYTES
+    if CONTENT_TYPE in outputs:
+        content_type = _only(CONTENT_TYPE, outputs).decode("ascii", "replace")
+    if not _TYPE.fullmatch(content_type):
+        raise ServingError(
+            f"the model gave {content_type[:100]!r} as {CONTENT_TYPE}; expected one such as"
+            " text/plain"
+        )
+    return content_type, _only(name, outputs)
+
+
+def _only(name: str, outputs: Arrays) -> bytes:
+    array = outputs[name]
+    if array.size != 1:
+        raise ServingError(f'the model gave {array.size} strings as "{name}"; a reply is one')
+    return bytes(array.item())
+
+
+def _listed(specs: Specs) -> str:
+    return ", ".join(map(str, specs.values()))
 
 
 def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signature:

@@ -1,6 +1,6 @@
 """`POST /v1/models/NAME:invoke`: passes the raw body to a model that takes bytes.
 
-`core/values/raw_bodies.py` defines which models do, and the reply. TensorFlow Serving has no such
+`core/values/signatures.py` defines which models do, and the reply. TensorFlow Serving has no such
 route.
 """
 
@@ -9,8 +9,8 @@ from functools import partial
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.integers import INT64_MAX
-from ie_serving.core.values.raw_bodies import body_of, check_takes_bytes, reply_of
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.values.signatures import body_of, check_takes_bytes, reply_of
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane

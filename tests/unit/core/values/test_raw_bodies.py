@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, ServingError
-from ie_serving.core.values.raw_bodies import body_of, reply_of
+from ie_serving.core.values.signatures import body_of, reply_of
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ie_serving.config.dialects.verify import Verify
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.fit import fit
-from ie_serving.core.values.golden import ATOL, RTOL
+from ie_serving.core.values.requests import ATOL, RTOL
 from ie_serving.core.values.tensors import Array, Signature, copies
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.generated import (

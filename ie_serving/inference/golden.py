@@ -16,7 +16,7 @@ import numpy as np
 
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, ServingError
-from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.requests import GoldenRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
 from ie_serving.inference.interface import Api, Interface, Outputs

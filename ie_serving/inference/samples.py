@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ie_serving.core.values.errors import InvalidRequest, ServingError
-from ie_serving.core.values.golden import GoldenRequest, Sample
-from ie_serving.core.values.requests import InferRequest
+from ie_serving.core.values.requests import GoldenRequest, InferRequest, Sample
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, Records
 
 MOST_REQUESTS = 10_000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ie_serving.commands.tune.search import Keys
-from ie_serving.core.values.golden import Sample
+from ie_serving.core.values.requests import Sample
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 

@@ -1,4 +1,4 @@
-"""Requests to a servable, independent of the protocol."""
+"""Requests to a servable, independent of the protocol, and requests that are kept for trials."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -145,3 +145,42 @@ def taken() -> Caller:
     if caller is not NOBODY:
         CALLER.set(NOBODY)
     return caller
+
+
+RTOL, ATOL = 1e-3, 1e-5
+"""Default tolerances of floats: relative to the expected value, and absolute. Other orders of
+float32 additions differ far less; bfloat16 (up to 1e-2) differs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenRequest:
+    """A golden request, read but not yet decoded.
+
+    Attributes:
+        place: where it was read, for errors.
+        request: the request.
+        expected: returns expected outputs by alias, some or all. Raises InvalidRequest.
+        rtol: see `RTOL`.
+        atol: see `ATOL`.
+    """
+
+    place: str
+    request: InferRequest
+    expected: Callable[[Signature], Arrays]
+    rtol: float = RTOL
+    atol: float = ATOL
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A Predict, read but not yet decoded.
+
+    Attributes:
+        place: where it was read, for texts.
+        request: the request.
+        golden: the same with its expected outputs; None if there are none.
+    """
+
+    place: str
+    request: InferRequest
+    golden: GoldenRequest | None = None

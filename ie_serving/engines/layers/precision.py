@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.golden import Sample
+from ie_serving.core.values.requests import Sample
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.precision_trial import (

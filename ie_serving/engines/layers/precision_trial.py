@@ -12,7 +12,7 @@ import numpy as np
 from ie_serving.core.values.difference import deviation, difference
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
-from ie_serving.core.values.golden import GoldenRequest, Sample
+from ie_serving.core.values.requests import GoldenRequest, Sample
 from ie_serving.core.values.tensors import (
     SERVING_DEFAULT,
     Array,

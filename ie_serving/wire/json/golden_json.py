@@ -12,8 +12,7 @@ from functools import partial
 from typing import BinaryIO
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.golden import ATOL, RTOL, GoldenRequest
-from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.requests import ATOL, RTOL, GoldenRequest, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.inputs import decode_columns, decode_rows
 from ie_serving.wire.json.rapidjson.document import Json, parse_file

@@ -19,7 +19,7 @@ import google_crc32c
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.golden import GoldenRequest
+from ie_serving.core.values.requests import GoldenRequest
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType, Signature, TensorSpec
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto

@@ -14,8 +14,7 @@ from ie_serving.commands.tune.tools import Read, Tools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.golden import Sample
-from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.requests import InferRequest, ModelSpec, Sample
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Sequences

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.golden import GoldenRequest, Sample
-from ie_serving.core.values.requests import InferRequest, ModelSpec
+from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSpec, Sample
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import precision_trial

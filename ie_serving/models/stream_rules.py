@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import LoadRules

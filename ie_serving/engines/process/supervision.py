@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.runtime.states import after
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
 from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment

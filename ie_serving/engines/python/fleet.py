@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.runtime.threads import DaemonThreads
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs
 from ie_serving.engines.python.runners import Readiness, Runner, Stream

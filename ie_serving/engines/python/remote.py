@@ -8,8 +8,8 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
 
-from ie_serving.core.runtime.backoff import Backoff
 from ie_serving.core.runtime.scratch import Scratch
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import DeadlineExceeded, QueueFull, ServingError
 from ie_serving.core.values.tensors import Array

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.admin.poll_requests import PollRequests

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.telemetry.log.logs import Event
 

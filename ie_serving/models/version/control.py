@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import HeldBack, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.versions import State, VersionStatus, remarked

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Any
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import LoadFailed, StorageError, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.listing.schedule import Polls

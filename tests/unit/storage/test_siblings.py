@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import Missing, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.base import Entry
 from ie_serving.storage.directories import BucketDirectories, Listed

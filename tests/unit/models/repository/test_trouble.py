@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, Unreachable
 from ie_serving.models.repository.trouble import REMINDER_S, ListingTrouble
 from tests.unit.models.stand_ins import Clock

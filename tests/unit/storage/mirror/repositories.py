@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from ie_serving.core.runtime.backoff import Backoff
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import Unreachable
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror

@@ -24,10 +24,9 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Sequences
-from ie_serving.engines.layers.joining import rows_of
+from ie_serving.engines.layers.joining import refused_by_shapes, rows_of
+from ie_serving.engines.layers.joining import requests as made_up
 from ie_serving.engines.layers.precision_trial import TrialRequest, asked_of
-from ie_serving.engines.layers.row_trial import refused_by_shapes
-from ie_serving.engines.layers.row_trial import requests as made_up
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.models.configuration import ModelConfig

@@ -24,14 +24,14 @@ from ie_serving.engines.base import GATHERED, CompiledModel, Engine, EngineAroun
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.gathering import BatchRules
-from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.layers.queue import Queue
-from ie_serving.engines.layers.row_trial import (
+from ie_serving.engines.layers.joining import (
     candidates,
     has_open_rows,
     refused_by_shapes,
     refused_by_trial,
 )
+from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.layers.queue import Queue
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.request.entry import ReportBatch

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
+from ie_serving.engines.layers.joining import refused_by_shapes, refused_by_trial
 from tests.unit.engines.layers.models import Model
 
 

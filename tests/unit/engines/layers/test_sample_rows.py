@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.core.values.image_form import NO_LIMIT, Bounds
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
-from ie_serving.engines.layers.row_trial import candidates, has_open_rows, requests
+from ie_serving.engines.layers.joining import candidates, has_open_rows, requests
 
 
 def taking(dtype: DataType, *shape: int, bounds: Bounds | None = None) -> Signature:

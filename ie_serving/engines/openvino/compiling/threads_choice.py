@@ -30,7 +30,7 @@ from ie_serving.engines.openvino.compiling.properties import (
     properties,
 )
 from ie_serving.engines.openvino.devices import CPU
-from ie_serving.engines.openvino.faults import eight_bits
+from ie_serving.engines.openvino.faults import quantization
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.walk import all_operations, elements, operations
 from ie_serving.engines.openvino.interface.tensor_specs import Ports, zeros
@@ -124,7 +124,7 @@ class _Choice:
         own = options.of(OpenVinoOptions)
         config = properties(options, thread_limit(), node_limit())
         if own.target_device == CPU:
-            config = {**eight_bits.properties_for(model, own), **config}
+            config = {**quantization.properties_for(model, own), **config}
         self._model = model
         self._options = options
         self._trials = trials

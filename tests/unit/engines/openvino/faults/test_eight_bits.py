@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.openvino.faults import eight_bits
+from ie_serving.engines.openvino.faults import quantization
 from ie_serving.engines.openvino.graphs.constants import float32
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.openvino.models import load, result, run, save
@@ -114,27 +114,27 @@ def test_weights_that_fit_stay_in_8_bits(
     unsafe: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(eight_bits, "saturates", lambda: True)
+    monkeypatch.setattr(quantization, "saturates", lambda: True)
     file = of(tmp_path, second(weights(largest))) / "model.xml"  # type: ignore[operator]
     model = ov.Core().read_model(file)
-    found = eight_bits.properties_for(model, OpenVinoOptions())
-    assert found == (eight_bits.IN_FLOATS if unsafe else {})
-    assert eight_bits.properties_for(model, OpenVinoOptions(integers="fast")) == {}
-    monkeypatch.setattr(eight_bits, "saturates", lambda: False)
-    assert eight_bits.properties_for(model, OpenVinoOptions()) == {}
+    found = quantization.properties_for(model, OpenVinoOptions())
+    assert found == (quantization.IN_FLOATS if unsafe else {})
+    assert quantization.properties_for(model, OpenVinoOptions(integers="fast")) == {}
+    monkeypatch.setattr(quantization, "saturates", lambda: False)
+    assert quantization.properties_for(model, OpenVinoOptions()) == {}
 
 
 def test_models_of_floats_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> bool:
         raise AssertionError
 
-    monkeypatch.setattr(eight_bits, "saturates", asked)
+    monkeypatch.setattr(quantization, "saturates", asked)
     x = given("x", ROWS, SIZE)
     packed = ov.Model([op.matmul(x, constant(weights(127)), False, False)], [x], "m")
-    assert eight_bits.properties_for(packed, OpenVinoOptions()) == {}
+    assert quantization.properties_for(packed, OpenVinoOptions()) == {}
 
 
 def test_such_models_can_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eight_bits, "saturates", lambda: True)
+    monkeypatch.setattr(quantization, "saturates", lambda: True)
     with pytest.raises(LoadFailed, match="products of 8 bits in 16 bits"):
         load(of(tmp_path, constant(weights(127))), integers="refuse")

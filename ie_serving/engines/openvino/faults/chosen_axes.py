@@ -13,10 +13,9 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import LAST, Operand, int64
 from ie_serving.engines.openvino.graphs.rules import Visit, is_among, note_source, replace_node
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import bodies, operations
 
 _AXES_OF_SLICE = 4
 

@@ -18,10 +18,9 @@ from typing import Final
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import constant_behind, int64, known_input
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, put_behind
-from ie_serving.engines.openvino.graphs.walk import operations, rank_of
+from ie_serving.engines.openvino.graphs.walk import bodies, operations, rank_of
 
 _RANK: Final = 3
 _WRONG_AXES: Final = (0, 2)

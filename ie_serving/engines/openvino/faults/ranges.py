@@ -25,15 +25,6 @@ from ie_serving.engines.openvino.faults.sizes import (
     refuse_unless,
     replace_where_not,
 )
-from ie_serving.engines.openvino.graphs.bodies import (
-    BRANCH,
-    LOOPS,
-    bodies,
-    carried,
-    of_branches,
-    of_rounds,
-    zeros,
-)
 from ie_serving.engines.openvino.graphs.constants import (
     float32,
     int32,
@@ -43,6 +34,15 @@ from ie_serving.engines.openvino.graphs.constants import (
 )
 from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among
+from ie_serving.engines.openvino.graphs.walk import (
+    BRANCH,
+    LOOPS,
+    bodies,
+    carried,
+    of_branches,
+    of_rounds,
+    zeros,
+)
 
 COMBINES = frozenset({"Add", "Concat", "Maximum", "Multiply"})
 MOVES = frozenset(

@@ -13,7 +13,6 @@ import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import (
     constant_behind,
     float32,
@@ -30,7 +29,7 @@ from ie_serving.engines.openvino.graphs.rules import (
     replace,
     replace_node,
 )
-from ie_serving.engines.openvino.graphs.walk import rank_of
+from ie_serving.engines.openvino.graphs.walk import add_result, bodies, rank_of
 
 _COMPUTED_AS: Mapping[str, str] = {
     "boolean": "u8",

@@ -11,10 +11,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import Operand, output_of
 from ie_serving.engines.openvino.graphs.flags import Flag
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import bodies, operations
 
 Does = TypeVar("Does", bound=Callable[..., object])
 

@@ -1,12 +1,109 @@
-"""Goes through the operations of a graph."""
+"""Goes through the operations of a graph and of the bodies of its loops and branches."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import openvino as ov
+import openvino.opset15 as op
 
 from ie_serving.core.runtime.spare_cpu import Steps
-from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag
+
+BRANCH = "If"
+LOOPS = frozenset({"Loop", "TensorIterator"})
+
+
+def bodies(node: ov.Node) -> list[ov.Model]:
+    """Give the bodies of an operation; most have none."""
+    name = node.get_type_name()
+    if name == BRANCH:
+        return [node.get_then_body(), node.get_else_body()]
+    return [node.get_function()] if name in LOOPS else []
+
+
+def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
+    """Give flags of the graph around an operation for the flags inside its bodies.
+
+    A flag of a branch is not raised where the other branch was taken; a flag of a loop is raised if
+    it was raised in any iteration.
+
+    Args:
+        node: the operation.
+        inner: the flags of each body, whose operations they read.
+    """
+    causes = [flag.cause for flags in inner for flag in flags]
+    if not causes:
+        return
+    if node.get_type_name() == BRANCH:
+        out = _of_branches(node, inner)
+    else:
+        raised = op.concat([flag.raised for flag in inner[0]], 0)
+        out = of_rounds(node, lambda so_far: op.maximum(so_far, raised), len(causes))
+    for place, cause in enumerate(causes):
+        yield Flag(cause, op.gather(out, int64([place]), int64(0)))
+
+
+def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:
+    # Each branch gives a row with a place for the flags of both: outputs of an `If` have one shape.
+    count, before, values = sum(map(len, inner)), 0, []
+    for flags in inner:
+        raised = [flag.raised for flag in flags]
+        after = count - before - len(raised)
+        values.append(op.concat([zeros(before), *raised, zeros(after)], 0))
+        before += len(raised)
+    return of_branches(node, values)
+
+
+def of_branches(node: ov.Node, values: Sequence[ov.Node]) -> ov.Output:
+    """Give, around an `If`, the value of the branch that is taken.
+
+    Args:
+        node: the operation.
+        values: one of each body, all of the same type and shape.
+    """
+    pairs = zip(bodies(node), values, strict=True)
+    return node.set_output(*[add_result(body, value) for body, value in pairs])
+
+
+def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -> ov.Output:
+    """Give, around a loop, integers that each round has joined with its own; at first zeros.
+
+    Args:
+        node: the operation.
+        joined: from those of the rounds before to those with this round's; operations of the body.
+        count: how many integers.
+    """
+    # Carried through the iterations: otherwise a loop gives only the value of the last one.
+    (body,) = bodies(node)
+    so_far = op.parameter([count], ov.Type.i32)
+    body.add_parameters([so_far])
+    result = add_result(body, joined(so_far))
+    node.set_merged_input(so_far, zeros(count).output(0), result.output(0))
+    _forget_order(node)
+    return node.get_iter_value(result.output(0), -1)
+
+
+def add_result(model: ov.Model, value: Operand) -> ov.Node:
+    """Add a result to a model, or to a body, which need not hand it on."""
+    result = op.result(value)
+    model.add_results([result])
+    _forget_order(result)
+    return result
+
+
+def _forget_order(node: ov.Node) -> None:
+    """Make the graph of an operation recompute the order of its operations.
+
+    It caches the order. New results and inputs of a loop do not invalidate that (OpenVINO 2026.4),
+    and then the graph cannot be copied.
+    """
+    node.input(0).replace_source_output(node.input_value(0))
+
+
+def zeros(count: int) -> ov.Node:
+    """Give a row of int32 zeros."""
+    return int32([0] * count)
 
 
 def operations(model: ov.Model) -> Steps[ov.Node]:

@@ -11,8 +11,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.runtime.spare_cpu import give_way
-from ie_serving.engines.openvino.graphs.bodies import bodies
-from ie_serving.engines.openvino.graphs.walk import all_operations, elements, operations
+from ie_serving.engines.openvino.graphs.walk import all_operations, bodies, elements, operations
 
 WEIGHT_ELEMENTS = 1024
 """Elements up to which the copy keeps any constant: it may decide about shapes, as axes, sizes and

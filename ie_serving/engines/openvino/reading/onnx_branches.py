@@ -28,8 +28,8 @@ from ie_serving.engines.onnx_file import (
     nodes,
     parts,
 )
-from ie_serving.engines.openvino.graphs.bodies import BRANCH, bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.walk import BRANCH, bodies
 from ie_serving.engines.openvino.operators.converter import Convert, read
 from ie_serving.wire.protobuf.fields import delimited
 

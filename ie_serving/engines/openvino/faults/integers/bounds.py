@@ -15,9 +15,8 @@ import numpy as np
 import openvino as ov
 
 from ie_serving.engines.openvino.faults.integers.loops import Taken, given
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
-from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.graphs.walk import bodies, operations
 
 Bounds = tuple[int, int]
 

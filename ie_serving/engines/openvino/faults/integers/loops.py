@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.bodies import BRANCH, LOOPS, bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.walk import BRANCH, LOOPS, bodies
 
 
 class Taken(NamedTuple):

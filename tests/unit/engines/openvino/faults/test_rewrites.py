@@ -10,8 +10,8 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.openvino.faults.stages import READ
-from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.graphs.walk import bodies
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 

@@ -1,12 +1,19 @@
-"""The child process of a kernel: loads the kernel, and runs calls that come through a link.
+"""The child process of a kernel: loads the kernel, and runs calls and streams through links.
 
 Arrays come through shared memory (`packing.py`), and nothing is pickled.
+
+All streams run on one event loop in a dedicated thread, as in the server (`streaming.py`). The
+kernel gets its next inputs when it requests them, and is resumed for more outputs when the server
+has read the ones before.
 """
 
+import asyncio
 import json
+import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +24,125 @@ from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.process.link import Fault, Segment
+from ie_serving.engines.process.link import Fault, PeerGone, Segment
+from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.process.worker import Job, Loaded
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.packing import context_of, packed_answer
-from ie_serving.engines.python.runners import InProcess, KernelCall
+from ie_serving.engines.python.runners import InProcess, Inputs, KernelCall
+from ie_serving.engines.run import forks
 from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.log.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+class Streams:
+    """All streams of a process."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, way: socket.socket, writes: Segment, reads: Segment) -> None:
+        """Answer one more; see `worker.Loaded.stream`. In one thread."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="streams", daemon=True).start()
+        answers = _answer(self._kernel, Duplex(way, writes, reads))
+        asyncio.run_coroutine_threadsafe(answers, self._loop)
+
+
+async def _answer(kernel: Kernel, way: Duplex) -> None:
+    try:
+        with suppress(PeerGone):
+            begun = await way.receive()
+            await _Answer(kernel, way, context_of(begun.tensors[0])).run()
+    except Exception as error:  # the server sees a way that is gone, and says so
+        log.error(Event("stream failed by a defect", kernel=kernel.name), exc_info=error)
+    finally:
+        way.close()
+
+
+class _Answer:
+    """One stream."""
+
+    def __init__(self, kernel: Kernel, way: Duplex, ctx: Context) -> None:
+        self._kernel = kernel
+        self._way = way
+        self._ctx = ctx
+        self._arrived: asyncio.Queue[Inputs | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(1)
+
+    async def run(self) -> None:
+        """Answer to the end: the kernel's, or the client's."""
+        loop = asyncio.get_running_loop()
+        work, reading = loop.create_task(self._work()), loop.create_task(self._read())
+        await asyncio.wait((work, reading), return_when=asyncio.FIRST_COMPLETED)
+        # Reading ends when the server has left: then the kernel is cancelled, without a wait.
+        work.cancel()
+        await asyncio.wait((work,))
+        reading.cancel()
+        await asyncio.wait((reading,))
+        for task in (work, reading):
+            if not task.cancelled():
+                task.result()
+
+    async def _work(self) -> None:
+        assert self._kernel.stream is not None  # checked before a stream is begun
+        try:
+            async with aclosing(self._kernel.stream(self._given(), self._ctx)) as replies:
+                async for outputs in replies:
+                    forks.leave_if_forked(self._kernel.name)
+                    await self._put(outputs)
+        except (asyncio.CancelledError, GeneratorExit, PeerGone):
+            raise
+        # SystemExit as well: it would end the loop, and with it the streams of others.
+        except BaseException as error:
+            forks.leave_if_forked(self._kernel.name)
+            call = self._call()
+            call.failed(error)
+            await self._way.send(Kind.END, [*packed_answer(call, {})])
+        else:
+            forks.leave_if_forked(self._kernel.name)
+            await self._way.send(Kind.END)
+
+    async def _put(self, outputs: object) -> None:
+        call = self._call()
+        call.finish(outputs)
+        await self._room.acquire()
+        await self._way.send(Kind.RESULT, [*packed_answer(call, self._kernel.outputs)])
+
+    async def _given(self) -> AsyncGenerator[Inputs, None]:
+        while True:
+            await self._way.send(Kind.NEXT)
+            inputs = await self._arrived.get()
+            if inputs is None:
+                return
+            yield inputs
+
+    async def _read(self) -> None:
+        with suppress(PeerGone):
+            while True:
+                message = await self._way.receive()
+                if message.kind is Kind.TAKEN:
+                    self._room.release()
+                    continue
+                self._arrived.put_nowait(self._inputs(message.tensors) if message.tensors else None)
+
+    def _inputs(self, tensors: Sequence[Array]) -> Inputs:
+        # Copies: the kernel may keep them after it requests the next inputs.
+        copies = [each.copy() for each in tensors]
+        for each in copies:
+            each.flags.writeable = False
+        return dict(zip(self._kernel.inputs, copies, strict=True))
+
+    def _call(self) -> KernelCall:
+        return KernelCall(self._kernel.name, self._kernel.outputs, {}, self._ctx)
+
 
 Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 """Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""
@@ -74,7 +193,6 @@ def load(job: Job) -> Loaded:
 
 def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None]:
     # Here: kernels without streams, most by far, need none of it.
-    from ie_serving.engines.python.child_streams import Streams
 
     return Streams(kernel).begin
 

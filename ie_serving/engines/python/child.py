@@ -28,10 +28,9 @@ from ie_serving.engines.process.link import Fault, PeerGone, Segment
 from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.process.worker import Job, Loaded
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.python.kernel_link import Duplex, context_of, packed_answer
 from ie_serving.engines.python.opening import opened
-from ie_serving.engines.python.packing import context_of, packed_answer
 from ie_serving.engines.python.runners import InProcess, Inputs, KernelCall
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log import logs

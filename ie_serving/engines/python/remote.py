@@ -22,7 +22,7 @@ from ie_serving.engines.process.supervision import Supervisor, Task
 from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
-from ie_serving.engines.python.packing import answered, packed
+from ie_serving.engines.python.kernel_link import answered, packed
 from ie_serving.engines.python.runners import Inputs, KernelCall, Readiness
 from ie_serving.telemetry.log.logs import Event
 

@@ -11,8 +11,7 @@ from ie_serving.engines.process.link import Message, PeerGone
 from ie_serving.engines.process.protocol import Kind
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.duplex import Duplex
-from ie_serving.engines.python.packing import answered, packed_context
+from ie_serving.engines.python.kernel_link import Duplex, answered, packed_context
 from ie_serving.engines.python.runners import Checked, Inputs
 
 

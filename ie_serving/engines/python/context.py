@@ -12,8 +12,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.codes import ERROR_OF, Code
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import Caller
-from ie_serving.engines.python.asking import Models, Named
-from ie_serving.engines.python.waits import Slot
+from ie_serving.engines.python.asking import Models, Named, Slot
 
 REQUEST_ID = "x-request-id"
 """Header by which callers name their requests."""

@@ -19,11 +19,10 @@ from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
-from ie_serving.engines.python.asking import Models
+from ie_serving.engines.python.asking import ASKER, Models, Slot, is_stuck
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.runners import KernelCall, Runner, Stream, read_only
-from ie_serving.engines.python.waits import ASKER, Slot, is_stuck
 from ie_serving.engines.run.infer_request import MOST_WAITING
 
 if TYPE_CHECKING:

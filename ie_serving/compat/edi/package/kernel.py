@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
-from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.opening import OwnModules
 from ie_serving.engines.python.runners import KernelCall
 
 INPUT, OUTPUT = "input_data", "output_data"

@@ -23,8 +23,7 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
 from ie_serving.engines.python.driver import PYTHON
-from ie_serving.engines.python.opening import found, lacking, telling, warn
-from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.opening import OwnModules, found, lacking, telling, warn
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log.logs import Event
 

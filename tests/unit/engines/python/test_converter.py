@@ -10,9 +10,9 @@ import sys
 import ie_serving.engines.openvino
 import openvino
 assert not hasattr(openvino, "convert_model")
-from ie_serving.engines.python import own_modules
-own_modules.allow_converter()
-own_modules.allow_converter()
+from ie_serving.engines.python import opening
+opening.allow_converter()
+opening.allow_converter()
 assert "openvino.tools.ovc" not in sys.modules
 """
 

@@ -16,7 +16,7 @@ from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
-from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.opening import OwnModules
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kernels import SCALE, served, written
 

@@ -20,8 +20,7 @@ from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
-from ie_serving.engines.run.infer_request import Admission, InferRequest, Outputs, Pool
-from ie_serving.engines.run.lane import Lane
+from ie_serving.engines.run.infer_request import Admission, InferRequest, Lane, Outputs, Pool
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.detour import NotFinite
-from ie_serving.engines.run.infer_request import QueuedRequest, Shapes
-from ie_serving.engines.run.lane import Lane
+from ie_serving.engines.run.infer_request import Lane, QueuedRequest, Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
 
@@ -139,7 +138,7 @@ class QueuedProgram(Program):
         large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
         make = partial(Lane[T], new=True) if large else StartedLane[T]
         try:
-            lane = make(cast(QueuedRequest, request), inputs, read, self._failures)
+            lane = make(cast("QueuedRequest", request), inputs, read, self._failures)
         except BaseException as error:
             self._give_failed(request, error)
             raise

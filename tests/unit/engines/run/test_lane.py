@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.run.lane import Lane
+from ie_serving.engines.run.infer_request import Lane
 
 WAIT_S = 30.0
 INPUTS = {"x": np.ones(3, np.float32)}

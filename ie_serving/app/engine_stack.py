@@ -30,8 +30,8 @@ from ie_serving.engines.openvino.compiling.properties import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
-from ie_serving.inference.samples import RecordedRequests
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
+from ie_serving.inference.warmup import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.shadow import Shadow

@@ -22,7 +22,7 @@ from ie_serving.inference.deadline import limited
 from ie_serving.inference.interface import Api, Interface, Outputs
 from ie_serving.inference.large_bodies import Unencoded
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.samples import Read, golden_requests
+from ie_serving.inference.warmup import Read, golden_requests
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 

@@ -15,7 +15,7 @@ import pytest
 from ie_serving.app.engine_stack import GOLDEN
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY
-from ie_serving.inference import samples
+from ie_serving.inference import warmup
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.models.version.handle import Servable
 from ie_serving.wire.json.golden_json import LARGEST_BYTES, read_golden
@@ -167,7 +167,7 @@ ENTRY = b'{"request": {"instances": [[1.0]]}, "response": {"predictions": [[2.0]
 async def test_a_file_that_cannot_be_used(
     tmp_path: Path, content: bytes, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samples, "MOST_REQUESTS", 100)
+    monkeypatch.setattr(warmup, "MOST_REQUESTS", 100)
     (tmp_path / FILE).write_bytes(content)
     said = await refusal(tmp_path)
     assert said.startswith("golden.json cannot be used: ")

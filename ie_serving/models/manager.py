@@ -41,9 +41,8 @@ from ie_serving.models.first_loads import (
     until_they_answer,
 )
 from ie_serving.models.leaving import leave_all
-from ie_serving.models.served import Served, ServedModels, WithPrepared
+from ie_serving.models.served import Served, ServedModels, Successors, WithPrepared
 from ie_serving.models.stream import ModelStream
-from ie_serving.models.successors import Successors
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -44,8 +44,7 @@ from ie_serving.inference.signature_changes import SignatureChanges
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.admin.label_changes import LabelChanges
 from ie_serving.models.admin.model_control import ModelControl
-from ie_serving.models.admin.poll_requests import PollRequests
-from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.models.admin.reload_requests import PollRequests, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies

@@ -15,8 +15,7 @@ from ie_serving.app.workers import Workers
 from ie_serving.config.files.followed import Applied, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
-from ie_serving.models.admin.poll_requests import Poll
-from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.models.admin.reload_requests import Poll, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.manager import Edit, ModelManager, edited

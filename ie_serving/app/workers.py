@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ie_serving.config.files.followed import Among, FollowedConfig
-from ie_serving.models.admin.poll_requests import Poll
-from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.models.admin.reload_requests import Poll, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.peers import NO_PEERS, Peers

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, NotFound, advised
 from ie_serving.core.values.hints import Hint, nearest
-from ie_serving.models.admin.poll_requests import Poll
+from ie_serving.models.admin.reload_requests import Poll
 from ie_serving.models.admission import identity
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import ApplyEdit, ModelManager

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, StorageError
 from ie_serving.core.values.hints import Hint
-from ie_serving.models.admin.poll_requests import PollRequests
+from ie_serving.models.admin.reload_requests import PollRequests
 from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ie_serving.core.values.errors import NotFound, Unreachable
-from ie_serving.models.admin.poll_requests import PollRequests
+from ie_serving.models.admin.reload_requests import PollRequests
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import settle
 

@@ -29,14 +29,13 @@ from ie_serving.models.traffic.split import SplitTraffic
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
-from ie_serving.models.version.renewal import Renewals
 from ie_serving.models.version.transition_policy import (
     Action,
     Load,
     Snapshot,
     preserve_availability,
 )
-from ie_serving.models.version.versions import Versions
+from ie_serving.models.version.versions import Renewals, Versions
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)

@@ -357,7 +357,7 @@ class ServingApplication:
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.other_servers import front_of
-        from ie_serving.server.fronts.rest.pages import refusal
+        from ie_serving.server.fronts.rest.body import refusal
         from ie_serving.server.fronts.tfs.rest import RestApi
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
         from ie_serving.server.transport.http1.server import HttpServer

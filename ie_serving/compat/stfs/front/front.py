@@ -23,8 +23,7 @@ from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
-from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import HTML, JSON, Page, preflight
+from ie_serving.server.fronts.rest.body import HTML, JSON, Page, preflight, read_body
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route

@@ -31,8 +31,14 @@ from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, 
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.kserve_v2.statistics import told
-from ie_serving.server.fronts.rest.body import GZIPPED, read_body, read_buffer
-from ie_serving.server.fronts.rest.pages import JSON_REPLY, preflight, refusal
+from ie_serving.server.fronts.rest.body import (
+    GZIPPED,
+    JSON_REPLY,
+    preflight,
+    read_body,
+    read_buffer,
+    refusal,
+)
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead

@@ -35,8 +35,7 @@ from ie_serving.server.fronts.page.routes import (
     PROGRAMS,
     STATE,
 )
-from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.fronts.rest.pages import SAME_ORIGIN, refusal
+from ie_serving.server.fronts.rest.body import SAME_ORIGIN, read_body, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions

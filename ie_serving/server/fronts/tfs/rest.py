@@ -36,12 +36,6 @@ from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.rest.body import (
-    SMALLEST_COMPRESSED,
-    compressed,
-    parse_slowly,
-    read_body,
-)
-from ie_serving.server.fronts.rest.pages import (
     CORS,
     CORS_OF_CALLERS,
     HTML,
@@ -49,9 +43,13 @@ from ie_serving.server.fronts.rest.pages import (
     JSON_REPLY,
     METHOD_NOT_ALLOWED,
     SAME_ORIGIN,
+    SMALLEST_COMPRESSED,
     Page,
+    compressed,
     json_page,
+    parse_slowly,
     preflight,
+    read_body,
     refusal,
     typed,
 )

@@ -6,7 +6,7 @@ from functools import partial
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
-from ie_serving.server.fronts.rest.pages import (
+from ie_serving.server.fronts.rest.body import (
     JSON_REPLY,
     METHOD_NOT_ALLOWED,
     Page,

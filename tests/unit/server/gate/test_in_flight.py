@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.server.fronts.rest.pages import refusal
+from ie_serving.server.fronts.rest.body import refusal
 from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 
@@ -21,7 +21,7 @@ class Worked:
         self.refused: list[BaseException] = []
         limit = InFlight(most, self.refused.append)
         methods = {"Predict": self._call, "GetModelMetadata": self._call}
-        self.methods = cast(Any, limit.grpc(methods))
+        self.methods = cast("Any", limit.grpc(methods))
         self._app = limit.rest(self._answer, refusal)
 
     async def _call(self, payload: Any, context: Any) -> bytes:

@@ -23,7 +23,6 @@ from ie_serving.server.transport.http2.headers import (
     Interpret,
     malformed_fields,
 )
-from ie_serving.server.transport.http2.preface import NOT_HTTP2, SERVER_PREFACE
 from ie_serving.server.transport.http2.reader import FrameReader
 from ie_serving.server.transport.http2.receive_window import (
     CONNECTION_WINDOW,
@@ -31,7 +30,7 @@ from ie_serving.server.transport.http2.receive_window import (
     ReceiveWindow,
 )
 from ie_serving.server.transport.http2.rules import SMALL_DATA, Verdict, judge
-from ie_serving.server.transport.http2.sender import READS, Sender
+from ie_serving.server.transport.http2.sender import NOT_HTTP2, READS, SERVER_PREFACE, Sender
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,
     STREAM,

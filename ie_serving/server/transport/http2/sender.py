@@ -1,4 +1,4 @@
-"""Sender of a connection: sends at once if the windows permit it, otherwise the streams take turns.
+"""Sender of a connection: its first frames, and all later ones as far as the windows permit.
 
 Bytes gather in `out`, and data that waits for a window gathers in its stream; the owner of the
 socket takes them from here, and pauses the sender. Source: RFC 9113 section 5.2 and 6.9.
@@ -9,7 +9,14 @@ from collections.abc import Callable
 
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
-from ie_serving.server.transport.http2.receive_window import TRUSTED, ReceiveWindow
+from ie_serving.server.transport.http2.headers import LARGEST_HEADERS
+from ie_serving.server.transport.http2.receive_window import (
+    CONNECTION_WINDOW,
+    STREAM_WINDOW,
+    TRUSTED,
+    ReceiveWindow,
+)
+from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 from ie_serving.server.transport.http2.stream_states import (
     STREAM,
     WRITER,
@@ -18,7 +25,25 @@ from ie_serving.server.transport.http2.stream_states import (
     StreamState,
     Writing,
 )
-from ie_serving.server.transport.http2.streams import Buffer, Stream, Streams
+from ie_serving.server.transport.http2.streams import MOST_STREAMS, Buffer, Stream, Streams
+
+SERVER_PREFACE = frames.settings(
+    {
+        frames.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+        frames.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+        frames.MAX_FRAME_SIZE: LARGEST_FRAME,
+        frames.MAX_HEADER_LIST_SIZE: LARGEST_HEADERS,
+    }
+) + frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW)
+"""SETTINGS, and the connection's window, which no setting changes; section 3.4 and 6.9.2."""
+
+_ADVICE = b"this port speaks gRPC over HTTP/2; REST has a port of its own\n"
+NOT_HTTP2 = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_ADVICE), _ADVICE)
+)
+"""An HTTP/1.1 reply: most clients on the wrong port speak it; those with TLS cannot be answered."""
+
 
 TURN = 256 * 1024
 """Bytes that one stream sends before the next gets its turn: enough that a write costs little

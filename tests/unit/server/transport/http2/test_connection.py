@@ -9,8 +9,8 @@ from hyperframe.frame import (
 )
 
 from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
-from ie_serving.server.transport.http2.preface import SERVER_PREFACE
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME, RULES
+from ie_serving.server.transport.http2.sender import SERVER_PREFACE
 from ie_serving.server.transport.http2.stream_states import Life, StreamState
 from tests.unit.server.transport.http2.peer import (
     CONTINUATION,

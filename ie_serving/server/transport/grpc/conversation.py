@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 from ie_serving.server.transport.grpc.call import Answered, Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
-from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW, ReceiveWindow
+from ie_serving.server.transport.http2.streams import STREAM_WINDOW, ReceiveWindow
 from ie_serving.server.transport.peer import LEAST_READ, UNREAD_S
 
 STEP: Final = 16 * 1024

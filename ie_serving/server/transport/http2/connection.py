@@ -24,11 +24,6 @@ from ie_serving.server.transport.http2.headers import (
     malformed_fields,
 )
 from ie_serving.server.transport.http2.reader import FrameReader
-from ie_serving.server.transport.http2.receive_window import (
-    CONNECTION_WINDOW,
-    STREAM_WINDOW,
-    ReceiveWindow,
-)
 from ie_serving.server.transport.http2.rules import SMALL_DATA, Verdict, judge
 from ie_serving.server.transport.http2.sender import NOT_HTTP2, READS, SERVER_PREFACE, Sender
 from ie_serving.server.transport.http2.stream_states import (
@@ -42,7 +37,14 @@ from ie_serving.server.transport.http2.stream_states import (
     StreamState,
     Writing,
 )
-from ie_serving.server.transport.http2.streams import Buffer, Stream, Streams
+from ie_serving.server.transport.http2.streams import (
+    CONNECTION_WINDOW,
+    STREAM_WINDOW,
+    Buffer,
+    ReceiveWindow,
+    Stream,
+    Streams,
+)
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,6 @@ from collections.abc import Callable
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import LARGEST_HEADERS
-from ie_serving.server.transport.http2.receive_window import (
-    CONNECTION_WINDOW,
-    STREAM_WINDOW,
-    TRUSTED,
-    ReceiveWindow,
-)
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 from ie_serving.server.transport.http2.stream_states import (
     STREAM,
@@ -25,7 +19,16 @@ from ie_serving.server.transport.http2.stream_states import (
     StreamState,
     Writing,
 )
-from ie_serving.server.transport.http2.streams import MOST_STREAMS, Buffer, Stream, Streams
+from ie_serving.server.transport.http2.streams import (
+    CONNECTION_WINDOW,
+    MOST_STREAMS,
+    STREAM_WINDOW,
+    TRUSTED,
+    Buffer,
+    ReceiveWindow,
+    Stream,
+    Streams,
+)
 
 SERVER_PREFACE = frames.settings(
     {

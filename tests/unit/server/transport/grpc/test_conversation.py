@@ -7,7 +7,7 @@ from hyperframe.frame import DataFrame, RstStreamFrame, WindowUpdateFrame
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.grpc import conversation
-from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
+from ie_serving.server.transport.http2.streams import STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (
     LIMIT,
     Peer,

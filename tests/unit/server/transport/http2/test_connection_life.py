@@ -17,10 +17,9 @@ from hyperframe.frame import (
 
 from ie_serving.server.transport.http2.frames import ErrorCode
 from ie_serving.server.transport.http2.reader import TURN_S
-from ie_serving.server.transport.http2.receive_window import CONNECTION_WINDOW, STREAM_WINDOW
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 from ie_serving.server.transport.http2.stream_states import Flow, Life
-from ie_serving.server.transport.http2.streams import MOST_STREAMS
+from ie_serving.server.transport.http2.streams import CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (
     CONTINUATION,
     DATA,

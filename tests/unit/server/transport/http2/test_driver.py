@@ -25,10 +25,9 @@ from ie_serving.server.transport.http2.driver import (
 )
 from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
-from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import Life
-from ie_serving.server.transport.http2.streams import MOST_STREAMS, Buffer, Stream
+from ie_serving.server.transport.http2.streams import MOST_STREAMS, STREAM_WINDOW, Buffer, Stream
 from tests.unit.server.transport.http2.peer import (
     HELLO,
     LARGE_WINDOW,

@@ -4,7 +4,7 @@ from hyperframe.frame import WindowUpdateFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http2.receive_window import ReceiveWindow
+from ie_serving.server.transport.http2.streams import ReceiveWindow
 from tests.unit.server.transport.http2.wire import parsed
 
 SIZE = 1000

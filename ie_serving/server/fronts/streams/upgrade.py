@@ -35,7 +35,7 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
     Switch,
 )
-from ie_serving.server.transport.websocket.handshake import VERSION, UpgradeRequired, accepted
+from ie_serving.server.transport.websocket.session import VERSION, UpgradeRequired, accepted
 from ie_serving.wire.json.request import (
     PredictBody,
     SlicedBody,

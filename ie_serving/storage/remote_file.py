@@ -9,7 +9,7 @@ from ie_serving.core.values.errors import ConfigError, Missing, StorageError
 from ie_serving.storage.base import Entry
 from ie_serving.storage.options import StoreOptions
 from ie_serving.storage.remote import Location
-from ie_serving.storage.retry import Retrying, Tries
+from ie_serving.storage.trouble import Retrying, Tries
 
 FIRST_TRIES = Tries(most=3, patience_s=10.0)
 """Of the first read, without which a server does not start. A later one is made at each poll."""

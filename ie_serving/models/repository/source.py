@@ -34,8 +34,8 @@ from ie_serving.models.repository.left_out import (
     without_version,
 )
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
-from ie_serving.storage.retry import PASSING
 from ie_serving.storage.siblings import Sibling
+from ie_serving.storage.trouble import PASSING
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from ie_serving.models.version.states import (
     VersionLife,
     VersionStage,
 )
-from ie_serving.storage.retry import PASSING
+from ie_serving.storage.trouble import PASSING
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from ie_serving.storage.directories import BucketDirectories, Directories, Local
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.retry import Retrying
 from ie_serving.storage.siblings import Found, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
+from ie_serving.storage.trouble import Retrying
 
 LOCAL = "file"
 """The store of local paths, see `store_of`."""

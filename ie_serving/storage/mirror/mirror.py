@@ -28,8 +28,8 @@ from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
 from ie_serving.storage.remote import Remote
-from ie_serving.storage.retry import PASSING, Retrying, Tries
 from ie_serving.storage.siblings import Seen, Sibling
+from ie_serving.storage.trouble import PASSING, Retrying, Tries
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from ie_serving.storage.backends.s3 import S3Options, S3Remote
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location
-from ie_serving.storage.retry import Tries
+from ie_serving.storage.trouble import Tries
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
 from tests.process import output_of

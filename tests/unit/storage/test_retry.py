@@ -9,7 +9,7 @@ from ie_serving.core.values.errors import (
     Unauthorized,
     Unreachable,
 )
-from ie_serving.storage.retry import Retrying, Tries
+from ie_serving.storage.trouble import Retrying, Tries
 
 
 @pytest.mark.parametrize("passing", [Unreachable("down"), Throttled("slow down")])

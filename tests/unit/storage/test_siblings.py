@@ -14,8 +14,8 @@ from ie_serving.storage.base import Entry
 from ie_serving.storage.directories import BucketDirectories, Listed
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location
-from ie_serving.storage.retry import Tries
 from ie_serving.storage.siblings import EACH, FEWEST, KNOWN_S, Neighbours, Siblings
+from ie_serving.storage.trouble import Tries
 
 PAGE = 1000
 QUICK = Tries(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))

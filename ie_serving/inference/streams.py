@@ -28,7 +28,7 @@ from ie_serving.inference.stream_flow import (
     newest,
     numbered,
 )
-from ie_serving.telemetry.metrics.stream_metrics import StreamMetrics
+from ie_serving.telemetry.metrics.requests import StreamMetrics
 
 T = TypeVar("T")
 

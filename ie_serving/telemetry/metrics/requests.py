@@ -1,4 +1,4 @@
-"""Metrics of one model's requests: their numbers by outcome, and their times.
+"""Metrics of one model's requests, and of its open streams.
 
 A request pays for two appends. Counts and buckets of successful requests are computed from the
 appended times when the page is read. The counts of a version leave the page with the version, but
@@ -16,7 +16,42 @@ from ie_serving.telemetry.metrics.histogram import (
     Durations,
     Histogram,
 )
-from ie_serving.telemetry.metrics.text import sample, written
+from ie_serving.telemetry.metrics.text import family, sample, written
+
+STREAMS_OPEN: Final = "ie_serving_streams_open"
+STREAM_DROPPED: Final = "ie_serving_stream_requests_dropped_total"
+
+
+class StreamMetrics:
+    """The streams of this process. Belongs to one event loop.
+
+    Attributes:
+        open: number of open streams.
+        dropped: requests that were dropped for newer ones, by model.
+    """
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.dropped: Counter[str] = Counter()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the samples."""
+        yield from family(
+            STREAMS_OPEN,
+            "gauge",
+            "Streams that are open, over both ports.",
+            (sample(STREAMS_OPEN, self.open),),
+        )
+        yield from family(
+            STREAM_DROPPED,
+            "counter",
+            "Requests of streams with drop_oldest that were dropped for newer ones.",
+            (
+                sample(STREAM_DROPPED, number, model_name=model)
+                for model, number in list(self.dropped.items())
+            ),
+        )
+
 
 MOST_SERIES: Final = 16
 """Series of a model from which each further one triggers the removal of gone versions' series, even

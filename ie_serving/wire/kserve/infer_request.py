@@ -1,4 +1,4 @@
-"""Decodes ModelInferRequest to numpy.
+"""Decodes ModelInferRequest to numpy, faster where it repeats an earlier request's layout.
 
 As for Predict (`wire/tfs/predict.py`): protobuf parses a small request whole, and a large one
 without the values of its tensors, which stay in the payload. Source: grpc_predict_v2.proto.
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Sent, Signature
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
-from ie_serving.wire.kserve.infer_fields import ID, REWRITTEN, TensorFields, walk
+from ie_serving.wire.kserve.infer_fields import ID, REWRITTEN, TensorFields, Walked, walk
 from ie_serving.wire.kserve.inputs import SENT, check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw, join_elements
 from ie_serving.wire.kserve.regions import (
@@ -26,6 +28,7 @@ from ie_serving.wire.kserve.regions import (
     Placing,
     RegionPart,
     Regions,
+    SmallParts,
     place_of,
 )
 from ie_serving.wire.protobuf import fields
@@ -34,6 +37,13 @@ from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
+from ie_serving.wire.tfs.predict_layout import (
+    Layout,
+    RepeatedParser,
+    TensorPlace,
+    between,
+    in_place,
+)
 from ie_serving.wire.tfs.request_messages import parse
 
 SpecOf: TypeAlias = Callable[[str, str], ModelSpec]
@@ -315,3 +325,78 @@ def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
 def _has_values(contents: Proto | Pieces) -> bool:
     # Some clients send the message without a value in it.
     return bool(contents) if isinstance(contents, Mapping) else contents.ByteSize() > 0
+
+
+class InferLayout(Layout[ModelInfer]):
+    """See `Layout`.
+
+    Args of the constructor:
+        payload: of a request.
+        request: its parsed message.
+        walked: the places of its fields.
+        tensors: its inputs, whose values are all in place.
+    """
+
+    __slots__ = ("_classes", "_dtypes", "_form", "_id", "_model", "_outputs", "_same", "_tensors")
+
+    def __init__(
+        self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
+    ) -> None:
+        self._model = request.model
+        self._outputs = request.output_filter
+        self._form = request.form
+        self._classes = request.classes
+        self._dtypes: Mapping[str, DataType] = {
+            each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
+        }
+        self._tensors = tensors
+        # Its length must stay the same, its text may differ.
+        self._id = walked.id
+        texts = [(walked.id.value, walked.id.end)] if walked.id else []
+        places = [*((each.start, each.end) for each in tensors), *texts]
+        self._same = list(between(payload, sorted(places)))
+
+    def read(self, payload: Buffer) -> ModelInfer | None:
+        """See `Layout`."""
+        for start, end, same in self._same:
+            if payload[start:end] != same:
+                return None
+        id, field = b"", self._id
+        if field is not None:
+            id = bytes(payload[field.start : field.end])
+            if not id.isascii():  # protobuf finds out whether it is UTF-8
+                return None
+        decode = partial(self._decode, payload)
+        size = len(payload)
+        return ModelInfer(
+            self._model, "", decode, size, decode, self._outputs, None, id, self._classes
+        )
+
+    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], object]:
+        arrays: dict[str, Array] = {}
+        specs, dtypes = signature.inputs, self._dtypes
+        for name, dtype, shape, start, _ in self._tensors:  # as for Predict
+            spec = specs.get(name)
+            if spec is not None and spec.dtype is not dtypes[name]:
+                check_datatype(signature, name, dtypes[name])
+            arrays[name] = np.ndarray(shape, dtype, payload, start)
+        return arrays, self._form
+
+
+class InferParser(RepeatedParser[ModelInfer]):
+    """Parses ModelInferRequests, and remembers how those lie that come more than once."""
+
+    def __init__(self, spec_of: SpecOf, regions: Regions = OFF) -> None:
+        super().__init__()
+        self._spec_of = spec_of
+        self._regions = SmallParts(regions)
+
+    def parse_anew(self, payload: Buffer) -> ModelInfer:
+        """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
+        return parse_soon(self._spec_of, payload, self._regions)
+
+    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
+        """See `RepeatedParser`."""
+        walked = walk(memoryview(payload))
+        found = ((each.rest.name, each) for each in walked.tensors)
+        return InferLayout(payload, request, walked, in_place(payload, request, found))

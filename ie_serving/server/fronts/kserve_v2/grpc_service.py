@@ -31,9 +31,8 @@ from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
-from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder, encode_placed
-from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
+from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_whole
 from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf import inference_messages as messages
@@ -299,4 +298,4 @@ def _placed(
     servable: Servable, signature: Signature, outputs: Sequence[str], form: object
 ) -> Encode[bytes]:
     specs = typed_outputs(signature, outputs)
-    return partial(encode_placed, servable.name, servable.version, specs, cast(Placing, form))
+    return partial(encode_placed, servable.name, servable.version, specs, cast("Placing", form))

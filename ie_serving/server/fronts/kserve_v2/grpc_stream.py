@@ -12,8 +12,7 @@ from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer
 from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
 from ie_serving.wire.kserve.infer_fields import id_of
-from ie_serving.wire.kserve.infer_layout import InferParser
-from ie_serving.wire.kserve.infer_request import ModelInfer, parse_whole
+from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_whole
 from ie_serving.wire.kserve.regions import Regions
 
 

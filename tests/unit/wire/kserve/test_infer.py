@@ -14,9 +14,8 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpe
 from ie_serving.wire.kserve import infer_request
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import ReplyEncoder
-from ie_serving.wire.kserve.infer_request import ModelInfer, parse_soon, parse_whole
+from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_soon, parse_whole
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages

@@ -86,7 +86,7 @@ from ie_serving.telemetry.metrics.stores import STORES
 from ie_serving.telemetry.metrics.version_metrics import traffic_lines
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
-from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
 from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from ie_serving.wire.image.pictures import encoded
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.openapi import schemas
 from ie_serving.wire.openapi.schemas import Schema
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 _SIDE: Final = 64
 """Rows and columns of the example image, which the server resizes: models of any size run on it."""

@@ -25,7 +25,7 @@ from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT, REQUEST_LATENCY
-from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
 from tests.stand_in_engine import StandInEngine, StandInModel
 
 MODEL = "m"

@@ -19,7 +19,14 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
-from ie_serving.wire.tfs.example import count_of, examples_of
+from ie_serving.wire.tfs.classify_regress import (
+    classes_of,
+    classification_result,
+    count_of,
+    examples_of,
+    regression_result,
+    values_of,
+)
 from ie_serving.wire.tfs.metadata import SIGNATURE_DEF
 from ie_serving.wire.tfs.predict import (
     OpenEncoder,
@@ -29,12 +36,6 @@ from ie_serving.wire.tfs.predict import (
 )
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse, read_model_spec
-from ie_serving.wire.tfs.results import (
-    classes_of,
-    classification_result,
-    regression_result,
-    values_of,
-)
 
 T = TypeVar("T")
 

@@ -85,7 +85,7 @@ from ie_serving.wire.json.request import (
     parse_at_once,
 )
 from ie_serving.wire.tfs import metadata
-from ie_serving.wire.tfs.example import with_context
+from ie_serving.wire.tfs.classify_regress import with_context
 
 if TYPE_CHECKING:
     import falcon.asgi

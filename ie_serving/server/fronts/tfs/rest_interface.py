@@ -17,8 +17,8 @@ from ie_serving.wire.json.response import (
     encode_predictions,
     encode_regressions,
 )
+from ie_serving.wire.tfs.classify_regress import classes_of, values_of
 from ie_serving.wire.tfs.predict import chosen
-from ie_serving.wire.tfs.results import classes_of, values_of
 
 LARGE_BODY = 32 * 1024
 """Bytes of a body from which a thread decodes it, unless it holds plain numbers: rows that are

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 from tests.unit.engines.openvino.models import load, run
 
 KERNEL = [[1.0, 2.0], [3.0, 4.0]]

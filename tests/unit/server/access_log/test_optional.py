@@ -45,7 +45,7 @@ from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.request.entry import current
 from ie_serving.telemetry.request.observers import Watch
 from ie_serving.telemetry.trace.traces import Traces
-from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
 from tests.unit.server.transport.http1.talk import (
     GET,
     POST,

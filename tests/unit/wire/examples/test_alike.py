@@ -14,7 +14,7 @@ from ie_serving.wire.examples.alike import read_alike
 from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf.fields import Unclear
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 INTEGER, FLOAT, STRING = DataType.INT64, DataType.FP32, DataType.STRING
 LONG_NAME = "a longer name" * 12

@@ -15,7 +15,7 @@ from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.examples.walked import Batch
 from ie_serving.wire.protobuf.fields import Unclear
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 FEATURES = st.fixed_dictionaries(
     {},

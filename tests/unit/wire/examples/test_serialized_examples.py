@@ -17,7 +17,7 @@ from ie_serving.wire.examples.example_spec import (
     Sparse,
 )
 from ie_serving.wire.examples.serialized_examples import parse
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 FLOAT, INTEGER = DataType.FP32, DataType.INT64
 LONG = 2000

@@ -5,7 +5,12 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import Features
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.tfs.example import count_of, examples_of, serialize_examples, with_context
+from ie_serving.wire.tfs.classify_regress import (
+    count_of,
+    examples_of,
+    serialize_examples,
+    with_context,
+)
 
 A_MB = bytes(1 << 20)
 

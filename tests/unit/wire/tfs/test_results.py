@@ -5,7 +5,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.tfs import results
+from ie_serving.wire.tfs import classify_regress
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"\xff"]], np.object_)
 SCORED = np.array([[0.25, 0.75], [1, 0]], np.float32)
@@ -23,18 +23,20 @@ SCORED = np.array([[0.25, 0.75], [1, 0]], np.float32)
     ],
     ids=["both", "no scores are 0", "no labels are empty"],
 )
-def test_classes(outputs: dict[str, Array], expected: list[results.Classes]) -> None:
-    assert results.classes_of(outputs, 2) == expected
-    message = results.classification_result(expected)
+def test_classes(outputs: dict[str, Array], expected: list[classify_regress.Classes]) -> None:
+    assert classify_regress.classes_of(outputs, 2) == expected
+    message = classify_regress.classification_result(expected)
     shown = [[(c.label.encode(), c.score) for c in e.classes] for e in message.classifications]
     assert shown == [[(k.replace(b"\xff", "�".encode()), s) for k, s in e] for e in expected]
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
 def test_values(shape: tuple[int, ...]) -> None:
-    values = results.values_of({"outputs": np.array([0.5, 2], np.float32).reshape(shape)}, 2)
+    values = classify_regress.values_of(
+        {"outputs": np.array([0.5, 2], np.float32).reshape(shape)}, 2
+    )
     assert values == [0.5, 2.0]
-    assert [r.value for r in results.regression_result(values).regressions] == values
+    assert [r.value for r in classify_regress.regression_result(values).regressions] == values
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_values(shape: tuple[int, ...]) -> None:
 )
 def test_shapes_that_are_no_classes(outputs: dict[str, Array], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        results.classes_of(outputs, 2)
+        classify_regress.classes_of(outputs, 2)
     assert text in str(caught.value)
 
 
@@ -72,5 +74,5 @@ def test_shapes_that_are_no_classes(outputs: dict[str, Array], text: str) -> Non
 )
 def test_shapes_that_are_no_values(shape: tuple[int, ...], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        results.values_of({"outputs": np.zeros(shape, np.float32)}, 2)
+        classify_regress.values_of({"outputs": np.zeros(shape, np.float32)}, 2)
     assert text in str(caught.value)

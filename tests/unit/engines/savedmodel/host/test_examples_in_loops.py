@@ -10,7 +10,7 @@ import tensorflow as tf
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
-from ie_serving.wire.tfs.example import serialize_examples
+from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 KERNEL = [[1.0, 2.0], [3.0, -4.0]]
 FEATURES = {

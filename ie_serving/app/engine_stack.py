@@ -50,7 +50,7 @@ from ie_serving.wire.tfs.prediction_log import count_records, predict_record, re
 from ie_serving.wire.tfs.prediction_log import read_golden as golden_records
 
 if TYPE_CHECKING:
-    from ie_serving.commands.tune.tools import Tools
+    from ie_serving.commands.tune.search import Tools
 
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
@@ -84,7 +84,7 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
 
 def tools(config: ModelConfig) -> "Tools":
     """Build the tools that `ie_serving tune` works with."""
-    from ie_serving.commands.tune.tools import Tools  # here: a server does not tune
+    from ie_serving.commands.tune.search import Tools  # here: a server does not tune
     from ie_serving.config.schema.model import with_keys
 
     return Tools(

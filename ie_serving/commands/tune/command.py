@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.commands.tune.bench import Bench, Tried, warm
-from ie_serving.commands.tune.search import Keys, Measured, Space, middle, wins
-from ie_serving.commands.tune.tools import Read, Tools
+from ie_serving.commands.tune.search import Keys, Measured, Read, Space, Tools, middle, wins
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint

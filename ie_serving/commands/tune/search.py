@@ -5,10 +5,15 @@ precision, in the order of their usual gain. Each step keeps the best so far. Th
 settings instead of the hundreds of a grid, and misses pairs that gain only together.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
+
+from ie_serving.core.values.requests import Sample
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Keys = Mapping[str, Any]
 """Keys of a model's entry in the configuration file; empty for the present configuration."""
@@ -156,3 +161,26 @@ def middle(rounds: Sequence[Measured]) -> Measured:
         p99_ms=median(each.p99_ms for each in rounds),
         at_once=rounds[0].at_once,
     )
+
+
+Read = Callable[[Path], Iterable[Sample]]
+"""Reads a file, or the recording in a version directory. Raises InvalidRequest, OSError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """See above.
+
+    Attributes:
+        engine: compiles, with every layer.
+        with_keys: gives options with keys of a model's entry added.
+        lower: names the precisions below f32 that the device has.
+        of_file: reads a file of requests.
+        of_version: reads the recording in a version directory.
+    """
+
+    engine: Engine
+    with_keys: Callable[[EngineOptions, Keys], EngineOptions]
+    lower: Callable[[OpenVinoOptions], Sequence[str]]
+    of_file: Read
+    of_version: Read

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ie_serving.commands.tune.command import tune
-from ie_serving.commands.tune.tools import Read, Tools
+from ie_serving.commands.tune.search import Read, Tools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError

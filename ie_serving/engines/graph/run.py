@@ -17,7 +17,7 @@ from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError, placed
 from ie_serving.core.values.tensors import Array, Arrays
-from ie_serving.engines.graph import choosing
+from ie_serving.engines.graph import calls
 from ie_serving.engines.graph.calls import Target, call, call_each, once
 from ie_serving.engines.graph.definition import (
     REQUEST,
@@ -85,7 +85,7 @@ class Run:
 
     def _output(self, name: str, ref: Ref) -> Array:
         found = self._value(ref)
-        return choosing.empty(self._plan.signature.outputs[name]) if found is None else found
+        return calls.empty(self._plan.signature.outputs[name]) if found is None else found
 
     def _value(self, ref: Ref) -> Array | None:
         given = self._given[ref.step]
@@ -234,7 +234,7 @@ class Run:
         if any(value is None for value in values):
             return None
         try:
-            name = choosing.chosen(step, values[0] if values else None)
+            name = calls.chosen(step, values[0] if values else None)
         except Exception as error:
             raise of_step(step, error) from error
         return self._only(step, await self._get(name))
@@ -246,10 +246,10 @@ class Run:
             return None
         if step.combine:
             try:
-                return choosing.combined(step, self._plan.gives[step.name], several)
+                return calls.combined(step, self._plan.gives[step.name], several)
             except Exception as error:
                 raise of_step(step, error) from error
-        return choosing.merged(step, self._plan.gives[step.name], several)
+        return calls.merged(step, self._plan.gives[step.name], several)
 
     async def _any(self, step: AnyStep) -> Given:
         for name in step.of:

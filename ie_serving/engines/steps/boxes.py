@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, Arrays, DataType
 from ie_serving.engines.steps.declaration import fixed, tensor
-from ie_serving.engines.steps.named_outputs import named, probabilities
+from ie_serving.engines.steps.texts import named, probabilities
 
 LIST = fixed(
     tensor("boxes", DataType.FP32, -1, 4),

@@ -6,7 +6,7 @@ To add a step, write its function and add a row to `TABLE`.
 from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.steps import boxes, declaration, images, named_outputs, texts, watching
+from ie_serving.engines.steps import boxes, declaration, images, texts, watching
 from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
 
 MOST_SIZE = 16_384
@@ -133,9 +133,9 @@ TABLE: Mapping[str, BuiltIn] = {
     ),
     "classifier_output": BuiltIn(
         about="Gives the best classes of each row, with names and probabilities.",
-        run=named_outputs.classifier_output,
+        run=texts.classifier_output,
         inputs={"probs": Input(also=(DataType.FP64, DataType.FP16))},
-        outputs=named_outputs.classifier_specs,
+        outputs=texts.classifier_specs,
         options={
             "labels": declaration.labels(),
             "top_n": declaration.whole(1, 1000, 1),
@@ -144,9 +144,9 @@ TABLE: Mapping[str, BuiltIn] = {
     ),
     "regression_output": BuiltIn(
         about="Gives columns by name.",
-        run=named_outputs.regression_output,
+        run=texts.regression_output,
         inputs={"values": Input(also=NUMBERS)},
-        outputs=named_outputs.regression_specs,
+        outputs=texts.regression_specs,
         options={"names": declaration.columns('columns by name, such as {"price": 0}')},
     ),
     "json": BuiltIn(

@@ -10,7 +10,7 @@ from ie_serving.compat.konduit.pipeline.definition import Step
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, strings
 from ie_serving.engines.python.asking import Named
-from ie_serving.engines.steps import images, named_outputs
+from ie_serving.engines.steps import images, texts
 from ie_serving.wire.image.pictures import encoded
 
 Run = Callable[[Data, Named], Data]
@@ -53,7 +53,7 @@ def classifier(step: Step) -> Run:
     def run(data: Data, _: Named) -> Data:
         rows = _rows(data, step)
         words = tuple(map(str, named))
-        found = named_outputs.classifier_output(rows, labels=words, top_n=top, softmax=False)
+        found = texts.classifier_output(rows, labels=words, top_n=top, softmax=False)
         plain = {**found, "label": _decoded(found["label"]), "prob": found["prob"].astype(float)}
         given = {
             alias: _unwrapped((plain[item][:, 0] if top == 1 else plain[item]).tolist())
@@ -80,7 +80,7 @@ def regression(step: Step) -> Run:
         raise LoadFailed('names: expected fields with their columns, such as {"price": 0}')
 
     def run(data: Data, _: Named) -> Data:
-        found = named_outputs.regression_output(_rows(data, step), names=dict(names))
+        found = texts.regression_output(_rows(data, step), names=dict(names))
         return {**data, **{n: _unwrapped(each.astype(float).tolist()) for n, each in found.items()}}
 
     return run

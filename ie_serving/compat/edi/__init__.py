@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.engines.listed import Listed
+    from ie_serving.engines.drivers import Listed
     from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 
@@ -25,7 +25,7 @@ def register() -> Additions:
 
 def drivers() -> "Sequence[Listed]":
     """Give the rows of the table of drivers."""
-    from ie_serving.engines.listed import Listed
+    from ie_serving.engines.drivers import Listed
 
     marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
     return [Listed(name="edi", place=f"{__name__}.package.driver:load", marks=marks)]

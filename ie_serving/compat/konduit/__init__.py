@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.engines.listed import Listed
+    from ie_serving.engines.drivers import Listed
     from ie_serving.server.fronts.other_servers import Chain, RestParts
 
 FILE: Final = "konduit.json"
@@ -30,7 +30,7 @@ def register() -> Additions:
 
 def drivers() -> "Sequence[Listed]":
     """Give the rows of the table of drivers."""
-    from ie_serving.engines.listed import Listed
+    from ie_serving.engines.drivers import Listed
 
     place = f"{__name__}.pipeline.driver:load"
     return [Listed(name="konduit", place=place, marks={FILE: re.compile(b"")})]

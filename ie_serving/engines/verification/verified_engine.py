@@ -17,10 +17,10 @@ from ie_serving.core.values.errors import LoadFailed, NoModel, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineAround, EngineOptions
+from ie_serving.engines.drivers import TABLE
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.listed import TABLE
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import OpenVinoOptions

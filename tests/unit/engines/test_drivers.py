@@ -7,8 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.drivers import Drivers
-from ie_serving.engines.listed import Listed
+from ie_serving.engines.drivers import Drivers, Listed
 from tests.stand_in_engine import FILE, StandInEngine
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import Driver, EngineOptions
-from ie_serving.engines.drivers import Drivers, every, names
-from ie_serving.engines.listed import Listed, rows
+from ie_serving.engines.drivers import Drivers, Listed, every, names, rows
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.storage.forms import SUFFIXES

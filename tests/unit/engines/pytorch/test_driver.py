@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.listed import TABLE
+from ie_serving.engines.drivers import TABLE
 from ie_serving.engines.pytorch.driver import load, read
 from tests.unit.engines.asking import answer, told
 

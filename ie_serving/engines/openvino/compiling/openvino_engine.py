@@ -16,7 +16,6 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.programs import program_of
-from ie_serving.engines.openvino.culprits import Operation, among
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
@@ -26,7 +25,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.file_operations import operations as operations_of
 from ie_serving.engines.openvino.reading.read import read
-from ie_serving.engines.openvino.runtime import extend, load_failures
+from ie_serving.engines.openvino.runtime import Operation, among, extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import MORE, ByRank, Form, ones
 from ie_serving.engines.run.by_shape import BySentShape

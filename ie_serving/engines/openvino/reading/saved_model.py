@@ -12,13 +12,12 @@ import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
-from ie_serving.engines.openvino.culprits import Operation
 from ie_serving.engines.openvino.faults.stages import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
-from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.openvino.runtime import Operation, core, load_failures, one_line
 from ie_serving.engines.savedmodel.as_sent import AsSent
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.file import (

@@ -9,8 +9,7 @@ import pytest
 from onnx import helper
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.culprits import Operation, among
-from ie_serving.engines.openvino.runtime import in_words, load_failures
+from ie_serving.engines.openvino.runtime import Operation, among, in_words, load_failures
 from tests.exporting import export
 from tests.onnx_models import save_onnx
 from tests.unit.engines.openvino.models import load

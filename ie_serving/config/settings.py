@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.config.schema.access_settings import Access
-from ie_serving.config.schema.limits import Limits
-from ie_serving.config.schema.telling import Telling
+from ie_serving.config.schema.limits import Limits, Telling
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import (
     BOOLEAN,

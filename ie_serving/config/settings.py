@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ie_serving.config.schema.access_settings import Access
-from ie_serving.config.schema.limits import Limits, Telling
+from ie_serving.config.schema.server import Access, Limits, Telling
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import (
     BOOLEAN,

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from ie_serving.config.credentials import AccessMaterial, Claim, Password, TokenMaterial
 from ie_serving.config.files import source
-from ie_serving.config.schema import access_settings
+from ie_serving.config.schema import server
 from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.settings.faults import Faults, shown
@@ -102,7 +102,7 @@ def password_credential(password: str) -> str:
 
 
 def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
-    place, is_url = settings.jwt_keys, access_settings.is_url(settings.jwt_keys)
+    place, is_url = settings.jwt_keys, server.is_url(settings.jwt_keys)
     return TokenMaterial(
         place=place,
         is_url=is_url,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.config.schema import access_settings
+from ie_serving.config.schema import server
 from ie_serving.core.values.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import ConfigError
     ],
 )
 def test_places_of_keys(given: str) -> None:
-    assert access_settings.keys_place(given, "--jwt_keys") == given
+    assert server.keys_place(given, "--jwt_keys") == given
 
 
 @pytest.mark.parametrize(
@@ -38,18 +38,18 @@ def test_places_of_keys(given: str) -> None:
 )
 def test_no_places_of_keys(given: str) -> None:
     with pytest.raises(ConfigError, match="--jwt_keys"):
-        access_settings.keys_place(given, "--jwt_keys")
+        server.keys_place(given, "--jwt_keys")
 
 
 def test_algorithms() -> None:
-    assert access_settings.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
+    assert server.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
     for wrong in ("HS256", "none", "ES256,", "es256", ""):
         with pytest.raises(ConfigError):
-            access_settings.algorithms(wrong, "p")
+            server.algorithms(wrong, "p")
 
 
 def test_leeway() -> None:
-    assert access_settings.leeway("0", "p") == 0.0
+    assert server.leeway("0", "p") == 0.0
     for wrong in ("-1", "301", "inf", "x"):
         with pytest.raises(ConfigError):
-            access_settings.leeway(wrong, "p")
+            server.leeway(wrong, "p")

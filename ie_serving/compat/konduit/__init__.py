@@ -24,7 +24,7 @@ def register() -> Additions:
         kernels={FILE: f"{__name__}.pipeline.driver:opened"},
         models_of=f"{__name__}:models_of",
         routes=f"{__name__}:with_routes",
-        tensors=f"{__name__}.marked:decoded",
+        tensors=f"{__name__}.data:decoded",
     )
 
 

@@ -22,7 +22,7 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
-from ie_serving.engines.run.on_demand import OnDemand
+from ie_serving.engines.run.detour import OnDemand
 
 DYNAMIC: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"})
 """Operators of models that are quantized dynamically."""

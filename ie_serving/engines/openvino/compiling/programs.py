@@ -48,9 +48,8 @@ from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.run.detour import Detour
+from ie_serving.engines.run.detour import Detour, OnDemand
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
-from ie_serving.engines.run.on_demand import OnDemand
 from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.telemetry.log.logs import Event

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ie_serving.engines.run.on_demand import OnDemand
+from ie_serving.engines.run.detour import OnDemand
 
 PATIENCE_S = 10
 

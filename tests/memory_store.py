@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from ie_serving.core.values.errors import EntryChanged, StorageError
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Location, Sink
 from ie_serving.storage.checksums import Checksum
-from ie_serving.storage.remote import Location, Sink
 
 
 @dataclass

@@ -25,10 +25,9 @@ from ie_serving.storage.backends.by_url import (
     sibling_of,
     store_of,
 )
-from ie_serving.storage.base import NEVER, Entry, Storage
+from ie_serving.storage.base import NEVER, Entry, Storage, shown
 from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.remote import shown
 from ie_serving.storage.siblings import Neighbours, Sibling
 from ie_serving.storage.stated import stated_or
 

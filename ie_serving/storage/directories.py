@@ -10,8 +10,7 @@ from functools import cache
 from typing import Final, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import ConfigError, EntryChanged, StorageError
-from ie_serving.storage.base import Entry
-from ie_serving.storage.remote import Remote
+from ie_serving.storage.base import Entry, Remote
 from ie_serving.storage.siblings import Retried, Whole
 
 MOST_BYTES: Final = 1 << 20

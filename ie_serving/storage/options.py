@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import BYTES, REQUIRED, SettingKind
 from ie_serving.core.values.hosts import host_of, is_public
-from ie_serving.storage.remote import Location, Remote
+from ie_serving.storage.base import Location, Remote
 
 ANY_TEXT: Final = SettingKind(words.unchecked, "TEXT")
 ANY_FILE: Final = SettingKind(words.unchecked, "FILE")

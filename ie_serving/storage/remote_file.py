@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ie_serving.core.values.errors import ConfigError, Missing, StorageError
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.options import StoreOptions
-from ie_serving.storage.remote import Location
 from ie_serving.storage.trouble import Retrying, Tries
 
 FIRST_TRIES = Tries(most=3, patience_s=10.0)

@@ -26,8 +26,7 @@ from weakref import WeakValueDictionary
 
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.values.errors import StorageError
-from ie_serving.storage.base import Entry
-from ie_serving.storage.remote import Location, Remote
+from ie_serving.storage.base import Entry, Location, Remote
 from ie_serving.storage.trouble import PASSING
 from ie_serving.telemetry.log.logs import Event
 

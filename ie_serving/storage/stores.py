@@ -10,8 +10,8 @@ from ie_serving.storage.backends.azure import AzureOptions
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.s3 import S3Options
+from ie_serving.storage.base import Location, shown
 from ie_serving.storage.options import StorageOptions, StoreOptions
-from ie_serving.storage.remote import Location, shown
 
 KINDS: Final[Mapping[str, type[StoreOptions]]] = {
     "s3": S3Options,

@@ -32,7 +32,7 @@ from ie_serving.storage.backends.azure_requests import (
     sign,
 )
 from ie_serving.storage.backends.bucket import CHUNK_BYTES, BucketRemote, Kept
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Location, Remote, Sink, shown
 from ie_serving.storage.checksums import Checksum
 from ie_serving.storage.options import (
     ANY_FILE,
@@ -43,7 +43,6 @@ from ie_serving.storage.options import (
     is_https,
     with_scheme,
 )
-from ie_serving.storage.remote import Location, Remote, Sink, shown
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 

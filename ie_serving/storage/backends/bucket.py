@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from ie_serving.core.values.errors import Unauthorized
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.hosts import host_of, is_public
-from ie_serving.storage.base import Entry
-from ie_serving.storage.remote import Location, shown
+from ie_serving.storage.base import Entry, Location, shown
 from ie_serving.storage.trouble import Trouble, translated
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES

@@ -20,7 +20,7 @@ from ie_serving.storage.backends.bucket import (
     proxy_of,
     warn_of_plain_http,
 )
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Location, Remote, Sink
 from ie_serving.storage.checksums import Checksum
 from ie_serving.storage.options import (
     ANY_FILE,
@@ -29,7 +29,6 @@ from ie_serving.storage.options import (
     is_https,
     with_scheme,
 )
-from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 

@@ -21,7 +21,7 @@ from ie_serving.storage.backends.bucket import (
     warn_of_plain_http,
 )
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Location, Remote, Sink
 from ie_serving.storage.checksums import Checksum, from_s3_headers
 from ie_serving.storage.options import (
     ANY_FILE,
@@ -31,7 +31,6 @@ from ie_serving.storage.options import (
     StoreOptions,
     with_scheme,
 )
-from ie_serving.storage.remote import Location, Remote, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 

@@ -20,9 +20,8 @@ from threading import Lock
 from ie_serving.core.values.errors import Corrupted, NotAvailable, StorageError, Unreachable
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage import checksums
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import Entry, Remote
 from ie_serving.storage.mirror.locks import Pause
-from ie_serving.storage.remote import Remote
 from ie_serving.storage.trouble import Retrying, Tries
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES

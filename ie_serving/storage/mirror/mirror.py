@@ -23,11 +23,10 @@ from threading import Event as Flag
 from typing import Any, TypeAlias, TypeVar
 
 from ie_serving.core.values.errors import Corrupted, NotAvailable, ServingError, StorageError
-from ie_serving.storage.base import NEVER, Entry, fingerprint_of
+from ie_serving.storage.base import NEVER, Entry, Remote, fingerprint_of
 from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
-from ie_serving.storage.remote import Remote
 from ie_serving.storage.siblings import Seen, Sibling
 from ie_serving.storage.trouble import PASSING, Retrying, Tries
 from ie_serving.telemetry.log.logs import Event

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.storage.remote import Location, is_plain, shown
+from ie_serving.storage.base import Location, is_plain, shown
 
 UNSAFE = ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a\0b", "", "a/.."]
 

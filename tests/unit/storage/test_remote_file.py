@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from ie_serving.core.values.errors import ConfigError, Unauthorized, Unreachable
+from ie_serving.storage.base import Location, Remote
 from ie_serving.storage.options import StoreOptions
-from ie_serving.storage.remote import Location, Remote
 from ie_serving.storage.remote_file import RemoteFile
 from tests.memory_store import MemoryRemote
 

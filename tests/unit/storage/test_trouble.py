@@ -18,7 +18,7 @@ from ie_serving.storage.backends import gcs, minio, s3
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.s3 import S3Options
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
-from ie_serving.storage.remote import Location
+from ie_serving.storage.base import Location
 from ie_serving.storage.trouble import (
     MEANING,
     Trouble,

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.storage.backends.azure import AzureOptions
 from ie_serving.storage.backends.azure_requests import AzurePlace
 from ie_serving.storage.backends.by_url import check_urls
-from ie_serving.storage.remote import Location
+from ie_serving.storage.base import Location
 
 DOMAIN = "blob.core.windows.net"
 PUBLIC = f"https://acc.{DOMAIN}"

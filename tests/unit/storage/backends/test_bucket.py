@@ -7,8 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import Corrupted, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.backends.bucket import REBUILT_AFTER_S, BucketRemote, Kept
-from ie_serving.storage.base import Entry
-from ie_serving.storage.remote import Location
+from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.trouble import Trouble
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.storage.backends import s3
 from ie_serving.storage.backends.s3 import S3Options
-from ie_serving.storage.remote import Location
+from ie_serving.storage.base import Location
 from ie_serving.storage.trouble import Trouble
 
 

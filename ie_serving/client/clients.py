@@ -14,11 +14,10 @@ from ie_serving.client.calls import (
     Which,
     signature_of,
 )
-from ie_serving.client.endpoint import Attempts, Connection
 from ie_serving.client.failures import ClientError, unreadable
 from ie_serving.client.grpc_calls import GrpcCalls
 from ie_serving.client.rest_calls import OtherOutputs, RestCalls
-from ie_serving.client.transports import Rest, Rpc
+from ie_serving.client.transports import Attempts, Connection, Rest, Rpc
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Signature
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.client.endpoint import LONGEST_PAUSE_S, Attempts, Connection
 from ie_serving.client.failures import ClientError, Unavailable, of_connection, of_http
+from ie_serving.client.transports import LONGEST_PAUSE_S, Attempts, Connection
 from ie_serving.core.values.codes import Code
 
 URL = "http://localhost:8000"

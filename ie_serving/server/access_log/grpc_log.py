@@ -20,7 +20,7 @@ from ie_serving.core.runtime.eager import begin_unawaited
 from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.message_reader import PREFIX, Message
@@ -58,7 +58,7 @@ _PLACES: Final = {name: place for place, key in enumerate(_GIVEN) for name in (k
 
 def _around(length: int) -> tuple[bytes, bytes]:
     """Return the bytes before the stream's number and before the id, in the end of a reply."""
-    block = replies.SUCCESS + replies.block((HEADER, "i" * length))
+    block = header_blocks.SUCCESS + header_blocks.block((HEADER, "i" * length))
     frame = frames.headers(0, block, ends=True)
     return frame[:5], frame[9 : len(frame) - length]
 
@@ -326,7 +326,7 @@ class _Told(Call):
     @property
     def _trailing(self) -> bytes:  # type: ignore[override]
         """Metadata of a failure."""
-        return replies.block((HEADER, self.told.named().decode())) if self.told else b""
+        return header_blocks.block((HEADER, self.told.named().decode())) if self.told else b""
 
 
 class ToldCall(_Told, UnaryCall):

@@ -21,8 +21,8 @@ from ie_serving.core.values.errors import (
     ServingError,
 )
 from ie_serving.server.status import explain
-from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.call_headers import Request
+from ie_serving.server.transport.grpc import header_blocks
+from ie_serving.server.transport.grpc.header_blocks import Request
 from ie_serving.server.transport.grpc.message_reader import (
     IDENTITY,
     PREFIX,
@@ -43,14 +43,14 @@ JOINED: Final = 32 * 1024
 """Largest answer in bytes that is copied into one buffer with its headers: a write of several
 buffers costs more than the copy. Larger ones are sent from their own memory."""
 
-_OPENING = frames.headers(0, replies.HEADERS, ends=False)[:5]
-_ENDING = frames.headers(0, replies.SUCCESS, ends=True)[:5]
+_OPENING = frames.headers(0, header_blocks.HEADERS, ends=False)[:5]
+_ENDING = frames.headers(0, header_blocks.SUCCESS, ends=True)[:5]
 """Frame heads around every answer of one message, up to the stream's number."""
-_BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
+_BEFORE = Struct(f">5sL{len(header_blocks.HEADERS)}sHBBBLBL")
 """HEADERS, the head of DATA, and the prefix of the message."""
-_AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
+_AFTER = Struct(f">5sL{len(header_blocks.SUCCESS)}s")
 
-UNKNOWN_METHOD = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
+UNKNOWN_METHOD = header_blocks.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
 class Answered(enum.IntEnum):
@@ -215,7 +215,7 @@ class Call(Stream):
             return
         # If nothing was sent yet, headers and status are one frame: Trailers-Only.
         alone = self._answered is _NOTHING
-        status = replies.failure(code, text, whole, alone=alone) + self._trailing
+        status = header_blocks.failure(code, text, whole, alone=alone) + self._trailing
         self._sender.finish(self, frames.headers(self.number, status, ends=True))
 
     def _refuse(self, error: Exception) -> None:
@@ -242,7 +242,7 @@ class Call(Stream):
     def _start_reply(self) -> None:
         if self._answered is _NOTHING:
             self._answered = Answered.HEADERS
-            self._sender.write(frames.headers(self.number, replies.HEADERS, ends=False))
+            self._sender.write(frames.headers(self.number, header_blocks.HEADERS, ends=False))
 
     def _send_message(self, message: Buffer) -> None:
         # Counted while it waits for the client, which may never read it.
@@ -252,7 +252,7 @@ class Call(Stream):
 
     def _end_reply(self) -> None:
         self._start_reply()
-        after = self._after or frames.headers(self.number, replies.SUCCESS, ends=True)
+        after = self._after or frames.headers(self.number, header_blocks.SUCCESS, ends=True)
         self._sender.end(self, after)
 
     async def _content(self, message: Message) -> Buffer:
@@ -368,7 +368,7 @@ class UnaryCall(Call):
         if smaller is not None:
             self._lease = BUDGET.lease(len(smaller))
             self._answered = Answered.HEADERS
-            opening = frames.headers(self.number, replies.COMPRESSED[encoding], ends=False)
+            opening = frames.headers(self.number, header_blocks.COMPRESSED[encoding], ends=False)
             self._sender.write(opening)
             self._sender.send(self, PREFIX.pack(1, len(smaller)), smaller)
             self._end_reply()
@@ -394,8 +394,8 @@ class UnaryCall(Call):
                 return
             if size <= JOINED:
                 data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
-                before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
-                after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
+                before = _BEFORE.pack(_OPENING, number, header_blocks.HEADERS, *data)
+                after = self._after or _AFTER.pack(_ENDING, number, header_blocks.SUCCESS)
                 # Joined inline: each further call would cost as much as the join.
                 if self._sender.send_whole(self, size, b"".join((before, reply, after))):
                     self._answered = _ALL

@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.server.status import explain
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import (
     UNKNOWN_METHOD,
     Call,
@@ -27,8 +27,8 @@ from ie_serving.server.transport.grpc.call import (
     CallSettings,
     UnaryCall,
 )
-from ie_serving.server.transport.grpc.call_headers import Request, interpret
 from ie_serving.server.transport.grpc.conversation import StreamingCall
+from ie_serving.server.transport.grpc.header_blocks import Request, interpret
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Services,
@@ -184,7 +184,7 @@ class AdmittedCalls(Calls):
             try:
                 method = self._admission.method(request.path, Credentials(*who))
             except ServingError as error:
-                return replies.failure(*explain(error), alone=True)
+                return header_blocks.failure(*explain(error), alone=True)
         return found[0](number, request, sender, self.rules, method)
 
 

@@ -30,8 +30,8 @@ from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
-from ie_serving.server.transport.grpc import call_headers as grpc_request
-from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc import header_blocks
+from ie_serving.server.transport.grpc import header_blocks as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
@@ -384,12 +384,12 @@ def test_a_conversation_has_its_line_when_it_ends(
             yield each
 
     async def converse() -> None:
-        async with aclosing(method.converse(requests(), context)) as replies:
+        async with aclosing(method.converse(requests(), context)) as header_blocks:
             for _ in range(read):
-                await anext(replies)
+                await anext(header_blocks)
             if read == len(sent):
                 with pytest.raises(StopAsyncIteration):
-                    await anext(replies)
+                    await anext(header_blocks)
 
     with suppress(NotFound):
         asyncio.run(converse())
@@ -404,14 +404,14 @@ def test_a_conversation_has_its_line_when_it_ends(
 @pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
 def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, value: str) -> None:
     """Of a call that fails, and of one that succeeds, whose whole frame is written."""
-    call, trailing = ToldCall.__new__(ToldCall), replies.block(("x-request-id", value))
+    call, trailing = ToldCall.__new__(ToldCall), header_blocks.block(("x-request-id", value))
     call.number = 0x01020304
     call._request = grpc_request.Request(b"/s/m", fields=((b"x-request-id", value.encode()),))
     call._sender = Sender(Streams(), lambda: None)
     method: Any = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
     method.begun(call)
     assert call._trailing == trailing
-    assert call._after == frames.headers(call.number, replies.SUCCESS + trailing, ends=True)
+    assert call._after == frames.headers(call.number, header_blocks.SUCCESS + trailing, ends=True)
 
 
 def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from hpack import Decoder
 
-from ie_serving.server.transport.grpc.call_headers import Request, interpret
+from ie_serving.server.transport.grpc.header_blocks import Request, interpret
 from ie_serving.server.transport.http2.headers import Fields
 
 CALL = (

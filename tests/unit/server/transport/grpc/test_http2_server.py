@@ -9,8 +9,8 @@ import pytest
 from hyperframe.frame import GoAwayFrame, HeadersFrame, PingFrame
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.call_headers import interpret
+from ie_serving.server.transport.grpc import header_blocks
+from ie_serving.server.transport.grpc.header_blocks import interpret
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http2.driver import LIMITS_S, Driver
 from ie_serving.server.transport.http2.stream_states import Life
@@ -34,7 +34,7 @@ from tests.unit.server.transport.http2.wire import Wire
 
 UNAVAILABLE = 14
 LAST = (1 << 31) - 1
-_REFUSED = replies.refusal(415)
+_REFUSED = header_blocks.refusal(415)
 
 
 async def told(peer: Peer) -> PingFrame:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.codes import Code
 from ie_serving.server.status import CUT, LONGEST_TEXT
-from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc import header_blocks
 
 
 def fields(*blocks: bytes) -> dict[str, str]:
@@ -18,7 +18,7 @@ def fields(*blocks: bytes) -> dict[str, str]:
 
 
 def test_success() -> None:
-    assert fields(replies.HEADERS, replies.SUCCESS) == {
+    assert fields(header_blocks.HEADERS, header_blocks.SUCCESS) == {
         ":status": "200",
         "content-type": "application/grpc",
         "grpc-accept-encoding": "identity, deflate, gzip",
@@ -28,7 +28,11 @@ def test_success() -> None:
 
 def test_no_block_enters_the_table() -> None:
     decoder = Decoder()
-    for block in (replies.HEADERS, replies.SUCCESS, replies.refusal(415, ("accept", "x"))):
+    for block in (
+        header_blocks.HEADERS,
+        header_blocks.SUCCESS,
+        header_blocks.refusal(415, ("accept", "x")),
+    ):
         decoder.decode(block)
     assert not decoder.header_table.dynamic_entries
 
@@ -36,20 +40,20 @@ def test_no_block_enters_the_table() -> None:
 def test_clients_that_allow_no_table_are_told_that_there_is_none() -> None:
     """RFC 7541 section 4.2: the first block after the limit was lowered must say so."""
     for block in (
-        replies.HEADERS,
-        replies.refusal(415),
-        replies.failure(Code.INTERNAL, "x", alone=True),
+        header_blocks.HEADERS,
+        header_blocks.refusal(415),
+        header_blocks.failure(Code.INTERNAL, "x", alone=True),
     ):
         decoder = Decoder()
         decoder.max_allowed_table_size = 0
         assert decoder.decode(block)
-        assert decoder.decode(replies.SUCCESS)
+        assert decoder.decode(header_blocks.SUCCESS)
 
 
 @given(st.text(max_size=100))
 def test_any_text_arrives(text: str) -> None:
     """In printable ASCII, without blanks at the ends of the header, which HTTP/2 forbids."""
-    told = fields(replies.failure(Code.INTERNAL, text, alone=False))
+    told = fields(header_blocks.failure(Code.INTERNAL, text, alone=False))
     assert told["grpc-status"] == "13"
     message = told["grpc-message"]
     assert re.fullmatch(r"([!-~]([ -~]*[!-~])?)?", message)
@@ -58,7 +62,7 @@ def test_any_text_arrives(text: str) -> None:
 
 @given(st.text(min_size=400, max_size=3000))
 def test_a_failure_fits_into_the_smallest_frame(text: str) -> None:
-    block = replies.failure(Code.INTERNAL, text, f"{text}: advice", alone=True)
+    block = header_blocks.failure(Code.INTERNAL, text, f"{text}: advice", alone=True)
     assert len(block) < 16_384
     told = unquote(fields(block)["grpc-message"])
     assert len(told.encode()) <= LONGEST_TEXT

@@ -1,12 +1,68 @@
-"""Parses the headers of a gRPC request. Source: "gRPC over HTTP2", Requests."""
+"""The header blocks of gRPC: parses those of requests, and has those of replies.
+
+No header enters the connection's HPACK table, so a block is a constant that suits every connection.
+A client may lower the limit of that table; then the first block of an answer must announce a table
+size within the limit (RFC 7541 section 4.2). So every first block announces 0.
+"""
 
 import re
 from typing import Final, NamedTuple
 
+from hpack import Encoder
+
 from ie_serving.core.values.codes import Code
-from ie_serving.server.transport.grpc import replies
+from ie_serving.core.values.errors import WHOLE
+from ie_serving.server.status import in_header
 from ie_serving.server.transport.grpc.message_reader import IDENTITY, INFLATERS
 from ie_serving.server.transport.http2.headers import Fields
+
+_NEVER_INDEXED = True
+_EMPTY_TABLE = b"\x20"
+"""Dynamic Table Size Update to 0; RFC 7541 section 6.3."""
+_encoder = Encoder()
+
+Pair = tuple[str, str]
+
+
+def block(*pairs: Pair) -> bytes:
+    """Write headers as HPACK literals, which do not change the connection's table."""
+    fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
+    return bytes(_encoder.encode(fields, huffman=False))
+
+
+_OK = (":status", "200")
+_TYPE = ("content-type", "application/grpc")
+_ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
+
+HEADERS = _EMPTY_TABLE + block(_OK, _TYPE, _ACCEPTS)
+"""First header block of every reply with a message."""
+COMPRESSED = {
+    name: HEADERS + block(("grpc-encoding", name.decode())) for name in (b"gzip", b"deflate")
+}
+"""First header block of a reply with compressed messages, by `grpc-encoding`."""
+SUCCESS = block(("grpc-status", "0"))
+"""Last header block (trailers) of a successful reply."""
+
+
+def failure(code: Code, text: str, whole: str = "", *, alone: bool) -> bytes:
+    """Write a status.
+
+    Args:
+        code: not OK.
+        text: any Unicode. Cut to the length that fits into a header.
+        whole: the text with what helps a person; empty if there is no more.
+        alone: no headers were sent before.
+    """
+    status = block(("grpc-status", str(code.value)), ("grpc-message", in_header(text)))
+    if whole not in ("", text):
+        status += block((WHOLE, in_header(whole)))
+    return HEADERS + status if alone else status
+
+
+def refusal(status: int, *pairs: Pair) -> bytes:
+    """Write the headers of a plain HTTP reply to a request that is not gRPC."""
+    return _EMPTY_TABLE + block((":status", str(status)), *pairs)
+
 
 _GRPC: Final = b"application/grpc"
 _CONTENT_TYPE: Final = re.compile(_GRPC + rb"(?:[+;].*)?", re.IGNORECASE)
@@ -93,18 +149,18 @@ def _refusal(values: dict[bytes, bytes], refused: str) -> bytes | None:
     """Refuse a request that is no gRPC call: gRPC clients get a gRPC status, others HTTP's."""
     # Method and type first: other clients understand only HTTP statuses.
     if values[b":method"] != b"POST":
-        return replies.refusal(405, ("allow", "POST"))
+        return refusal(405, ("allow", "POST"))
     if not _CONTENT_TYPE.fullmatch(values.get(b"content-type", b"")):
-        return replies.refusal(415, ("accept", _GRPC.decode()))
+        return refusal(415, ("accept", _GRPC.decode()))
     if refused:
-        return replies.failure(Code.RESOURCE_EXHAUSTED, refused, alone=True)
+        return failure(Code.RESOURCE_EXHAUSTED, refused, alone=True)
     encoding = values.get(b"grpc-encoding", IDENTITY)
     if encoding != IDENTITY and encoding not in INFLATERS:
         known = ", ".join(name.decode() for name in (IDENTITY, *INFLATERS))
         text = f'grpc-encoding "{encoding.decode("latin-1")}" is not known; use one of {known}'
-        return replies.failure(Code.UNIMPLEMENTED, text, alone=True)
+        return failure(Code.UNIMPLEMENTED, text, alone=True)
     timeout = values.get(b"grpc-timeout")
     if timeout is not None and not _TIMEOUT.fullmatch(timeout):
         text = "grpc-timeout cannot be read; send up to 8 digits and one of H, M, S, m, u, n"
-        return replies.failure(Code.INVALID_ARGUMENT, text, alone=True)
+        return failure(Code.INVALID_ARGUMENT, text, alone=True)
     return None

@@ -12,8 +12,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import CALLER, InferRequest
 from ie_serving.core.values.tensors import Arrays, Method, Signature
 from ie_serving.inference import examples
-from ie_serving.inference.interface import Encode, Interface, Outputs
-from ie_serving.inference.large_bodies import Read, Unencoded, unencoded
+from ie_serving.inference.interface import Encode, Interface, Outputs, Read, Unencoded, unencoded
 from ie_serving.inference.observed import is_wanted, note_tensors, observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import Served

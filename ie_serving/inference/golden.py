@@ -19,8 +19,7 @@ from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, Servin
 from ie_serving.core.values.requests import GoldenRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
-from ie_serving.inference.interface import Api, Interface, Outputs
-from ie_serving.inference.large_bodies import Unencoded
+from ie_serving.inference.interface import Api, Interface, Outputs, Unencoded
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Read, golden_requests
 from ie_serving.models.version.handle import Servable

@@ -11,8 +11,7 @@ from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.base import Stream
 from ie_serving.inference.bound import Bound
-from ie_serving.inference.interface import Api, Interface, Outputs
-from ie_serving.inference.large_bodies import Read, Unencoded, decode_large
+from ie_serving.inference.interface import Api, Interface, Outputs, Read, Unencoded, decode_large
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import Answered, Item, Outlet
 from ie_serving.models.version.handle import Servable

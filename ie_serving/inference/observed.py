@@ -21,8 +21,7 @@ from typing import Any, TypeVar, cast
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import Arrays, Signature
-from ie_serving.inference.interface import Encode, Interface, Outputs
-from ie_serving.inference.large_bodies import Read, Unencoded
+from ie_serving.inference.interface import Encode, Interface, Outputs, Read, Unencoded
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request.entry import LONGEST, Entry, current, now

@@ -22,8 +22,14 @@ from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import examples, observed
 from ie_serving.inference.bound import Bound, check_method
 from ie_serving.inference.deadline import Alarm, Limited, within
-from ie_serving.inference.interface import Api, Interface, Results
-from ie_serving.inference.large_bodies import Unencoded, decode_examples, decode_large
+from ie_serving.inference.interface import (
+    Api,
+    Interface,
+    Results,
+    Unencoded,
+    decode_examples,
+    decode_large,
+)
 from ie_serving.inference.observed import note_answer
 from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels

@@ -21,8 +21,16 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.values.tensors import Array, Method, Signature
-from ie_serving.inference.interface import LARGE, Api, Encode, Interface
-from ie_serving.inference.large_bodies import LONG_TEXT, SHORT_TEXT, Unencoded, unencoded
+from ie_serving.inference.interface import (
+    LARGE,
+    LONG_TEXT,
+    SHORT_TEXT,
+    Api,
+    Encode,
+    Interface,
+    Unencoded,
+    unencoded,
+)
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from tests.unit.inference.stand_ins import MODEL, Heart

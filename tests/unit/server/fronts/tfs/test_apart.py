@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.runtime.eager import begin
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec
-from ie_serving.inference.large_bodies import MANY_EXAMPLES, decode_examples
+from ie_serving.inference.interface import MANY_EXAMPLES, decode_examples
 from ie_serving.server.fronts.tfs import rest
 from ie_serving.server.fronts.tfs.prediction_service import (
     LARGE_MESSAGE,

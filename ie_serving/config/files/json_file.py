@@ -5,10 +5,10 @@ error is raised, each with its JSON path. Unknown keys warn, so that a newer fil
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from ie_serving.config.files.graph_directories import GRAPHS as MEDIAPIPE
 from ie_serving.config.files.graph_directories import REPOSITORIES, moved
@@ -16,6 +16,7 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL
 from ie_serving.config.schema.model import beside, conflicts, model_config
 from ie_serving.core.compat import added
+from ie_serving.core.settings import words
 from ie_serving.core.settings.faults import Faults, fault, shown
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.settings.words import boolean, resolved
@@ -25,6 +26,49 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.metrics.ovms_families import FAMILIES
+
+KEYS: Final = frozenset({"base_path", "include", "exclude"})
+
+Unknown = Callable[[Mapping[str, Any], frozenset[str], str], None]
+"""Warns of keys that are not known, at a place."""
+
+
+def listed_repositories(
+    given: object, origin: Path | str, findings: Faults, note_unknown: Unknown
+) -> Iterator[ModelRepository]:
+    """Read `model_repository_list`; faults go to `findings`.
+
+    Args:
+        given: the list.
+        origin: path or URL where a relative `base_path` begins.
+        findings: of the file.
+        note_unknown: see `Unknown`.
+    """
+    if not isinstance(given, list):
+        findings.add(REPOSITORIES, 'expected a list such as [{"base_path": "/models"}]')
+        return
+    for index, entry in enumerate(given):
+        place = f"{REPOSITORIES}[{index}]"
+        if not isinstance(entry, Mapping):
+            findings.add(place, 'expected an object such as {"base_path": "/models"}')
+            continue
+        note_unknown(entry, KEYS, f"{place}.")
+        base_path = findings.take(words.text, entry.get("base_path"), f"{place}.base_path")
+        patterns = {
+            key: findings.take(_globs, entry[key], f"{place}.{key}") or ()
+            for key in ("include", "exclude")
+            if key in entry
+        }
+        if base_path is not None:
+            yield ModelRepository(base_path=resolved(base_path, origin), **patterns)
+
+
+def _globs(value: object, place: str) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not all(isinstance(each, str) and each for each in given):
+        raise fault(place, value, 'shell globs, such as ["resnet-*", "bert"]')
+    return tuple(given)
+
 
 OVMS_FAMILIES = "ovms_"
 """Beginning of the names of OpenVINO Model Server's metrics."""
@@ -149,8 +193,6 @@ def config_file(
     models = tuple(listed_models(top, origin, engine or EngineOptions(), findings, below))
     repositories: tuple[ModelRepository, ...] = ()
     if REPOSITORIES in top:
-        from ie_serving.config.files.repository_list import listed_repositories
-
         repositories = tuple(
             listed_repositories(top[REPOSITORIES], below or origin, findings, findings.unknown)
         )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.openvino.shapes import Shape, shape
+from ie_serving.engines.openvino.options import Shape, shape
 
 SIZES = st.integers(min_value=1, max_value=2**31 - 1)
 RANGES = st.tuples(SIZES, SIZES).map(sorted).filter(lambda pair: pair[0] < pair[1]).map(tuple)

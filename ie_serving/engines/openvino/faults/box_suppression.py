@@ -15,8 +15,8 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults.sizes import replace_where_not
 from ie_serving.engines.openvino.graphs.constants import float32, int64, known_input
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.walk import Flag, title
 
 FAR: Final = 2.0**50
 """Distance at which boxes without an area are placed, and their side there. A power of two, so that

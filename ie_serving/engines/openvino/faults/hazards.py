@@ -35,9 +35,8 @@ from ie_serving.engines.openvino.faults.known_operations import (
 from ie_serving.engines.openvino.faults.shared_sizes import hold_sizes
 from ie_serving.engines.openvino.faults.stages import VALUES, VALUES_WITH_NONFINITE
 from ie_serving.engines.openvino.graphs.constants import int32, int64
-from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.graphs.walk import bodies, carried, operations, rank_of
+from ie_serving.engines.openvino.graphs.walk import Flag, bodies, carried, operations, rank_of
 from ie_serving.engines.openvino.graphs.weightless import (
     Pair,
     WeightlessCopy,

@@ -15,8 +15,8 @@ import openvino.opset15 as op
 
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.graphs.constants import int32, int64, known_input, value_of
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
+from ie_serving.engines.openvino.graphs.walk import Flag, title
 
 KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}

@@ -16,8 +16,8 @@ import openvino.opset15 as op
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.faults.sizes import refuse_unless
 from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, known_input
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among
+from ie_serving.engines.openvino.graphs.walk import Flag, title
 
 FARTHEST = 16
 """Most that a region may reach, in sizes of its image; models clip regions, so that 2 is rare. With

@@ -26,7 +26,6 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults.known_operations import named
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import (
     Ask,
     Rule,
@@ -35,7 +34,7 @@ from ie_serving.engines.openvino.graphs.rules import (
     replace,
     replace_node,
 )
-from ie_serving.engines.openvino.graphs.walk import all_operations
+from ie_serving.engines.openvino.graphs.walk import Flag, all_operations, title
 from ie_serving.engines.run.program import Runs
 
 

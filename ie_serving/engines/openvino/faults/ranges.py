@@ -32,15 +32,16 @@ from ie_serving.engines.openvino.graphs.constants import (
     known_input,
     value_of,
 )
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among
 from ie_serving.engines.openvino.graphs.walk import (
     BRANCH,
     LOOPS,
+    Flag,
     bodies,
     carried,
     of_branches,
     of_rounds,
+    title,
     zeros,
 )
 

@@ -20,7 +20,6 @@ from ie_serving.engines.openvino.graphs.constants import (
     int64,
     known_input,
 )
-from ie_serving.engines.openvino.graphs.flags import title
 from ie_serving.engines.openvino.graphs.rules import (
     Ask,
     Rule,
@@ -29,7 +28,7 @@ from ie_serving.engines.openvino.graphs.rules import (
     replace,
     replace_node,
 )
-from ie_serving.engines.openvino.graphs.walk import add_result, bodies, rank_of
+from ie_serving.engines.openvino.graphs.walk import add_result, bodies, rank_of, title
 
 _COMPUTED_AS: Mapping[str, str] = {
     "boolean": "u8",

@@ -18,8 +18,8 @@ import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.graphs.constants import int64, known_input
-from ie_serving.engines.openvino.graphs.flags import title
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules
+from ie_serving.engines.openvino.graphs.walk import title
 
 
 class _Size(NamedTuple):

@@ -22,8 +22,8 @@ from ie_serving.engines.openvino.graphs.constants import (
     int64,
     known_input,
 )
-from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, is_among, replace_node
+from ie_serving.engines.openvino.graphs.walk import Flag, title
 
 MOST_ELEMENTS = 1 << 26
 """Most elements of one tensor whose size the values of a request decide: 256 MB in float32; beyond

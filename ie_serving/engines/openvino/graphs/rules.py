@@ -12,8 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 import openvino as ov
 
 from ie_serving.engines.openvino.graphs.constants import Operand, output_of
-from ie_serving.engines.openvino.graphs.flags import Flag
-from ie_serving.engines.openvino.graphs.walk import bodies, operations
+from ie_serving.engines.openvino.graphs.walk import Flag, bodies, operations
 
 Does = TypeVar("Does", bound=Callable[..., object])
 

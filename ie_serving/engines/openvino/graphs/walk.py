@@ -1,14 +1,44 @@
-"""Goes through the operations of a graph and of the bodies of its loops and branches."""
+"""Goes through the operations of a graph and of its bodies, and carries flags out of bodies."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.runtime.spare_cpu import Steps
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
-from ie_serving.engines.openvino.graphs.flags import Flag
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A condition under which a request is refused.
+
+    Attributes:
+        cause: the error and the advice for the client.
+        raised: graph of one int32, shape (1,), that is 1 where the condition holds.
+    """
+
+    cause: str
+    raised: ov.Node
+
+    @classmethod
+    def where(cls, cause: str, holds: Operand) -> "Flag":
+        """Raise it where a condition, booleans of any shape, holds anywhere."""
+        flat = op.reshape(holds, int64([-1]), False)
+        return cls(cause, op.convert(op.reduce_logical_or(flat, int64([0]), True), "i32"))
+
+    @classmethod
+    def unless(cls, cause: str, fits: Operand) -> "Flag":
+        """Raise it where a condition does not hold everywhere."""
+        return cls.where(cause, op.logical_not(fits))
+
+
+def title(node: ov.Node) -> str:
+    """Name an operation, as texts for clients and operators do."""
+    return f'{node.get_type_name()} "{node.get_friendly_name()}"'
+
 
 BRANCH = "If"
 LOOPS = frozenset({"Loop", "TensorIterator"})

@@ -59,9 +59,14 @@ from ie_serving.engines.openvino.faults.integers.rule import (
     sealed,
 )
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, known_input
-from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules
-from ie_serving.engines.openvino.graphs.walk import all_operations, bodies, carried, operations
+from ie_serving.engines.openvino.graphs.walk import (
+    Flag,
+    all_operations,
+    bodies,
+    carried,
+    operations,
+)
 
 
 def _masked(node: ov.Node, values: Values) -> Made | None:

@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     is_within,
 )
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, output_of
-from ie_serving.engines.openvino.graphs.flags import title
+from ie_serving.engines.openvino.graphs.walk import title
 
 
 @dataclass(frozen=True)

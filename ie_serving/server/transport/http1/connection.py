@@ -38,7 +38,6 @@ from ie_serving.server.transport.http1.connection_states import (
 )
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.heads import KnownHeads
-from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
     Address,
@@ -54,7 +53,7 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
     Switch,
 )
-from ie_serving.server.transport.outbox import Outbox
+from ie_serving.server.transport.http1.outbox import MOST_DROPPED, Outbox, linger
 from ie_serving.server.transport.peer import client_address, client_names, has_left
 from ie_serving.telemetry.log import logs
 

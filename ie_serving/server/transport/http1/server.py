@@ -15,8 +15,8 @@ from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
+from ie_serving.server.transport.http1.outbox import Outbox
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
-from ie_serving.server.transport.outbox import Outbox
 
 Connect: TypeAlias = Callable[[Server], Connection]
 """Makes the object that carries the requests of one connection."""

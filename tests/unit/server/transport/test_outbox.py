@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ie_serving.server.transport.outbox import LONGEST_HELD_S, MOST_HELD, Outbox
+from ie_serving.server.transport.http1.outbox import LONGEST_HELD_S, MOST_HELD, Outbox
 
 
 class Wire(asyncio.Transport):

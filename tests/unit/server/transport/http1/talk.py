@@ -10,8 +10,8 @@ from ie_serving.server.transport.http1 import messages
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.heads import KnownHeads
+from ie_serving.server.transport.http1.outbox import Outbox
 from ie_serving.server.transport.http1.server import Connect
-from ie_serving.server.transport.outbox import Outbox
 
 PATIENCE_S = 10
 App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]

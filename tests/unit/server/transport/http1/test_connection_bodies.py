@@ -6,8 +6,8 @@ import pytest
 
 from ie_serving.server.transport.http1.body import MOST_UNREAD
 from ie_serving.server.transport.http1.holding import GATHERED
-from ie_serving.server.transport.http1.linger import MOST_DROPPED
 from ie_serving.server.transport.http1.messages import Reply, Request
+from ie_serving.server.transport.http1.outbox import MOST_DROPPED
 from tests.unit.server.transport.http1.talk import (
     CLOSE,
     GET,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.http1 import linger
+from ie_serving.server.transport.http1 import outbox
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.unit.server.transport.http1.talk import CLOSE, GET, Talk, Wire, echo, reply
 
@@ -60,7 +60,7 @@ class Lingering(Wire):
 @pytest.fixture
 async def refused(monkeypatch: pytest.MonkeyPatch) -> Lingering:
     """The wire of a client that has just been refused."""
-    monkeypatch.setattr(linger, "LINGER_S", 0.0)
+    monkeypatch.setattr(outbox, "LINGER_S", 0.0)
     talk = Talk(echo)
     talk.wire = wire = Lingering()
     talk.connection.connection_made(wire)
@@ -86,7 +86,7 @@ async def test_what_follows_a_refusal_is_dropped_until_the_connection_closes(
 
 
 async def test_no_more_is_dropped_than_may_be_on_its_way(refused: Lingering) -> None:
-    dropping(refused).data_received(b"x" * linger.MOST_DROPPED)
+    dropping(refused).data_received(b"x" * outbox.MOST_DROPPED)
     assert refused.reading
     dropping(refused).data_received(b"x")
     assert not refused.reading

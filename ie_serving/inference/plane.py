@@ -35,9 +35,9 @@ from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.split import SplitTraffic, VersionNotChosen
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import Key, Served
+from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.infer_request import Admission, InferRequest, Lane, Outputs, Pool
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.threads import thread_limit
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.inferences import current
+from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 if TYPE_CHECKING:
     from ie_serving.engines.run.by_shape import BySentShape

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Protocol
 from weakref import WeakSet
 
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT, Durations, Histogram
+from ie_serving.telemetry.metrics.text import SETTLED_AT, Durations, Histogram
 
 
 class Ran(Protocol):

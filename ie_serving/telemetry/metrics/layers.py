@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from weakref import WeakSet
 
-from ie_serving.telemetry.metrics.histogram import EVERY_SECOND, Histogram
-from ie_serving.telemetry.metrics.text import counters, family, sample
+from ie_serving.telemetry.metrics.text import EVERY_SECOND, Histogram, counters, family, sample
 
 BATCHES = "ie_serving_batches_total"
 BATCHES_APART = "ie_serving_batches_apart_total"

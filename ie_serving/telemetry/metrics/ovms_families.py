@@ -9,9 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import floor
 from typing import Final
 
-from ie_serving.telemetry.metrics.histogram import BOUNDS_US, MICROSECONDS, Histogram
 from ie_serving.telemetry.metrics.requests import Key, RequestMetrics
-from ie_serving.telemetry.metrics.text import family, sample, written
+from ie_serving.telemetry.metrics.text import (
+    BOUNDS_US,
+    MICROSECONDS,
+    Histogram,
+    family,
+    sample,
+    written,
+)
 from ie_serving.telemetry.metrics.version_metrics import Live
 
 REQUESTS_SUCCESS = "ovms_requests_success"

@@ -12,8 +12,7 @@ from typing import Final, Protocol
 
 from ie_serving.core.runtime.budget import BUDGET, Budget
 from ie_serving.core.runtime.heaps import resident_bytes
-from ie_serving.telemetry.metrics.histogram import Histogram
-from ie_serving.telemetry.metrics.text import family, sample
+from ie_serving.telemetry.metrics.text import Histogram, family, sample
 
 LOOP_LAG = "ie_serving_event_loop_lag_seconds"
 CONNECTIONS = "ie_serving_connections"

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
-from ie_serving.telemetry.metrics.histogram import (
+from ie_serving.telemetry.metrics.text import (
     EVERY_SECOND,
     SETTLED_AT,
     Durations,
     Histogram,
+    family,
+    sample,
+    written,
 )
-from ie_serving.telemetry.metrics.text import family, sample, written
 
 STREAMS_OPEN: Final = "ie_serving_streams_open"
 STREAM_DROPPED: Final = "ie_serving_stream_requests_dropped_total"

@@ -4,13 +4,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ie_serving.telemetry.metrics.histogram import (
+from ie_serving.telemetry.metrics.text import (
     EVERY_SECOND,
     SETTLED_AT,
     Durations,
     Histogram,
+    family,
+    sample,
+    written,
 )
-from ie_serving.telemetry.metrics.text import family, sample, written
 
 STEP_SECONDS = "ie_serving_step_seconds"
 STEP_VALUES = "ie_serving_step_values"

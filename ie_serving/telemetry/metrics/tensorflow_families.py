@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from ie_serving.telemetry.metrics.histogram import MICROSECONDS, Histogram
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.metrics.requests import RequestMetrics
-from ie_serving.telemetry.metrics.text import written
+from ie_serving.telemetry.metrics.text import MICROSECONDS, Histogram, written
 from ie_serving.telemetry.metrics.version_metrics import Live
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"

@@ -6,10 +6,9 @@ So a version that is gone leaves no series behind.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from ie_serving.telemetry.metrics.histogram import EVERY_SECOND, Histogram
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.requests import RequestMetrics
-from ie_serving.telemetry.metrics.text import family, sample, written
+from ie_serving.telemetry.metrics.text import EVERY_SECOND, Histogram, family, sample, written
 
 VERSION_MEMORY = "ie_serving_version_memory_bytes"
 VERSION_LOAD = "ie_serving_version_load_seconds"

@@ -32,7 +32,7 @@ from ie_serving.inference.interface import (
     unencoded,
 )
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT
+from ie_serving.telemetry.metrics.text import SETTLED_AT
 from tests.unit.inference.stand_ins import MODEL, Heart
 
 PATIENCE_S = 10

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.telemetry.metrics.histogram import BOUNDS_US
 from ie_serving.telemetry.metrics.page import (
     COMPARED,
     LINES_AT_ONCE,
@@ -23,6 +22,7 @@ from ie_serving.telemetry.metrics.tensorflow_families import (
     REQUEST_COUNT,
     REQUEST_LATENCY,
 )
+from ie_serving.telemetry.metrics.text import BOUNDS_US
 from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
 
 EMPTY = """\

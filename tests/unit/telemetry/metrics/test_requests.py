@@ -2,7 +2,6 @@
 
 import pytest
 
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.page import (
     REQUEST_DURATION,
     REQUESTS,
@@ -10,6 +9,7 @@ from ie_serving.telemetry.metrics.page import (
 )
 from ie_serving.telemetry.metrics.requests import MOST_SERIES, Key
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
+from ie_serving.telemetry.metrics.text import SETTLED_AT
 from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
 
 SHOWN = ("version", "interface", "method", "code")

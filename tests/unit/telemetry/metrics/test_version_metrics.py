@@ -1,8 +1,8 @@
 """What the page tells of AVAILABLE versions: asked when it is read."""
 
-from ie_serving.telemetry.metrics.histogram import SETTLED_AT
 from ie_serving.telemetry.metrics.inferences import Inferences, current, recording
 from ie_serving.telemetry.metrics.page import Metrics
+from ie_serving.telemetry.metrics.text import SETTLED_AT
 from ie_serving.telemetry.metrics.version_metrics import (
     IN_FLIGHT,
     QUEUED,

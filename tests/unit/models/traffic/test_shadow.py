@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.difference import TOLERANCE
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.models.traffic.settings import shadow
-from ie_serving.models.traffic.shadow import (
+from ie_serving.models.traffic.settings import (
     LONGEST_REST_S,
     LOOK_S,
     MOST_COPIED_BYTES,
@@ -20,6 +19,7 @@ from ie_serving.models.traffic.shadow import (
     Shadow,
     has_room,
     rest_s,
+    shadow,
     wait_s,
 )
 

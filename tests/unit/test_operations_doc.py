@@ -19,9 +19,9 @@ from ie_serving.telemetry.metrics import layers, process, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import requests as streams
-from ie_serving.telemetry.metrics import residency_metrics as residency
 from ie_serving.telemetry.metrics import step_metrics as steps
 from ie_serving.telemetry.metrics import tensorflow_families as tensorflow
+from ie_serving.telemetry.metrics import version_metrics as residency
 from ie_serving.telemetry.metrics import version_metrics as versions
 
 ROOT = Path(__file__).parents[2]

@@ -36,7 +36,7 @@ from ie_serving.models.stream_rules import Dormant, OnDemand
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import MakeServable
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.residency_metrics import ResidencyMetrics, Usage
+from ie_serving.telemetry.metrics.version_metrics import ResidencyMetrics, Usage
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,6 @@ from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.slices import Cuts, pattern
 from ie_serving.wire.json.tensor import MAX_RANK
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
-from ie_serving.wire.kserve.members import entries, parameters_of, text_of
 from ie_serving.wire.kserve.regions import OFF, Regions
 from ie_serving.wire.kserve.tensors import (
     RawTail,
@@ -43,7 +42,7 @@ from ie_serving.wire.kserve.tensors import (
     read_tensors,
     tensor_of,
 )
-from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
+from ie_serving.wire.kserve.wanted import Wanted, entries, parameters_of, text_of, wanted_outputs
 from ie_serving.wire.protobuf.fields import Unclear
 
 DATA: Final = b'"data"'

@@ -44,13 +44,12 @@ from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.json.document import parse_object
-from ie_serving.wire.kserve.members import Parameters, flag, parameters_of
 from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.regions import SmallParts
 from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
-from ie_serving.wire.kserve.wanted import Form
+from ie_serving.wire.kserve.wanted import Form, Parameters, flag, parameters_of
 
 HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}

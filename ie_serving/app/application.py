@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import cache, partial
 from typing import cast
 
-from ie_serving.app import engine_stack, transports
+from ie_serving.app import engine_stack, fronts
 from ie_serving.app.fronts import (
     kserve_routes,
     management,
@@ -428,7 +428,7 @@ class ServingApplication:
     def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
         # The messages of health are grpc's own, and reflection answers from one descriptor pool.
-        profiled = transports.profiler_services(self._settings.server, self._profiler)
+        profiled = fronts.profiler_services(self._settings.server, self._profiler)
         names = (*self._services, *profiled, grpc_health.NAME)
         reflection = ReflectionService(names, messages.POOL)
         services = {
@@ -440,10 +440,10 @@ class ServingApplication:
         refused = partial(self._plane.refused, "")
         admission = self._gate.grpc(services, self._services_for, refused)
         noted, admission = self._watch.grpc(services, admission)
-        carrier = transports.Carrier(
+        carrier = fronts.Carrier(
             self._gate, self._connections, refused, self._watch.calls, admission, self._sharing
         )
-        return transports.listener(self._settings.server, noted, carrier)
+        return fronts.listener(self._settings.server, noted, carrier)
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server

@@ -1,11 +1,15 @@
-"""Builds the routes of the REST front ends that are made on first use.
+"""Builds the front ends of REST, made on first use, and gRPC's chosen transport and services.
 
-A separate part of the composition root, like `app/transports.py`.
+A separate part of the composition root, like `app/fronts.py`.
+
+A separate part of the composition root, like `app/engine_stack.py`.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.inference.interface import Interface
@@ -18,23 +22,105 @@ from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.openapi import routes as openapi
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
+from ie_serving.server.gate.gate import Gate
+from ie_serving.server.process.lifecycle import MakeListener
+from ie_serving.server.process.ports import GRPC
+from ie_serving.server.process.tuning import most_connections
+from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.listener import Sharing
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
+    from ie_serving.inference.profiling import Profiler
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement, Management
     from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
     from ie_serving.server.fronts.openapi.openapi_front import CallerOf
+    from ie_serving.server.transport.grpc.call import UnaryCall
+    from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.wire.kserve.regions import Off
+
+
+class Carrier(NamedTuple):
+    """The objects that a gRPC transport is built with, beside the settings and the services.
+
+    Attributes:
+        gate: has the certificates.
+        limit: of the connections of all ports.
+        refused: called for each call that ends before its method has begun.
+        calls: makes the object that carries calls over this package's own HTTP/2.
+        admission: chooses the handler of a call; None: callers are not authenticated.
+        sharing: see `listener.Sharing`; None: no other process accepts connections.
+    """
+
+    gate: Gate
+    limit: ConnectionLimit
+    refused: Callable[[BaseException], None]
+    calls: Callable[[], tuple[type[UnaryCall], type[StreamingCall]]]
+    admission: Admission | None
+    sharing: Sharing | None = None
+
+
+def listener(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    """Return the function that makes the listener of the gRPC port."""
+    make = {"http2": _http2, "grpcio": _grpcio}[server.grpc_transport]
+    return make(server, services, carrier)
+
+
+def profiler_services(server: ServerSettings, profiler: Profiler) -> Services:
+    """Return `tensorflow.ProfilerService`, where the settings turn it on."""
+    if not server.enable_profiler:
+        return {}
+    from ie_serving.server.fronts.admin import grpc_profiler
+
+    return {grpc_profiler.NAME: grpc_profiler.ProfilerService(profiler).answers()}
+
+
+def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    # Imported here: some thirty modules, which would delay the first load of a model.
+    from ie_serving.server.transport.grpc.http2_server import Http2Server
+
+    return partial(
+        Http2Server,
+        services,
+        max_message_bytes=server.max_message_bytes,
+        refused=carrier.refused,
+        busy_poll_s=server.busy_poll_us / 1e6,
+        max_age_s=server.grpc_max_connection_age_s,
+        age_grace_s=server.grpc_max_connection_age_grace_s,
+        max_idle_s=server.grpc_max_connection_idle_s,
+        limit=carrier.limit,
+        secure=carrier.gate.secure(GRPC),
+        admission=carrier.admission,
+        calls=carrier.calls(),
+        sharing=carrier.sharing,
+    )
+
+
+def _grpcio(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
+    from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
+
+    return partial(
+        GrpcioServer,
+        services,
+        max_message_bytes=server.max_message_bytes,
+        max_idle_s=server.grpc_max_connection_idle_s,
+        max_connections=most_connections(server.max_connections),
+        arguments=server.grpc_channel_arguments,
+        identity=carrier.gate.identity(GRPC),
+        admission=carrier.admission,
+    )
+
 
 HandOn = Callable[[Interface[Any]], Interface[Any]]
 
 
-def management(control: ModelControl, log: LogPages, server: ServerSettings) -> "MakeManagement":
+def management(control: ModelControl, log: LogPages, server: ServerSettings) -> MakeManagement:
     """Return what makes the answers to all but inferences, over the models of a caller."""
 
-    def made(served: ServedModels) -> "Management":
+    def made(served: ServedModels) -> Management:
         from ie_serving.server.fronts.kserve_v2.management import (
             Management,
             Repository,
@@ -45,7 +131,7 @@ def management(control: ModelControl, log: LogPages, server: ServerSettings) -> 
         return Management(repository, ServerSettingCalls(log, server.traces_url), regions())
 
     @cache
-    def regions() -> "SharedMemory | Off":
+    def regions() -> SharedMemory | Off:
         from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
         from ie_serving.wire.kserve.regions import OFF
 
@@ -58,7 +144,7 @@ def kserve_routes(
     over: tuple[DataPlane, ServedModels, Health, Metrics],
     server: ServerSettings,
     hand_on: HandOn,
-    management: "Callable[[], Management]",
+    management: Callable[[], Management],
 ) -> Routes[kserve.Asked]:
     """Return the protocol's routes.
 
@@ -125,7 +211,7 @@ def page_routes(
 
 
 def openapi_routes(
-    server: ServerSettings, served: ServedModels, caller_of: "CallerOf"
+    server: ServerSettings, served: ServedModels, caller_of: CallerOf
 ) -> Routes[Verb]:
     """Return the routes of the OpenAPI document, and of its viewer if `ServerSettings.page` is on.
 

@@ -31,7 +31,7 @@ from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.server.transport.listener import Sharing
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.recent_errors import RecentErrors
+from ie_serving.telemetry.metrics.requests import RecentErrors
 
 if TYPE_CHECKING:
     from ie_serving.inference.profiling import Profiler

@@ -37,8 +37,13 @@ from ie_serving.telemetry.metrics.layers import (
     sequence_lines,
 )
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
-from ie_serving.telemetry.metrics.recent_errors import RecentErrors
-from ie_serving.telemetry.metrics.requests import Key, RequestMetrics, Served, is_theirs
+from ie_serving.telemetry.metrics.requests import (
+    Key,
+    RecentErrors,
+    RequestMetrics,
+    Served,
+    is_theirs,
+)
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from ie_serving.telemetry.metrics.tensorflow_families import (
     Inferred,

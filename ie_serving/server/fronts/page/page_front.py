@@ -40,7 +40,7 @@ from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import mask
-from ie_serving.telemetry.metrics.recent_errors import FailureCount, FailureKind, RecentErrors
+from ie_serving.telemetry.metrics.requests import FailureCount, FailureKind, RecentErrors
 from ie_serving.wire.clients import languages
 from ie_serving.wire.clients.sample import (
     FileOf,

@@ -6,8 +6,7 @@ import weakref
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import InvalidRequest, NotFound
-from ie_serving.telemetry.metrics.recent_errors import LEFT, LONGEST_TEXT, MOST_KINDS, RecentErrors
-from ie_serving.telemetry.metrics.requests import Key
+from ie_serving.telemetry.metrics.requests import LEFT, LONGEST_TEXT, MOST_KINDS, Key, RecentErrors
 
 KEY = Key("1", "REST", "Predict", "predict")
 

@@ -35,7 +35,7 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
     Switch,
 )
-from ie_serving.server.transport.websocket.session import VERSION, UpgradeRequired, accepted
+from ie_serving.server.transport.websocket import VERSION, UpgradeRequired, accepted
 from ie_serving.wire.json.request import (
     PredictBody,
     SlicedBody,
@@ -44,7 +44,7 @@ from ie_serving.wire.json.request import (
 )
 
 if TYPE_CHECKING:
-    from ie_serving.server.transport.websocket.session import Session
+    from ie_serving.server.transport.websocket import Session
 
 UPGRADE_REQUIRED: Final = 426
 NORMAL: Final = 1000
@@ -113,7 +113,7 @@ class Upgrades:
         self, head: RequestHead, model: ModelSpec, options: StreamOptions, channel: Channel
     ) -> None:
         # Imported here: a server without WebSockets does not need the library.
-        from ie_serving.server.transport.websocket.session import Session
+        from ie_serving.server.transport.websocket import Session
 
         task = asyncio.current_task()
         assert task is not None

@@ -11,10 +11,10 @@ pytest.importorskip("wsproto")
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import BudgetFull, RequestTooLarge
+from ie_serving.server.transport import websocket as module
 from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
-from ie_serving.server.transport.websocket import session as module
-from ie_serving.server.transport.websocket.session import COPIES, Session
+from ie_serving.server.transport.websocket import COPIES, Session
 from tests.process import PATIENCE_S
 
 MASK = bytes(4)

@@ -39,7 +39,7 @@ def _bridge(given: Sequence[str], environ: Mapping[str, str]) -> int:
     options = bridge.parse(given, environ)
     logs.configure("INFO")
     try:
-        from ie_serving.commands.bridge.mqtt import MqttBridge
+        from ie_serving.commands.bridge import MqttBridge
     except ImportError as error:
         if error.name != "paho":
             raise

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ie_serving.commands.bridge.mqtt import Asker
+from ie_serving.commands.bridge import Asker
 from ie_serving.config.dialects import bridge
 from ie_serving.core.values.errors import ConfigError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.engines.openvino.compiling import lone_row
-from ie_serving.engines.openvino.faults import shared_sizes, stages
+from ie_serving.engines.openvino.faults import hazards, shared_sizes
 from ie_serving.engines.openvino.faults.integers import exact
 from ie_serving.engines.openvino.graphs.rules import Rules
 from ie_serving.engines.openvino.reading import onnx_graph
@@ -54,7 +54,7 @@ def test_the_modules_that_keep_it_from_answers_exist(fault: Fault) -> None:
 
 def test_each_rule_names_the_canaries_that_show_its_fault() -> None:
     passes = (shared_sizes._RULES, shape_inference._RULES, lone_row._RULES, exact._RULES)
-    walks = [each for each in vars(stages).values() if isinstance(each, Rules)]
+    walks = [each for each in vars(hazards).values() if isinstance(each, Rules)]
     rules = [each for rules in (*passes, *walks) for group in rules.groups for each in group]
     named = {name for each in (*rules, *onnx_graph._RULES) for name in each.faults.split()}
     assert len(named) > 50

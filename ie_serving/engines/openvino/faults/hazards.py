@@ -1,4 +1,4 @@
-"""Finds and guards, before the compile, graphs for which OpenVINO's CPU plugin answers wrongly.
+"""Finds and guards, before the compile, graphs for which OpenVINO's CPU plugin is known to fail.
 
 `docs/reference/openvino-faults.md` lists the faults, and
 `tests/unit/engines/openvino/faults/test_hazards.py` shows each. This module finds the faults that
@@ -17,6 +17,8 @@ follow from the shapes of a whole graph:
 
 Faults that depend on the values that a single operation gets are guarded by the rules of
 `stages.py`; their flags are in the same output.
+
+`docs/design/data.md` lists the passes over whole graphs that run between these stages.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,6 +27,18 @@ from dataclasses import dataclass, replace
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.engines.openvino.faults import (
+    box_suppression,
+    fusions,
+    indices,
+    limits,
+    nonfinite,
+    quantization,
+    ranges,
+    rewrites,
+    sizes,
+    strings,
+)
 from ie_serving.engines.openvino.faults.integers.exact import FAST, exact_integers
 from ie_serving.engines.openvino.faults.known_operations import (
     COMPUTES_FROM_EMPTY,
@@ -33,9 +47,8 @@ from ie_serving.engines.openvino.faults.known_operations import (
     NEVER_FAILS,
 )
 from ie_serving.engines.openvino.faults.shared_sizes import hold_sizes
-from ie_serving.engines.openvino.faults.stages import VALUES, VALUES_WITH_NONFINITE
 from ie_serving.engines.openvino.graphs.constants import int32, int64
-from ie_serving.engines.openvino.graphs.rules import visit
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, note_source, visit
 from ie_serving.engines.openvino.graphs.walk import Flag, bodies, carried, operations, rank_of
 from ie_serving.engines.openvino.graphs.weightless import (
     Pair,
@@ -45,6 +58,38 @@ from ie_serving.engines.openvino.graphs.weightless import (
     weightless_copy,
 )
 from ie_serving.engines.openvino.interface.tensor_specs import Port
+
+TENSORFLOW: Rules[Ask] = Rules(quantization.RULES)
+"""For a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
+READ: Rules[Ask] = Rules(rewrites.READ, nonfinite.RULES)
+"""For a graph from any front end."""
+KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
+"""For a graph that keeps NaN and infinity."""
+STRINGS: Rules[Ask] = Rules(strings.RULES)
+"""After `READ`, which corrects some operations on strings."""
+SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
+"""Once the sizes of the inputs are final."""
+
+
+def _values(*first: Rule[Ask]) -> Rules[Ask]:
+    return Rules(
+        (Rule("", "", note_source),),
+        limits.REFUSED,
+        first,
+        sizes.RULES,
+        ranges.RULES,
+        indices.RULES,
+        limits.RULES,
+        box_suppression.RULES,
+        ranges.LOOP_RULES,
+    )
+
+
+VALUES = _values()
+"""Guards against values of requests, in a graph and in all bodies inside it."""
+VALUES_WITH_NONFINITE = _values(*nonfinite.REFUSED)
+"""After `KEEPING_NONFINITE`."""
+
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
 """Sizes for open dimensions, tried in this order until the graph accepts one. With fixed inputs

@@ -12,7 +12,7 @@ import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
-from ie_serving.engines.openvino.faults.stages import TENSORFLOW
+from ie_serving.engines.openvino.faults.hazards import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations

@@ -11,7 +11,7 @@ import openvino.opset16 as op
 import pytest
 from openvino.passes import ConstantFolding, Manager
 
-from ie_serving.engines.openvino.faults.stages import READ
+from ie_serving.engines.openvino.faults.hazards import READ
 from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 

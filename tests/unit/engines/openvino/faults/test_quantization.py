@@ -6,7 +6,7 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 
-from ie_serving.engines.openvino.faults.stages import TENSORFLOW
+from ie_serving.engines.openvino.faults.hazards import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import parameter, result
 

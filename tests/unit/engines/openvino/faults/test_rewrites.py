@@ -9,7 +9,7 @@ import openvino.opset16 as op
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.engines.openvino.faults.stages import READ
+from ie_serving.engines.openvino.faults.hazards import READ
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.walk import bodies
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save

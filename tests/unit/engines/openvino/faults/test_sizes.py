@@ -12,7 +12,7 @@ from openvino import opset15
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.openvino.faults.stages import VALUES
+from ie_serving.engines.openvino.faults.hazards import VALUES
 from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
 

@@ -17,8 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFai
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.faults import ranges
-from ie_serving.engines.openvino.faults.hazards import guard
-from ie_serving.engines.openvino.faults.stages import VALUES
+from ie_serving.engines.openvino.faults.hazards import VALUES, guard
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.tensor_specs import prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions

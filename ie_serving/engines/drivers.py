@@ -46,6 +46,9 @@ BESIDE = re.compile(
 )
 """Files that lie beside models of any kind, and are none."""
 
+TABULAR: Final = "ie_serving.engines.tabular.{name}:load"
+"""Place of the drivers of one module that serve tabular models."""
+
 MOST_HEAD = 512
 """Bytes at the beginning of a file that identify its format."""
 
@@ -150,20 +153,21 @@ def names_in(directory: Path) -> list[str]:
 
 
 TABLE: tuple[Listed, ...] = (
-    Listed(name="sklearn", suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
+    Listed(name="sklearn", place=TABULAR, suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
     Listed(
         name="xgboost",
+        place=TABULAR,
         suffixes=(".ubj", ".bst"),
         begins={".json": re.compile(rb'\s*\{\s*"(learner|version)"\s*:')},
     ),
-    Listed(name="lightgbm", begins={".txt": re.compile(rb"tree\r?\nversion=")}),
-    Listed(name="catboost", suffixes=(".cbm",)),
+    Listed(name="lightgbm", place=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}),
+    Listed(name="catboost", place=TABULAR, suffixes=(".cbm",)),
     Listed(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
     # Only by name: OpenVINO claims these files, and hands them over where it must.
     Listed(name="litert", suffixes=(".tflite",)),
     Listed(name="pmml", suffixes=(".pmml",)),
     Listed(name="python"),
-    Listed(name="null"),
+    Listed(name="null", place="ie_serving.engines.null:load"),
 )
 """The rows in the order in which they are tried."""
 

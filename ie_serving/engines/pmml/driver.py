@@ -21,13 +21,14 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared, tabular
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
 from ie_serving.engines.pmml.java import OutputField, Scorer
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
-from ie_serving.engines.tabular import LABEL, PROBABILITIES, TensorForm, Y, compiled
+from ie_serving.engines.tabular import rows
+from ie_serving.engines.tabular.rows import LABEL, PROBABILITIES, TensorForm, Y, compiled
 
 DTYPES: Mapping[str, DataType] = {
     "double": DataType.FP64,
@@ -216,7 +217,7 @@ Places = Mapping[str, Sequence[int]]
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a document. See `engines.listed.Load`."""
+    """Make the model of a document. See `engines.drivers.Load`."""
     declared.check_known(options, (declared.ANSWERS,), "pmml")
     as_library = declared.as_library(options)
     with needed(LIBRARY, "pmml", file.name):
@@ -243,18 +244,18 @@ def _known(fields: Mapping[str, Field], name: str) -> Field:
 
 def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
     """Describe the tensors of a model; outputs of other kinds keep the names of their fields."""
-    inputs = {each.name: tabular.tensor(each.name, each.dtype, -1) for each in fields}
+    inputs = {each.name: rows.tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
     given = [each for each in scorer.outputs if each.feature == "predictedValue"]
     classes = _classes(scorer.outputs, given)
     if scorer.function == "classification" and len(given) == 1 and len(classes) > 1:
-        outputs = tabular.classified(_dtype(given[0]), DataType.FP64, len(classes))
-        names = tabular.names_of([str(each.value) for each in classes])
+        outputs = rows.classified(_dtype(given[0]), DataType.FP64, len(classes))
+        names = rows.names_of([str(each.value) for each in classes])
         chances = [column[each.name] for each in classes]
         places = {LABEL: [column[given[0].name]], PROBABILITIES: chances}
         return TensorForm(inputs, outputs, names), places
     if scorer.function == "regression" and len(given) == 1:
-        return TensorForm(inputs, tabular.values(DataType.FP64)), {Y: [column[given[0].name]]}
+        return TensorForm(inputs, rows.values(DataType.FP64)), {Y: [column[given[0].name]]}
     return _named(fields, scorer)
 
 
@@ -265,13 +266,13 @@ def _named(
 
     With `wanted`, a predicted field has the document's name, not the library's.
     """
-    inputs = {each.name: tabular.tensor(each.name, each.dtype, -1) for each in fields}
+    inputs = {each.name: rows.tensor(each.name, each.dtype, -1) for each in fields}
     names = {} if wanted is None else scorer.targets
     named, places = {}, {}
     for at, each in enumerate(scorer.outputs):
         if wanted is None or each.name in wanted:
             name = names.get(each.name, each.name)
-            named[name] = tabular.tensor(name, _dtype(each), -1)
+            named[name] = rows.tensor(name, _dtype(each), -1)
             places[name] = [at]
     return TensorForm(inputs, named), places
 

@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.lightgbm.driver import load
+from ie_serving.engines.tabular.lightgbm import load
 from tests.unit.engines.asking import answer, told
 
 lightgbm = pytest.importorskip("lightgbm")

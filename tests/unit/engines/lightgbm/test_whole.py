@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.lightgbm.driver import check_whole
+from ie_serving.engines.tabular.lightgbm import check_whole
 
 WHOLE = (
     b"tree\nversion=v4\ntree_sizes=14 10\n\n"

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.null.driver import load
+from ie_serving.engines.null import load
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.asking import answer, strings, told
 

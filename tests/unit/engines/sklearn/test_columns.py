@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sklearn.driver import load
+from ie_serving.engines.tabular.sklearn import load
 from tests.unit.engines.asking import answer, strings
 
 ROWS = np.array([[20.0, "a"], [30.0, "b"], [40.0, "a"], [50.0, "b"]], np.object_)

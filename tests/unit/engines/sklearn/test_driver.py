@@ -29,7 +29,7 @@ from sklearn.svm import LinearSVC
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Method
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.sklearn.driver import bound_jobs, load
+from ie_serving.engines.tabular.sklearn import bound_jobs, load
 from tests.unit.engines.asking import answer, strings, told
 
 if find_spec("skops") is None:

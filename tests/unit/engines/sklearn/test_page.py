@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
-from ie_serving.engines.sklearn import driver
+from ie_serving.engines.tabular import sklearn
 from tests.unit.engines.asking import answer
 
 pytestmark = pytest.mark.skipif(find_spec("skops") is None, reason="skops is not installed")
@@ -50,5 +50,5 @@ def test_estimators_are_read_by_the_advised_way(name: str, tmp_path: Path) -> No
     rows = [[float(row), float(row % 7)] for row in range(40)]
     fitted = kind().fit(rows, [0, 1] * 20)
     skops.io.dump(fitted, tmp_path / "m.skops")
-    read = driver.read(tmp_path / "m.skops", EngineOptions())
+    read = sklearn.read(tmp_path / "m.skops", EngineOptions())
     assert read.predict(rows).tolist() == fitted.predict(rows).tolist()

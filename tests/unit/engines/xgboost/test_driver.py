@@ -15,7 +15,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
-from ie_serving.engines.xgboost.driver import load
+from ie_serving.engines.tabular.xgboost import load
 from tests.unit.engines.asking import answer, told
 from tests.unit.engines.layers.models import Record
 

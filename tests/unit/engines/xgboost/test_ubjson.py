@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.xgboost.driver import check_whole
+from ie_serving.engines.tabular.xgboost import check_whole
 
 WHOLE = (
     b"{L\0\0\0\0\0\0\0\1a[$l#L\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0\2"

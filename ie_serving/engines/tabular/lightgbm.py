@@ -14,12 +14,13 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared, tabular
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import TensorForm, X, Y, compiled, labelled
+from ie_serving.engines.tabular import rows
+from ie_serving.engines.tabular.rows import TensorForm, X, Y, compiled, labelled
 
 LIBRARY = "lightgbm"
 CLASSIFIES = ("binary", "multiclass", "multiclassova")
@@ -30,7 +31,7 @@ _END = b"end of trees"
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import lightgbm
@@ -62,15 +63,15 @@ def check_whole(content: bytes, file: str) -> None:
 
 
 def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's
-    inputs = tabular.matrix(booster.num_feature(), DataType.FP64)
+    inputs = rows.matrix(booster.num_feature(), DataType.FP64)
     # Only one tree: a dump of all takes much more memory than the model itself.
     objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
     if objective in CLASSIFIES:
         classes = max(booster.num_model_per_iteration(), 2)
-        outputs = tabular.classified(DataType.INT64, DataType.FP64, classes)
-        return TensorForm(inputs, outputs, tabular.names_of(range(classes)))
+        outputs = rows.classified(DataType.INT64, DataType.FP64, classes)
+        return TensorForm(inputs, outputs, rows.names_of(range(classes)))
     sample = _run(booster, np.zeros((1, booster.num_feature())))
-    return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
+    return TensorForm(inputs, rows.values(DataType.FP64, *sample.shape[1:]))
 
 
 def _predict(booster: Any, classifies: bool, inputs: Arrays) -> Arrays:  # noqa: ANN401

@@ -15,12 +15,13 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
-from ie_serving.engines import declared, tabular
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import LABEL, PROBABILITIES, TensorForm, Y, compiled
+from ie_serving.engines.tabular import rows
+from ie_serving.engines.tabular.rows import LABEL, PROBABILITIES, TensorForm, Y, compiled
 from ie_serving.telemetry.log.logs import Event
 
 # The matrix of a request has no names; its columns have the order of the training.
@@ -32,7 +33,7 @@ column transformer of pipelines has 10."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, (declared.INPUTS,), "sklearn")
     estimator = read(file, options)
     bound_jobs(estimator)
@@ -77,7 +78,7 @@ def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator
             f"the {type(estimator).__name__} does not say how many features it takes: name its"
             ' inputs by params, such as {"inputs": {"x": {"dtype": "string", "shape": [-1]}}}'
         )
-    return tabular.matrix(int(features), DataType.FP64)
+    return rows.matrix(int(features), DataType.FP64)
 
 
 def _refuse_columns(estimator: Any, inputs: Specs) -> None:  # noqa: ANN401  any estimator
@@ -144,12 +145,12 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
     classes = getattr(estimator, "classes_", None)
     # With several outputs `classes_` is a list of arrays: such estimators answer values.
     if isinstance(classes, np.ndarray) and classes.ndim == 1:
-        labels = tabular.dtype_of(classes)
+        labels = rows.dtype_of(classes)
         has_scores = hasattr(estimator, "predict_proba")
         scores = DataType.FP64 if has_scores else None
-        return tabular.classified(labels, scores, len(classes)), tabular.names_of(classes)
+        return rows.classified(labels, scores, len(classes)), rows.names_of(classes)
     sample = _tried(estimator, inputs, feed)
-    return tabular.values(tabular.dtype_of(sample), *sample.shape[1:]), ()
+    return rows.values(rows.dtype_of(sample), *sample.shape[1:]), ()
 
 
 def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401

@@ -12,18 +12,19 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
-from ie_serving.engines import declared, tabular
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import LABEL, PROBABILITIES, TensorForm, X, Y, compiled
+from ie_serving.engines.tabular import rows
+from ie_serving.engines.tabular.rows import LABEL, PROBABILITIES, TensorForm, X, Y, compiled
 
 LIBRARY = "catboost"
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import catboost
@@ -43,17 +44,17 @@ def _inputs(model: Any) -> Specs:  # noqa: ANN401  the library's
     words = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
     names = model.feature_names_
     if not words:
-        return tabular.matrix(len(names), DataType.FP32)
+        return rows.matrix(len(names), DataType.FP32)
     types = [DataType.STRING if at in words else DataType.FP32 for at in range(len(names))]
-    return {name: tabular.tensor(name, dtype, -1) for name, dtype in zip(names, types, strict=True)}
+    return {name: rows.tensor(name, dtype, -1) for name, dtype in zip(names, types, strict=True)}
 
 
 def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401
     classes = np.asarray(model.classes_)
     if classes.size:
-        labels = tabular.dtype_of(classes)
-        outputs = tabular.classified(labels, DataType.FP64, classes.size)
-        return TensorForm(inputs, outputs, tabular.names_of(classes))
+        labels = rows.dtype_of(classes)
+        outputs = rows.classified(labels, DataType.FP64, classes.size)
+        return TensorForm(inputs, outputs, rows.names_of(classes))
     zeros = {
         name: np.full(1, "", np.object_)
         if spec.dtype is DataType.STRING
@@ -61,7 +62,7 @@ def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401
         for name, spec in inputs.items()
     }
     sample = np.asarray(model.predict(_rows(zeros)))
-    return TensorForm(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
+    return TensorForm(inputs, rows.values(DataType.FP64, *sample.shape[1:]))
 
 
 def _answer(model: Any, form: TensorForm, inputs: Arrays) -> Arrays:  # noqa: ANN401

@@ -16,12 +16,13 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared, tabular
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
-from ie_serving.engines.tabular import TensorForm, X, Y, compiled, labelled
+from ie_serving.engines.tabular import rows
+from ie_serving.engines.tabular.rows import TensorForm, X, Y, compiled, labelled
 
 LIBRARY = "xgboost"
 BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
@@ -34,7 +35,7 @@ Run = Callable[[Array], Array]
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, (declared.ANSWERS,), LIBRARY)
     as_library = declared.as_library(options)
     with needed(LIBRARY, LIBRARY, file.name):
@@ -72,16 +73,16 @@ def _described(
     objective = learner["objective"]["name"]
     # Labels follow from the greatest probability; Classify needs the probabilities as well.
     booster.set_param({"nthread": threads(), **({} if as_library else _instead(objective))})
-    inputs = tabular.matrix(booster.num_features(), DataType.FP32)
+    inputs = rows.matrix(booster.num_features(), DataType.FP32)
     run = _run(xgboost, booster, learner["gradient_booster"]["name"])
     if objective in (BINARY, SOFTMAX, SOFTPROB) and not as_library:
         classes = max(int(learner["learner_model_param"]["num_class"]), 2)
-        outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
-        form = TensorForm(inputs, outputs, tabular.names_of(range(classes)))
+        outputs = rows.classified(DataType.INT64, DataType.FP32, classes)
+        form = TensorForm(inputs, outputs, rows.names_of(range(classes)))
         return form, lambda given: labelled(run(given[X]))
     # One row of zeros shows how many values a row gets, which depends on the objective.
     sample = run(np.zeros((1, booster.num_features()), np.float32))
-    form = TensorForm(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
+    form = TensorForm(inputs, rows.values(DataType.FP32, *sample.shape[1:]))
     return form, partial(_values, run)
 
 

@@ -1,7 +1,5 @@
 """Builds the front ends of REST, made on first use, and gRPC's chosen transport and services.
 
-A separate part of the composition root, like `app/fronts.py`.
-
 A separate part of the composition root, like `app/engine_stack.py`.
 """
 

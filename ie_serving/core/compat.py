@@ -27,7 +27,7 @@ class Additions:
         config_file: recognises and reads that server's configuration; see
             `config.files.json_file.config_file`.
         importing: translates another server's file; see `config.dialects.importing.run`.
-        drivers: returns rows of the table in `engines.listed`.
+        drivers: returns rows of the table in `engines.drivers`.
         kernels: by the name of a file beside a kernel: runs it, as
             `engines.python.opening.opened`; returns None if it is not that server's.
         foreign_kernels: whether the kernel in a directory is that server's: it takes the whole body

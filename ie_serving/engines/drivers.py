@@ -1,4 +1,6 @@
-"""Chooses the driver that compiles a version.
+"""Chooses the driver that compiles a version: the named one, or the first to claim its files.
+
+Built-in drivers are found by name or by files, and imported only when a version needs them.
 
 Other packages bring drivers through the entry points `ie_serving.drivers`:
 

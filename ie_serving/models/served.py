@@ -1,8 +1,8 @@
 """The models that are served, and successors that load in order to replace them.
 
-The entries change in one step on the event loop (`ModelManager`), so a request sees the
-configuration before a change or the one after it. Texts of errors are those of TensorFlow
-Serving, which its clients compare.
+Requests get a model's handle, status or labelled version here. The entries change in one step on
+the event loop (`ModelManager`), so a request sees the configuration before a change or the one
+after it. Texts of errors are those of TensorFlow Serving, which its clients compare.
 """
 
 import asyncio

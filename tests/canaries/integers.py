@@ -352,7 +352,7 @@ def means_of_8_bits() -> bool:
 @fault(
     "Products of quantized models: without VNNI or AMX the sum of two products of 8 bits stops at "
     "32767, so that weights beyond 64 give other numbers",
-    done="such models are computed in floats on such CPUs (`eight_bits.py`), unless `integers` "
+    done="such models are computed in floats on such CPUs (`quantization.py`), unless `integers` "
     "is `fast`",
     where="models whose inputs and weights are quantized, with weights beyond 64; as long as the "
     "model of floats takes",

@@ -1,4 +1,7 @@
-"""Waits for an event with a time limit, and between attempts (back-off). Pure asyncio."""
+"""Waits for an event with a time limit, and between attempts (back-off). Pure asyncio.
+
+`Backoff` tells how long to wait before a failed operation is tried again.
+"""
 
 import asyncio
 from dataclasses import dataclass

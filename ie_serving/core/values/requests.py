@@ -1,4 +1,7 @@
-"""Requests to a servable, independent of the protocol, and requests that are kept for trials."""
+"""Requests to a servable, independent of the protocol, and requests that are kept for trials.
+
+Golden requests are kept with the outputs to expect, recorded ones without.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar

@@ -1,10 +1,8 @@
 """Finds the signature that a request names, that computes one of Examples, or takes raw bodies.
 
-A model that takes raw bodies is mostly a kernel:
-
-Such a model, mostly a kernel, has one string input and one string output, the body of the reply.
-The reply's content type is the model's second string output `content_type`; without it, JSON for an
-output of JSON, and bytes for any other.
+A model that takes raw bodies, mostly a kernel, has one string input and one string output, the body
+of the reply. The reply's content type is the model's second string output `content_type`; without
+it, JSON for an output of JSON, and bytes for any other.
 """
 
 import re

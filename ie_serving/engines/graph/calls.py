@@ -1,4 +1,7 @@
-"""Calls a step's model."""
+"""Calls a step's model: once, for each item, with retries, within the step's time limit.
+
+The items of several steps are merged before: one step's, all, or their mean.
+"""
 
 import asyncio
 import math

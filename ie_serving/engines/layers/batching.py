@@ -2,8 +2,7 @@
 
 queue.py        the event loop's side: futures, tasks, the model
 gathering.py    the policy: which requests make a batch, and when it is sent
-joining.py      arrays: rows of several requests in one, and back
-row_trial.py    whether requests for a signature may share a batch at all
+joining.py      arrays: rows of several requests in one, and back; which may share a batch
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Joins rows of several requests in one array, where shapes and a trial permit it.
+"""Joins the rows of several requests in one array, where shapes and a trial permit it.
+
+Outputs are split likewise: dimension 0 is the batch.
 
 The memory of a batch beside its requests counts in the budget of bytes: its joined inputs, the
 copies of its outputs, and the joined answer of a request that was split.

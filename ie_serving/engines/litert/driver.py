@@ -36,7 +36,7 @@ LONG_S = 0.02
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, (), EXTRA)
     with needed(MODULE, EXTRA, file.name):
         from ie_serving.engines.litert import interpreters

@@ -1,6 +1,7 @@
 """OpenVINO's own part of a model's options. Settings hold it: the library is not imported.
 
-A dimension is a size, -1 for any, or `low:high`. Text of 2020 is taken as it was documented,
+The setting `shape` is `(1,3,224,224)`, a list, an object of those by input, or `auto`. A dimension
+is a size, -1 for any, or `low:high`. Text of 2020 is taken as it was documented,
 `{input1:(1,3,224,224)}` with and without quotes; unreadable text is a fault, never ignored.
 """
 

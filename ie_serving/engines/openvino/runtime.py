@@ -2,7 +2,7 @@
 
 OpenVINO's texts name operations by its own types, by names that it makes, or not at all. A text is
 compared with the operations that the file lists, in the order in which they are computed, and the
-first one that it fits is named before it.
+first one that it fits is named before it, with what helps.
 """
 
 import os

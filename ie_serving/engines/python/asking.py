@@ -1,8 +1,8 @@
 """`ctx.models`: lets a kernel call other models of its server; detects deadlocks among kernels.
 
-A kernel that calls another model holds its runner while it waits. Where all runners in a cycle of
-kernels are held so, no call of the cycle would ever run. The call that would close such a cycle is
-refused. Used on the event loop.
+Any thread of the kernel may call. A kernel that calls another model holds its runner while it
+waits. Where all runners in a cycle of kernels are held so, no call of the cycle would ever run. The
+call that would close such a cycle is refused. Used on the event loop.
 """
 
 import asyncio

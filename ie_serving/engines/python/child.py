@@ -1,10 +1,10 @@
 """The child process of a kernel: loads the kernel, and runs calls and streams through links.
 
-Arrays come through shared memory (`packing.py`), and nothing is pickled.
+Arrays come through shared memory (`kernel_link.py`), and nothing is pickled.
 
-All streams run on one event loop in a dedicated thread, as in the server (`streaming.py`). The
-kernel gets its next inputs when it requests them, and is resumed for more outputs when the server
-has read the ones before.
+`remote_stream.py` is the server's side of streams. They all run on one event loop in a dedicated
+thread, as in the server (`streaming.py`). The kernel gets its next inputs when it requests them,
+and is resumed for more outputs when the server has read the ones before.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ PYTHON = Hint("; to allow that, set {engine.allow_python}")
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a version's kernel. See `engines.listed.Load`."""
+    """Make the model of a version's kernel. See `engines.drivers.Load`."""
     own = options.of(KernelOptions)
     if own.place is None:
         raise LoadFailed('driver python runs a kernel: name it, as "kernel": "kernel.py:Name"')

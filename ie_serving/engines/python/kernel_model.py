@@ -125,7 +125,7 @@ class Turn:
     """One call, and the future that waits for it. A thread does its work.
 
     Attributes:
-        behind: see `waits.KernelQuestion`.
+        behind: see `asking.KernelQuestion`.
     """
 
     __slots__ = ("behind", "call", "done", "error", "left", "read", "value")

@@ -1,9 +1,9 @@
 """Finds a kernel's file, imports it under module names of its version's own, and loads its kernel.
 
-What a `requirements.txt` beside users' code names and the server lacks; nothing is installed.
-
-Such a file is mostly that of the training, so it refuses no code that imports. It explains an
-import that fails, and is a warning otherwise.
+A kernel is loaded in the server, or in a child process. What a `requirements.txt` beside users'
+code names and the server lacks is reported, and nothing is installed: such a file is mostly that of
+the training, so it refuses no code that imports. It explains an import that fails, and is a warning
+otherwise.
 
 Versions have files of the same names, which must not share modules. So each kernel's directory is a
 package with a number, and `import helpers` in it means the file beside it, if there is one. Nothing

@@ -11,7 +11,7 @@ documentation.
 
 `pyovms`, the module that Python nodes of OpenVINO Model Server import: named tensors.
 
-Only the modules of such a kernel see it (`own_modules.py`). Source: "Python Execution in OpenVINO
+Only the modules of such a kernel see it (`opening.py`). Source: "Python Execution in OpenVINO
 Model Server" of its documentation, section "Python Tensor".
 """
 

@@ -1,4 +1,4 @@
-"""The server's side of a kernel's stream in a child process; see `child_streams.py`."""
+"""The server's side of a kernel's stream in a child process; see `child.py`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence

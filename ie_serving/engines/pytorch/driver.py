@@ -191,7 +191,7 @@ Compute = Callable[[Arrays], dict[str, Any]]
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.listed.Load`."""
+    """Make the model of a file. See `engines.drivers.Load`."""
     declared.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch

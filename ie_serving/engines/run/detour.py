@@ -1,4 +1,7 @@
-"""Sends requests with NaN or infinity to another program, which is opened on first use."""
+"""Sends requests with NaN or infinity to another program, which is opened on first use.
+
+Such a request is a signature's exception, and most models never need the other program.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence

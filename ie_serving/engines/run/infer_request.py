@@ -1,4 +1,8 @@
-"""Infer requests, the protocols that a driver implements, and the lane that runs one."""
+"""Infer requests, the protocols that a driver implements, and the lane that runs one.
+
+Also the protocols of their admission. A lane has an infer request and a thread, so that the event
+loop goes on.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,7 @@
-"""Steps that name a model's numbers, or convert tensors to text."""
+"""Steps that convert tensors to text, or JSON to tensors, or name a model's numbers.
+
+Text comes by JSON and templates; names are labels of classes and names of columns.
+"""
 
 import base64
 import json

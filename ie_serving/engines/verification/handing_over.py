@@ -1,10 +1,12 @@
 """Which requests of a model the second engine answers: all if it is faster, or odd values.
 
-OpenVINO answers the others. The second engine loads the model at the first such request, since most
-models never get one, and it takes the model's memory a second time.
+Odd values are NaN, infinity and extreme integers; OpenVINO answers all other requests. The second
+engine loads the model at the first such request, since most models never get one, and it takes the
+model's memory a second time.
 
-OpenVINO computes products of integers that are quantized while a request runs (`MatMulInteger`) as
-products of floats, which takes several times as long as onnxruntime's own.
+Which engine is faster is measured at the load of a quantized ONNX model: OpenVINO computes products
+of integers that are quantized while a request runs (`MatMulInteger`) as products of floats, which
+takes several times as long as onnxruntime's own.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ class ModelControl:
         models: the models of this worker.
         change: changes those of all workers.
         configured: see `Configured`.
-        poll: lists one model's repository in all workers, limited in rate (`poll_requests`).
+        poll: lists one model's repository in all workers, limited in rate (`PollRequests`).
         is_explicit: whether the server loads what clients ask for; otherwise calls are refused.
     """
 

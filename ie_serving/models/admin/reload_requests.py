@@ -1,5 +1,8 @@
 """Reloads and listings at a client's request.
 
+A reload reads the configuration file if it changed, then lists every repository. Listings of one
+model run one at a time, with a pause after each.
+
 The phrases are those of OpenVINO Model Server's `POST /v1/config/reload`, since its clients may
 look for them; the cause follows the phrase.
 
@@ -105,7 +108,7 @@ class ReloadRequests:
 
     Args of the constructor:
         models: the served ones.
-        poll: lists one model's repository once, limited in rate (`poll_requests`).
+        poll: lists one model's repository once, limited in rate (`PollRequests`).
         apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
     """
 

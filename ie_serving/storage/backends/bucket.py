@@ -100,7 +100,7 @@ class Kept(Generic[Client]):
 
 
 class BucketRemote(ABC, Generic[Client]):
-    """One prefix of a bucket. See `storage.remote.Remote`, whose reads the subclasses add.
+    """One prefix of a bucket. See `storage.base.Remote`, whose reads the subclasses add.
 
     Args of the constructor:
         location: bucket and prefix.

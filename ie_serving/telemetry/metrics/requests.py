@@ -5,7 +5,7 @@ appended times when the page is read. The counts of a version leave the page wit
 stay in the counts of its model, which never fall.
 
 All requests that fail for one cause count as one kind, so that a client that is refused a thousand
-times a second does not hide other errors. Successful requests do not use this module.
+times a second does not hide other errors. The page at `/` shows the kinds.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Metrics of AVAILABLE versions, and of the models that are loaded on demand.
 
-So a version that is gone leaves no series behind.
+Metrics of a version are read from the version itself whenever the page is read. So a version that
+is gone leaves no series behind.
 """
 
 import time

@@ -1,11 +1,10 @@
-"""Forms as the body of a Predict, and replies other than JSON objects.
+"""Reads forms as the body of a Predict, and encodes replies other than JSON objects.
 
-A file's field is named by its input; with one input any name does. Files of one input are a batch,
-in their order. `signature_name` is a field, too, as it is a key in JSON. The reply is that of
-`instances`: a list with an entry for each row; `out_filter` selects outputs, and `out_mime_type`
-another form (`reply.py`).
-
-`out_mime_type` selects them. Source: the HTTP proxy of kibernetika-serving.
+A form has files for inputs of images or strings, and JSON for others. A file's field is named by
+its input; with one input any name does. Files of one input are a batch, in their order.
+`signature_name` is a field, too, as it is a key in JSON. The reply is that of `instances`: a list
+with an entry for each row; `out_filter` selects outputs, and `out_mime_type` another form: the
+bytes of one output, or a list of texts. Source: the HTTP proxy of kibernetika-serving.
 """
 
 import enum

@@ -1,7 +1,8 @@
 """Decodes ModelInferRequest to numpy, faster where it repeats an earlier request's layout.
 
-As for Predict (`wire/tfs/predict.py`): protobuf parses a small request whole, and a large one
-without the values of its tensors, which stay in the payload. Source: grpc_predict_v2.proto.
+A repeated request differs in values and id alone: see `Layout`. As for Predict
+(`wire/tfs/predict.py`): protobuf parses a small request whole, and a large one without the values
+of its tensors, which stay in the payload. Source: grpc_predict_v2.proto.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Classify and Regress: decodes Examples to features by name, and encodes the replies.
 
-Source: classification.proto, regression.proto; the checks and their phrases are those of
-classifier.cc and regressor.cc of TensorFlow Serving.
+Sources: example.proto, feature.proto, input.proto, classification.proto, regression.proto; the
+checks and their phrases are those of classifier.cc and regressor.cc of TensorFlow Serving.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from ie_serving.engines.python.kernel_model import KernelModel
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a package. See `engines.listed.Load`."""
+    """Make the model of a package. See `engines.drivers.Load`."""
     check_known(options, (), "edi")
     description = package_files.described(directory)
     if description is None:

@@ -25,7 +25,7 @@ AT_A_TIME = 8
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a pipeline. See `engines.listed.Load`."""
+    """Make the model of a pipeline. See `engines.drivers.Load`."""
     check_known(options, (), "konduit")
     if not (directory / FILE).is_file():
         raise LoadFailed(f"driver konduit runs pipelines of Konduit: expected {FILE}")

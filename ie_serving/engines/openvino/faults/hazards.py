@@ -15,8 +15,8 @@ follow from the shapes of a whole graph:
   get answers from that memory, or fail.
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 
-Faults that depend on the values that a single operation gets are guarded by the rules of
-`stages.py`; their flags are in the same output.
+Faults that depend on the values that a single operation gets are guarded by rules, which are listed
+below in the order of a load, one graph walk a stage; their flags are in the same output.
 
 `docs/design/data.md` lists the passes over whole graphs that run between these stages.
 """

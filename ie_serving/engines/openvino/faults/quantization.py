@@ -1,13 +1,15 @@
 """Quantized models: detects 8-bit products that saturate, and rounds halves as TensorFlow does.
 
-Halves are common: in the range 0 to 6 with 256 levels, 1.0 is 42.5 steps. So both ends of the input
-range are lowered by a small part of a step, less than float32 resolves at the last of 256 levels.
-The operation stays the same, so quantized models are still computed in 8 bits.
+OpenVINO rounds halves to even. Halves are common: in the range 0 to 6 with 256 levels, 1.0 is 42.5
+steps. So both ends of the input range are lowered by a small part of a step, less than float32
+resolves at the last of 256 levels. The operation stays the same, so quantized models are still
+computed in 8 bits.
 
-On such a CPU the plugin adds two products of an unsigned and a signed number at a time in 16 bits,
-and the sum saturates at 32,767: 2 * 255 * 64 is below it, 2 * 255 * 65 beyond. A quantized model
-with a weight beyond 64 is therefore computed in float32 there, which takes longer. Quantizers that
-avoid saturation keep weights within 64 (NNCF: "overflow fix"), and their models stay in 8 bits.
+On a CPU without VNNI or AMX the plugin adds two products of an unsigned and a signed number at a
+time in 16 bits, and the sum saturates at 32,767: 2 * 255 * 64 is below it, 2 * 255 * 65 beyond. A
+quantized model with a weight beyond 64 is therefore computed in float32 there, which takes longer.
+Quantizers that avoid saturation keep weights within 64 (NNCF: "overflow fix"), and their models
+stay in 8 bits.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Goes through the operations of a graph and of its bodies, and carries flags out of bodies."""
+"""Goes through the operations of a graph and of its bodies, and carries flags out of bodies.
+
+By flags a graph reports a bad request in an extra output; one that is raised inside the body of a
+loop or a branch is carried to the outer graph.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

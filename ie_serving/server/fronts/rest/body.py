@@ -1,4 +1,4 @@
-"""Bodies of REST requests and replies: the size limit, gzip, JSON, and the texts of errors.
+"""Bodies of REST requests and replies: the size limit, gzip, JSON, errors and answers to OPTIONS.
 
 Only this module turns errors into `{"error": ...}`.
 """

@@ -3,7 +3,7 @@
 Requests that run a model are POSTs. They are answered directly from the transport's request, since
 they are the most frequent and every step counts. All else, pages and errors, is answered through
 Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
-of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/pages.py`.
+of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/body.py`.
 """
 
 import asyncio

@@ -210,7 +210,7 @@ class Call(Stream):
         self.fail(*explain(error))
 
     def fail(self, code: Code, text: str, whole: str = "") -> None:
-        """End the call with a status, unless it has ended; see `replies.failure`."""
+        """End the call with a status, unless it has ended; see `header_blocks.failure`."""
         if self._answered is _ALL:
             return
         # If nothing was sent yet, headers and status are one frame: Trailers-Only.

@@ -31,7 +31,6 @@ from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, T
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
 from ie_serving.server.transport.grpc import header_blocks
-from ie_serving.server.transport.grpc import header_blocks as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
@@ -384,12 +383,12 @@ def test_a_conversation_has_its_line_when_it_ends(
             yield each
 
     async def converse() -> None:
-        async with aclosing(method.converse(requests(), context)) as header_blocks:
+        async with aclosing(method.converse(requests(), context)) as replies:
             for _ in range(read):
-                await anext(header_blocks)
+                await anext(replies)
             if read == len(sent):
                 with pytest.raises(StopAsyncIteration):
-                    await anext(header_blocks)
+                    await anext(replies)
 
     with suppress(NotFound):
         asyncio.run(converse())
@@ -406,7 +405,7 @@ def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, val
     """Of a call that fails, and of one that succeeds, whose whole frame is written."""
     call, trailing = ToldCall.__new__(ToldCall), header_blocks.block(("x-request-id", value))
     call.number = 0x01020304
-    call._request = grpc_request.Request(b"/s/m", fields=((b"x-request-id", value.encode()),))
+    call._request = header_blocks.Request(b"/s/m", fields=((b"x-request-id", value.encode()),))
     call._sender = Sender(Streams(), lambda: None)
     method: Any = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
     method.begun(call)

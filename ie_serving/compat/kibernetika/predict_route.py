@@ -41,8 +41,16 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.wire.form.forms import MIME, Form, encode_raw, encode_texts, form_of
-from ie_serving.wire.form.multipart import FormField, is_form, parts_of
+from ie_serving.wire.form.forms import (
+    MIME,
+    Form,
+    FormField,
+    encode_raw,
+    encode_texts,
+    form_of,
+    is_form,
+    parts_of,
+)
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, value_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
 from ie_serving.wire.json.tensor import decode_tensor

@@ -41,7 +41,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.wire.form.forms import (
+from ie_serving.wire.form import (
     MIME,
     Form,
     FormField,

@@ -25,7 +25,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.wire.form.forms import is_form, parts_of
+from ie_serving.wire.form import is_form, parts_of
 
 PATH: Final = b"/predict"
 MODEL: Final = "default"

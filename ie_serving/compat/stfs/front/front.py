@@ -30,7 +30,7 @@ from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
 from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
 from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
-from ie_serving.wire.form.forms import is_form
+from ie_serving.wire.form import is_form
 
 OPEN_SIZE: Final = 2
 """What a dimension of any size becomes in requests that are made up, as in the original."""

@@ -33,7 +33,7 @@ from ie_serving.core.values.tensors import (
     TensorSpec,
     strings,
 )
-from ie_serving.wire.form.forms import FormField, is_form, parts_of
+from ie_serving.wire.form import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
 from ie_serving.wire.json.rapidjson.document import Json

@@ -22,7 +22,7 @@ from ie_serving.server.transport.http1.body import BodyStream
 from ie_serving.server.transport.http1.connection_states import Body
 from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply, Request, RequestHead
 from ie_serving.telemetry.request.entry import current, now
-from ie_serving.wire.form.forms import FormBody, is_form, parse_form
+from ie_serving.wire.form import FormBody, is_form, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
 from ie_serving.wire.json.response import encode_error
 

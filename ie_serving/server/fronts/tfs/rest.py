@@ -77,7 +77,7 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
 )
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.wire.form.forms import FormBody
+from ie_serving.wire.form import FormBody
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import (
     PredictBody,

@@ -9,7 +9,7 @@ from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.transport.http1.messages import Buffer
-from ie_serving.wire.form.forms import Form, encode_raw, encode_texts
+from ie_serving.wire.form import Form, encode_raw, encode_texts
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import (
     check_rows,

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.form.forms import Form, encode_raw, encode_texts, form_of
+from ie_serving.wire.form import Form, encode_raw, encode_texts, form_of
 
 
 def strings(*values: bytes) -> Array:

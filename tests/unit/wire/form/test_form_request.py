@@ -8,7 +8,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.form.forms import Form, parse_form
+from ie_serving.wire.form import Form, parse_form
 from ie_serving.wire.json.request import Format
 from tests.unit.wire.form.test_multipart import TYPE, Field, written
 

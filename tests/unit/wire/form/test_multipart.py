@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.wire.form.forms import MOST_PARTS, is_form, parts_of
+from ie_serving.wire.form import MOST_PARTS, is_form, parts_of
 
 TYPE = b"multipart/form-data; boundary=b"
 Field = tuple[str, bool, bytes]

@@ -28,7 +28,7 @@ def drivers() -> "Sequence[Listed]":
     from ie_serving.engines.drivers import Listed
 
     marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
-    return [Listed(name="edi", place=f"{__name__}.package.driver:load", marks=marks)]
+    return [Listed(name="edi", place=f"{__name__}.package.kernel:load", marks=marks)]
 
 
 def is_package(directory: Path) -> bool:

@@ -1,8 +1,9 @@
-"""The kernel of an EDI package as one of ours: a batch of calls is a chain of tasks.
+"""A version that is a package of IBM EDI, found by its files, and its kernel as one of ours.
 
 It takes and gives one text, the bodies of request and reply.
 """
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Sequence
@@ -16,10 +17,30 @@ from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import DataType, TensorSpec
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.declared import check_known
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.python import driver
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import OwnModules
 from ie_serving.engines.python.runners import KernelCall
+
+
+def load(directory: Path, options: EngineOptions) -> KernelModel:
+    """Make the model of a package. See `engines.drivers.Load`."""
+    check_known(options, (), "edi")
+    description = package_files.described(directory)
+    if description is None:
+        raise LoadFailed(
+            f"driver edi runs packages of IBM EDI: expected a {package_files.DESCRIPTION} with"
+            f' "{package_files.KERNEL_PATH}"'
+        )
+    place = Place(file=package_files.kernel_file(directory, description))
+    own = dataclasses.replace(options.of(KernelOptions), place=place)
+    return driver.load(directory, options.having(own))
+
 
 INPUT, OUTPUT = "input_data", "output_data"
 

@@ -21,7 +21,7 @@ def register() -> Additions:
         config_file=f"{__name__}.config_file:config_file",
         importing=f"{__name__}.translation:translated",
         drivers=f"{__name__}:drivers",
-        kernels={FILE: f"{__name__}.pipeline.driver:opened"},
+        kernels={FILE: f"{__name__}.pipeline.running:opened"},
         models_of=f"{__name__}:models_of",
         routes=f"{__name__}:with_routes",
         tensors=f"{__name__}.data:decoded",
@@ -32,7 +32,7 @@ def drivers() -> "Sequence[Listed]":
     """Give the rows of the table of drivers."""
     from ie_serving.engines.drivers import Listed
 
-    place = f"{__name__}.pipeline.driver:load"
+    place = f"{__name__}.pipeline.running:load"
     return [Listed(name="konduit", place=place, marks={FILE: re.compile(b"")})]
 
 

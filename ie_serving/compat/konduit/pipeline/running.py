@@ -1,14 +1,19 @@
-"""One request to a pipeline: which steps run, and which steps take their outputs."""
+"""Versions that are pipelines of Konduit, and one request to a pipeline: which of its steps run."""
 
+import dataclasses
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ie_serving.compat.konduit.data import Data, Image
+from ie_serving.compat.konduit import FILE
+from ie_serving.compat.konduit.data import Data, Image, decode, encode
 from ie_serving.compat.konduit.pipeline import boxes, built_in
 from ie_serving.compat.konduit.pipeline.built_in import Run
 from ie_serving.compat.konduit.pipeline.definition import (
@@ -23,15 +28,30 @@ from ie_serving.compat.konduit.pipeline.definition import (
     SWITCH_OUTPUT,
     Pipeline,
     Step,
+    read,
 )
 from ie_serving.compat.konduit.pipeline.script import Script
-from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError, placed
+from ie_serving.core.values.errors import (
+    ConfigError,
+    InvalidRequest,
+    LoadFailed,
+    ServingError,
+    placed,
+)
+from ie_serving.core.values.tensors import DataType, TensorSpec
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.declared import check_known
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.python import driver
 from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.context import Context, LoadContext
+from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.python.kernel_model import KernelModel
+from ie_serving.engines.python.runners import Inputs
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
-
 LONGEST_SHOWN = 100
 """Characters of a client's value in an error; it may be as long as the request."""
 
@@ -254,3 +274,56 @@ MAKERS: Mapping[str, Callable[[Step], Run]] = {
     "EXTRACT_BOUNDING_BOX": boxes.extracted,
     "DRAW_BOUNDING_BOX": boxes.draws,
 }
+
+
+AT_A_TIME = 8
+"""Requests that a pipeline without Python code works on at once: they mostly wait for models."""
+
+
+def load(directory: Path, options: EngineOptions) -> KernelModel:
+    """Make the model of a pipeline. See `engines.drivers.Load`."""
+    check_known(options, (), "konduit")
+    if not (directory / FILE).is_file():
+        raise LoadFailed(f"driver konduit runs pipelines of Konduit: expected {FILE}")
+    code = pipeline_in(directory).runs_code
+    own = dataclasses.replace(
+        options.of(KernelOptions),
+        place=Place(file=FILE),
+        # Scripts share what their import code has made, and few authors think of threads.
+        max_concurrency=1 if code else AT_A_TIME,
+    )
+    # Without a script the pipeline runs no code of users.
+    allowed = options.allow_python or not code
+    return driver.load(directory, dataclasses.replace(options, allow_python=allowed).having(own))
+
+
+DATA = "data"
+
+
+def pipeline_in(directory: Path) -> Pipeline:
+    """Read the pipeline of a version. Raises: LoadFailed."""
+    try:
+        return read(json.loads((directory / FILE).read_text("utf-8")), "pipeline")
+    except (ConfigError, OSError, ValueError) as error:
+        raise LoadFailed(f"{FILE}: {error}") from error
+
+
+def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel:
+    """Load a pipeline.
+
+    Args:
+        directory: of the version.
+        ctx: tells the model.
+        undone: has nothing to undo here.
+
+    Raises:
+        LoadFailed: naming the step.
+    """
+    running = Running(pipeline_in(directory))
+
+    def execute(inputs: Inputs, call: Context) -> object:
+        data = decode(inputs[DATA].item())
+        return {DATA: encode(running(data, call.models))}
+
+    text = {DATA: TensorSpec(DATA, DataType.STRING, (), f"{DATA}:0")}
+    return Kernel(name=f"pipeline {ctx.name}", inputs=text, outputs=text, execute=execute)

@@ -34,6 +34,7 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.faults.element_types import check_range, narrowed
 from ie_serving.engines.openvino.faults.fusions import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import (
     KEEPING_NONFINITE,
@@ -43,7 +44,6 @@ from ie_serving.engines.openvino.faults.hazards import (
     Hazards,
     guard,
 )
-from ie_serving.engines.openvino.faults.narrow_inputs import check_range, narrowed
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy

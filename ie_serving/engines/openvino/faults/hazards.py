@@ -29,6 +29,7 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.faults import (
     box_suppression,
+    element_types,
     fusions,
     indices,
     limits,
@@ -37,7 +38,6 @@ from ie_serving.engines.openvino.faults import (
     ranges,
     rewrites,
     sizes,
-    strings,
 )
 from ie_serving.engines.openvino.faults.integers.exact import FAST, exact_integers
 from ie_serving.engines.openvino.faults.known_operations import (
@@ -65,7 +65,7 @@ READ: Rules[Ask] = Rules(rewrites.READ, nonfinite.RULES)
 """For a graph from any front end."""
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
 """For a graph that keeps NaN and infinity."""
-STRINGS: Rules[Ask] = Rules(strings.RULES)
+STRINGS: Rules[Ask] = Rules(element_types.RULES)
 """After `READ`, which corrects some operations on strings."""
 SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
 """Once the sizes of the inputs are final."""

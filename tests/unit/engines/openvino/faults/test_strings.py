@@ -9,7 +9,7 @@ import openvino.opset16 as op
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.faults.strings import RIGHT
+from ie_serving.engines.openvino.faults.element_types import RIGHT
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 TIMES = 200

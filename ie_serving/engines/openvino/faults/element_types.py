@@ -1,4 +1,4 @@
-"""Refuses input values that the CPU plugin would silently cut to 32 bits.
+"""Element types that OpenVINO's CPU plugin handles wrongly: wide numbers, and strings.
 
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
 Only an input that goes straight to an output, or is first converted to floating point, keeps all
@@ -6,16 +6,53 @@ bits. Doubles become floats, and doubles beyond a float's range, infinity includ
 float; if the server passes doubles as floats (`interface/tensor_specs.py`) infinity stays.
 Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_narrow_inputs.py`); what
 the compiled graph does with each input is read from its runtime model.
+
+With OpenVINO 2026.4 `Slice`, `StridedSlice`, `Split`, `VariadicSplit`, `ScatterUpdate`,
+`SliceScatter` and `DepthToSpace` copy strings byte by byte, so that two strings own one memory and
+the process ends. Operations known to be correct are accepted; every other operation of OpenVINO is
+refused at load. Operations of extensions, such as tokenizers, are made for strings and accepted.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import openvino as ov
 
-from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit
 from ie_serving.engines.openvino.interface.tensor_specs import Port
+
+RIGHT = frozenset(
+    {
+        *("Parameter", "Constant", "Result", "If", "ShapeOf"),
+        *("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Gather"),
+        *("StringTensorPack", "StringTensorUnpack"),
+    }
+)
+"""Correct operations; `test_strings.py` runs each 200 times with strings that own memory."""
+_OWN = "opset"
+"""Prefix of the version of OpenVINO's own operations."""
+
+
+def _refuse_strings(node: ov.Node, _: Visit) -> None:
+    kind = node.get_type_name()
+    is_own = str(node.get_type_info().version_id).startswith(_OWN)
+    if is_own and kind not in RIGHT and _has_strings(node):
+        raise LoadFailed(
+            f"operation {node.get_friendly_name()} is a {kind} of strings, in which OpenVINO"
+            " loses their memory: take it out of the model, or do it in the client"
+        )
+
+
+def _has_strings(node: ov.Node) -> bool:
+    ports = (*node.inputs(), *node.outputs())
+    return any(port.get_element_type() == ov.Type.string for port in ports)
+
+
+RULES: Sequence[Rule[Ask]] = (Rule("strings_are_freed_twice", "", _refuse_strings),)
+"""Applied after `rewrites.READ`, which corrects some operations."""
+
 
 INT32 = np.iinfo(np.int32)
 LARGEST_FLOAT = float(np.finfo(np.float32).max)

@@ -7,7 +7,8 @@ with an entry for each row; `out_filter` selects outputs, and `out_mime_type` an
 bytes of one output, or a list of texts. Source: the HTTP proxy of kibernetika-serving.
 
 It takes the forms of browsers, curl and the usual libraries: lines that end in CRLF, a
-Content-Disposition with `name` and `filename`. Other forms are refused rather than guessed.
+Content-Disposition with `name` and `filename`. Other forms are refused rather than
+guessed. Sources: RFC 7578, RFC 2046 section 5.1.
 """
 
 import enum

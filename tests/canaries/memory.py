@@ -350,7 +350,7 @@ def a_gather_in_a_batch_of_one_reads_elsewhere() -> bool:
     "`Slice`, `Split`, `ScatterUpdate`, `DepthToSpace` and their kin, and `Identity`, copy "
     "strings byte by byte: two own one memory, and the process ends",
     done="`Identity` becomes a `Reshape` (`rewrites.py`); other operations on strings than those "
-    "that were tried are refused (`strings.py`)",
+    "that were tried are refused (`element_types.py`)",
     where="models of strings",
     tests=(
         "test_strings.py::test_what_is_right_is_served",

@@ -282,7 +282,7 @@ def an_infinite_double_is_finite() -> bool:
 
 @fault(
     "64-bit integers, unsigned 32-bit ones and doubles are cut to 32 bits",
-    done="values that do not fit are refused (`narrow_inputs.py`)",
+    done="values that do not fit are refused (`element_types.py`)",
     where="inputs of those dtypes that an operation computes with",
     tests=("test_narrow_inputs.py::test_a_value_beyond_is_refused_by_name_and_value",),
     issue=35890,

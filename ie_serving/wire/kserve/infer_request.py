@@ -32,9 +32,8 @@ from ie_serving.wire.kserve.regions import (
     SmallParts,
     place_of,
 )
-from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Buffer, delimited
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
@@ -124,7 +123,7 @@ def parse_whole(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> Mod
         RequestTensor(each, each.contents if each.HasField("contents") else None, raw)
         for each, raw in zip(inputs, places, strict=True)
     ]
-    id = fields.delimited(ID, message.id.encode()) if message.id else b""
+    id = delimited(ID, message.id.encode()) if message.id else b""
     return _request(spec_of, message, tensors, bool(raws), id, payload, regions)
 
 
@@ -312,13 +311,12 @@ def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
     """Decode an input that may be untyped: one that is no array stays as it was sent."""
     described, contents, raw = tensor
     spec, word = signature.inputs.get(described.name), described.datatype
-    is_text = BY_NAME.get(word) is DataType.STRING
     if not (spec and spec.untyped) or BY_NAME.get(word) not in (None, *SENT):
         return _array(tensor, signature)
     shape = checked_shape(described.shape, described.name[:SHOWN])
     if raw is not None:
         return Sent(raw, word, shape).array
-    if not is_text or contents is None:
+    if BY_NAME.get(word) is not DataType.STRING or contents is None:
         return _array(tensor, signature)
     return Sent(join_elements(texts_of(contents)), word, shape).array
 
@@ -367,8 +365,7 @@ class InferLayout(Layout[ModelInfer]):
             id = bytes(payload[field.start : field.end])
             if not id.isascii():  # protobuf finds out whether it is UTF-8
                 return None
-        decode = partial(self._decode, payload)
-        size = len(payload)
+        decode, size = partial(self._decode, payload), len(payload)
         return ModelInfer(
             self._model, "", decode, size, decode, self._outputs, None, id, self._classes
         )

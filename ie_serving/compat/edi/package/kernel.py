@@ -1,4 +1,4 @@
-"""A version that is a package of IBM EDI, found by its files, and its kernel as one of ours.
+"""A version that is a package of IBM EDI, and its kernel as one of ours. Theirs is Python code.
 
 It takes and gives one text, the bodies of request and reply.
 """

@@ -1,4 +1,7 @@
-"""Versions that are pipelines of Konduit, and one request to a pipeline: which of its steps run."""
+"""Versions that are pipelines of Konduit, and one request to a pipeline: which of its steps run.
+
+`config_file.py` makes such a version of the files of Konduit.
+"""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Element types that OpenVINO's CPU plugin handles wrongly: wide numbers, and strings.
+"""Refuses element types that OpenVINO's CPU plugin handles wrongly: wide numbers and strings.
 
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
 Only an input that goes straight to an output, or is first converted to floating point, keeps all

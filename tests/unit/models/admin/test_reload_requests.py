@@ -1,13 +1,16 @@
-"""The reload that a client asks for; `tests/functional/test_config_api.py` has it over REST."""
+"""The reload and the polls that clients ask for: joined, and with a pause between two."""
 
+import asyncio
 from typing import cast
 
 import pytest
 
-from ie_serving.core.values.errors import ConfigError
-from ie_serving.models.admin.reload_requests import ReloadRequests
+from ie_serving.core.values.errors import ConfigError, NotFound, Unreachable
+from ie_serving.models.admin.reload_requests import PollRequests, ReloadRequests
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.stream import ModelStream
+from tests.unit.models.conftest import LIMIT_S
+from tests.unit.models.stand_ins import settle
 
 
 class NoModels:
@@ -32,3 +35,95 @@ async def test_a_fault_of_the_file_is_told_without_credentials() -> None:
         "Reloading config file failed. Check server logs for more info."
         " base_path: 's3://***@bucket' given; expected another"
     )
+
+
+FOR_EVER_S = 3600.0
+
+
+class Store:
+    """Notes which model is listed, and ends each listing when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.running = 0
+        self.go_on = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def poll(self, model: str) -> None:
+        self.begun.append(model)
+        self.running += 1
+        assert self.running == 1
+        await self.go_on.wait()
+        self.running -= 1
+        if self.error:
+            raise self.error
+
+
+def ask(polls: PollRequests, times: int, model: str = "m") -> list["asyncio.Task[None]"]:
+    return [asyncio.create_task(polls.once(model)) for _ in range(times)]
+
+
+async def test_who_asks_while_a_listing_runs_shares_the_next_one() -> None:
+    """The one that runs may have begun before the upload of who asks now was complete."""
+    store = Store()
+    polls = PollRequests(store.poll, pause_s=0)
+    first = ask(polls, 1)
+    await settle()
+    others = ask(polls, 100)
+    await settle()
+    assert store.begun == ["m"]
+    store.go_on.set()
+    await asyncio.wait_for(asyncio.gather(*first, *others), LIMIT_S)
+    assert store.begun == ["m", "m"]
+
+
+async def test_after_a_listing_a_model_is_not_listed_for_a_while() -> None:
+    store = Store()
+    store.go_on.set()
+    polls = PollRequests(store.poll, pause_s=FOR_EVER_S)
+    await asyncio.wait_for(polls.once("m"), LIMIT_S)
+    waiting = ask(polls, 3)
+    await settle()
+    assert store.begun == ["m"]
+    assert not any(task.done() for task in waiting)
+    await asyncio.wait_for(polls.once("other"), LIMIT_S)
+    assert store.begun == ["m", "other"]
+
+
+async def test_whoever_waits_is_told_what_is_wrong_and_the_next_tries_again() -> None:
+    store = Store()
+    store.error = Unreachable("s3: no answer")
+    polls = PollRequests(store.poll, pause_s=0)
+    asked = ask(polls, 2)
+    await settle()
+    store.go_on.set()
+    for task in asked:
+        with pytest.raises(Unreachable, match="no answer"):
+            await asyncio.wait_for(task, LIMIT_S)
+    store.error = None
+    await asyncio.wait_for(polls.once("m"), LIMIT_S)
+
+
+async def test_who_leaves_does_not_end_the_listing_of_the_others() -> None:
+    store = Store()
+    polls = PollRequests(store.poll, pause_s=0)
+    first, *_ = ask(polls, 1)
+    await settle()
+    leaves, stays = ask(polls, 2)
+    await settle()
+    first.cancel()
+    leaves.cancel()
+    store.go_on.set()
+    await asyncio.wait_for(stays, LIMIT_S)
+    assert first.cancelled() and leaves.cancelled()
+    assert store.begun == ["m", "m"]
+
+
+async def test_a_model_that_does_not_exist_costs_no_pause() -> None:
+    store = Store()
+    store.error = NotFound("no such model")
+    store.go_on.set()
+    polls = PollRequests(store.poll, pause_s=FOR_EVER_S)
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await asyncio.wait_for(polls.once("m"), LIMIT_S)

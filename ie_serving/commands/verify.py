@@ -37,8 +37,8 @@ from ie_serving.engines.generated import (
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.precision_trial import has_specs, input_of
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.comparison import Refused
 from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework
-from ie_serving.engines.verification.references import Refused
 from ie_serving.engines.verification.verdict import SHARE, differences
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions

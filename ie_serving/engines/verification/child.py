@@ -36,8 +36,14 @@ from ie_serving.engines.generated import (
 from ie_serving.engines.onnx_file import Node, steps, with_outputs
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import ONNX
-from ie_serving.engines.verification.comparison import Answers, Comparison, has_time
-from ie_serving.engines.verification.references import BY_SUFFIX, Reference, Refused
+from ie_serving.engines.verification.comparison import (
+    BY_SUFFIX,
+    Answers,
+    Comparison,
+    Reference,
+    Refused,
+    has_time,
+)
 from ie_serving.engines.verification.verdict import (
     MORE_SHARE,
     OPENVINO,

@@ -1,12 +1,15 @@
-"""Compares a compiled model with the second engine's answers, in the process that has the model.
+"""Compares a compiled model with a second engine's answers; the second engines by file format.
 
 An error of the model is a finding, and is not raised.
 """
 
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import (
@@ -17,8 +20,10 @@ from ie_serving.core.values.tensors import (
     copies,
 )
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import GeneratedRequest, ValueKind
+from ie_serving.engines.generated import GeneratedInput, GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
+from ie_serving.engines.onnxruntime import driver as onnxruntime
+from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.verification.verdict import Findings, differences
 
 
@@ -162,3 +167,80 @@ class Comparison:
         names = self._names.inputs
         inputs = {name: request.inputs[names[name]] for name in self._signature.inputs}
         return own_loop.run(self._model.infer(self._signature, inputs, copies))
+
+
+ROOM = "ie_serving.engines.verification"
+
+
+class Refused(ServingError):
+    """The second engine refuses a request."""
+
+
+class Reference(Protocol):
+    """One signature of a file, as the second engine computes it.
+
+    Attributes:
+        library: name of the second engine.
+        release: the same with its release.
+        inputs: specs to generate values for.
+        tensors: the file's names of the signature's tensors.
+    """
+
+    library: str
+    release: str
+    inputs: Sequence[GeneratedInput]
+    tensors: Tensors
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Infer once. Raises: Refused."""
+
+
+@dataclass(frozen=True)
+class SecondEngine:
+    """One second engine.
+
+    Attributes:
+        library: its name in texts.
+        module: imported name of its library.
+        package: distribution whose release a verdict depends on.
+        install: the command that installs it.
+        takes_odd: whether it gets requests with NaN and the like that OpenVINO answers otherwise.
+        place: module of this package whose `opened` gives a `Reference` for each signature.
+    """
+
+    library: str
+    module: str
+    package: str
+    install: str
+    takes_odd: bool
+    place: str
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its library is installed; does not import it."""
+        return find_spec(self.module) is not None
+
+    def opened(self, file: Path) -> Sequence[Reference]:
+        """Open a file: imports the library. Raises: LoadFailed."""
+        return cast("Sequence[Reference]", import_module(f"{ROOM}.{self.place}").opened(file))
+
+
+BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
+    ONNX: SecondEngine(
+        onnxruntime.LIBRARY,
+        "onnxruntime",
+        "onnxruntime",
+        onnxruntime.INSTALL,
+        takes_odd=True,
+        place="onnx_reference",
+    ),
+    TFLITE: SecondEngine(
+        "LiteRT",
+        "ai_edge_litert",
+        "ai-edge-litert",
+        "pip install '.[litert]'",
+        takes_odd=False,
+        place="lite_reference",
+    ),
+}
+"""By the suffix of the file. Models of other formats have no second engine."""

@@ -11,8 +11,7 @@ from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.openvino.reading.mapping import read_mapping
-from ie_serving.engines.verification.comparison import Names
-from ie_serving.engines.verification.references import BY_SUFFIX, Refused
+from ie_serving.engines.verification.comparison import BY_SUFFIX, Names, Refused
 
 
 class Framework(Protocol):

@@ -17,8 +17,7 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter, one_line
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature, signatures_of
-from ie_serving.engines.verification.comparison import Tensors
-from ie_serving.engines.verification.references import Refused
+from ie_serving.engines.verification.comparison import Refused, Tensors
 from ie_serving.engines.verification.verdict import QUANTIZED
 
 

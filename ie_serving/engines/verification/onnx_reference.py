@@ -15,8 +15,7 @@ from ie_serving.engines.onnxruntime.session import (
     input_specs,
     outputs_of,
 )
-from ie_serving.engines.verification.comparison import Tensors
-from ie_serving.engines.verification.references import Refused
+from ie_serving.engines.verification.comparison import Refused, Tensors
 
 
 def opened(file: Path) -> Sequence["OnnxReference"]:

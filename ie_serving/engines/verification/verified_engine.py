@@ -28,8 +28,8 @@ from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE, model_file
 from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.verification.comparison import BY_SUFFIX
 from ie_serving.engines.verification.handing_over import HandingOver, is_dynamic, sooner
-from ie_serving.engines.verification.references import BY_SUFFIX
 from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings, Verdicts
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.telemetry.log.logs import Event

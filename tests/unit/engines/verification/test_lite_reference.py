@@ -17,7 +17,7 @@ from ie_serving.engines.layers import own_loop
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification import references
+from ie_serving.engines.verification import comparison
 from ie_serving.engines.verification import verifier as module
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
@@ -93,7 +93,7 @@ def test_what_is_alike_is_served_as_it_is(lite_exports: Path, verifier: Verifier
 def test_without_the_library_nothing_is_compared(
     lite_exports: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    monkeypatch.setattr(comparison, "find_spec", lambda name: None)
     signature = load(lite_exports / "nearest" / "1", verifier).signatures[SERVING_DEFAULT]
     assert signature.runs_on == "OpenVINO; not compared: LiteRT is not installed"
     with pytest.raises(LoadFailed, match=re.escape("pip install '.[litert]'")):

@@ -14,7 +14,7 @@ from ie_serving.engines.onnx_file import steps, with_outputs
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import read
 from ie_serving.engines.verification import child
-from ie_serving.engines.verification.references import BY_SUFFIX
+from ie_serving.engines.verification.comparison import BY_SUFFIX
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import save_onnx

@@ -24,7 +24,7 @@ from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
-from ie_serving.engines.verification import child, references
+from ie_serving.engines.verification import child, comparison
 from ie_serving.engines.verification import verified_engine as module
 from ie_serving.engines.verification.comparison import Answers, Tensors
 from ie_serving.engines.verification.handing_over import LARGE
@@ -134,7 +134,7 @@ def test_a_driver_that_is_named_is_meant(tmp_path: Path) -> None:
 def test_without_the_library_its_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    monkeypatch.setattr(comparison, "find_spec", lambda name: None)
     assert runs_on(load(write(tmp_path), DIFFERS)) == (
         "OpenVINO; not compared: onnxruntime is not installed"
     )
@@ -145,7 +145,7 @@ def test_without_the_library_its_extra_is_named(
 def test_a_file_that_is_no_model_is_no_reason_to_install_an_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(references, "find_spec", lambda name: None)
+    monkeypatch.setattr(comparison, "find_spec", lambda name: None)
     directory = write(tmp_path)
     (directory / "m.onnx").write_text("<html>")
     with pytest.raises(

@@ -24,7 +24,7 @@ from ie_serving.commands.remote.place import (
 )
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.wire.clients import languages, sample
+from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import text_of
 from ie_serving.wire.clients.served_signatures import signatures_at
 
@@ -61,7 +61,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     made = sample.predict(url, model, known)
     if given.what == "request":
         return text_of(made.body)
-    return languages.program(given.lang, made)
+    return sample.program(given.lang, made)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,9 +72,9 @@ def parser() -> argparse.ArgumentParser:
     client.add_argument(
         "--lang",
         required=True,
-        choices=[*languages.WRITERS],
+        choices=[*sample.WRITERS],
         metavar="LANG",
-        help=f"one of {', '.join(languages.WRITERS)}; it needs the language alone, or curl",
+        help=f"one of {', '.join(sample.WRITERS)}; it needs the language alone, or curl",
     )
     request = asked.add_parser("request", help="print the body of a request to the model")
     for each in (client, request):

@@ -41,7 +41,7 @@ from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.metrics.requests import FailureCount, FailureKind, RecentErrors
-from ie_serving.wire.clients import languages
+from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import (
     FileOf,
     Filled,
@@ -273,8 +273,8 @@ def programs(body: bytes) -> dict[str, str]:
         raise InvalidRequest(f'the call has no "{error.args[0]}", which it must have') from None
     except _MALFORMED as error:
         raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
-    written = {language: languages.program(language, call) for language in LANGUAGES}
-    return {"curl": languages.command(call), **written}
+    written = {language: sample.program(language, call) for language in LANGUAGES}
+    return {"curl": sample.command(call), **written}
 
 
 def _call(asked: Mapping[str, Any]) -> JsonPost:

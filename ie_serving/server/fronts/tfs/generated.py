@@ -14,7 +14,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.body import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
-from ie_serving.wire.clients import languages, sample
+from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import Pieces, text_of
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -55,7 +55,7 @@ def written(
     """
     if asked.verb == "gen_json":
         return _json(made.body)
-    program = languages.program(given.get(LANGUAGE, "bash"), made)  # the original's default
+    program = sample.program(given.get(LANGUAGE, "bash"), made)  # the original's default
     return 200, TEXT, program.encode()
 
 

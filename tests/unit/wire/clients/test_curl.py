@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.wire.clients.languages import LONGEST_ARGUMENT, WRITERS, command, program
-from ie_serving.wire.clients.sample import FileOf, Filled, JsonPost, Pieces
+from ie_serving.wire.clients.sample import (
+    LONGEST_ARGUMENT,
+    WRITERS,
+    FileOf,
+    Filled,
+    JsonPost,
+    Pieces,
+    command,
+    program,
+)
 
 URL = "http://h/v1/models/m:predict"
 CURL = """#!/bin/sh

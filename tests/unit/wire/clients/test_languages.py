@@ -10,8 +10,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.languages import WRITERS, program
-from ie_serving.wire.clients.sample import JsonPost, checked_url, predict, text_of
+from ie_serving.wire.clients.sample import WRITERS, JsonPost, checked_url, predict, program, text_of
 
 HOSTILE = "'; touch owned; \"`$(touch owned)` ${x} \\u0022 \u2028 */ %s {y} \u00e9"
 """Ends strings, comments and templates of every language, or would expand in them."""

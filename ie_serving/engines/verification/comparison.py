@@ -1,6 +1,6 @@
 """Compares a compiled model with a second engine's answers; the second engines by file format.
 
-An error of the model is a finding, and is not raised.
+It runs in the process that has the model. An error of the model is a finding, and is not raised.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Generates a sample request for a signature, and programs that send it, in several languages.
 
-Every number is 1, every boolean true and every text empty. The JSON is kept in pieces: an input of
-many elements is a value and the sizes of the lists around it, which a program writes as a short
-call instead of a megabyte of ones.
+The request is valid in names, dtypes and shapes. Every number is 1, every boolean true and every
+text empty. The JSON is kept in pieces: an input of many elements is a value and the sizes of the
+lists around it, which a program writes as a short call instead of a megabyte of ones.
 
 `templates/` has a file for each language: the program, for `string.Template`; then, each behind a
 line of scissors, its functions for repeated values and for files, put in where they are called.

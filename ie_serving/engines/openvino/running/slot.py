@@ -327,19 +327,9 @@ class StatefulSlot(Slot):
     initial ones. `run` gives them beside the outputs.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], ov.InferRequest],
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
-        hazards: Hazards,
-        watched: Sequence[str] = (),
-    ) -> None:
-        super().__init__(make, inputs, outputs, replace(hazards, stateful=False), watched)
-        self._careful = True  # states are read behind a run that loses no error
-
     def _bind(self) -> None:
         super()._bind()
+        self._hazards = replace(self._hazards, stateful=False)  # `fill` sets the state
         # The element types too: numpy lacks some, and querying them copies the whole state.
         self._states = [
             (f"{STATE}{each.name}", each, each.state.element_type)

@@ -34,6 +34,8 @@ LOAD_S = 120.0
 LEAST_TURNS, EACH, MOST_S = 4, 15, 6.0
 RTOL, SHARE = {"f32": 1e-3, "bf16": 5e-2}, {"f32": 1e-3, "bf16": 3e-2}
 """Tolerance relative to each number, and to the greatest of its output, by precision."""
+NOT_ASKED = "not asked"
+"""Begins the verdict of a model whose runtime is not installed; such a model is not wrong."""
 EMPTY = Path(__file__).with_name("empty.py")
 HEAD = (
     "| model | of | right | engine | precision | p50 ms | its runtime | an empty server | ratio |"
@@ -55,7 +57,7 @@ class Row(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; give 1 where a model is not right."""
+    """Print the table; give 1 where a model that was asked is not right."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names of models")
     chosen = [each for each in MODELS if fnmatch(each.name, parser.parse_args(arguments).only)]
@@ -65,12 +67,12 @@ def main(arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory() as directory:
             rows.append(_row(model, Path(directory)))
         print(_line(model, rows[-1]), flush=True)
-    return int(any(row.verdict.startswith("no") for row in rows))
+    return int(not all(row.verdict.startswith(("yes", NOT_ASKED)) for row in rows))
 
 
 def _row(model: Published, directory: Path) -> Row:
     if model.file.endswith(".jit") and find_spec("torch") is None:
-        return Row("not asked: torch is not installed")
+        return Row(f"{NOT_ASKED}: make drivers installs torch")
     file = _fetched(model, directory / "base" / "1")
     entry = {
         "base_path": str(directory / "base"),

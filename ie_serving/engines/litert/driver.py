@@ -124,7 +124,8 @@ def _program(
             idle.put(run)
         return {alias: found[name] for alias, name in given.items()}
 
-    return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
+    refusals = (ValueError, RuntimeError)
+    return program(signature, call, options, library=NAME, refusals=refusals, is_short=True)
 
 
 def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401

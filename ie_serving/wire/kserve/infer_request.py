@@ -33,7 +33,7 @@ from ie_serving.wire.kserve.regions import (
     place_of,
 )
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer, delimited
+from ie_serving.wire.protobuf.fields import Buffer, Unclear, delimited
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
@@ -397,4 +397,7 @@ class InferParser(RepeatedParser[ModelInfer]):
         """See `RepeatedParser`."""
         walked = walk(memoryview(payload))
         found = ((each.rest.name, each) for each in walked.tensors)
-        return InferLayout(payload, request, walked, in_place(payload, request, found))
+        tensors, fixed = in_place(payload, request, found)
+        if fixed:
+            raise Unclear
+        return InferLayout(payload, request, walked, tensors)

@@ -3,6 +3,7 @@
 Clients send the same request again and again with other numbers. Where every byte outside of those
 numbers is unchanged, protobuf would find the same fields at the same places: so the values are read
 there, without parsing. A request that differs in another byte is parsed as if for the first time.
+A few numbers that do not lie as in memory, such as an integer alone, count as such other bytes.
 
 The cache does not depend on the message: requests of the Open Inference Protocol use it as well.
 """
@@ -10,13 +11,14 @@ The cache does not depend on the message: requests of the Open Inference Protoco
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Signature
 from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import walk
@@ -27,8 +29,8 @@ MOST_LAYOUTS = 256
 """Layouts that a parser remembers, of at most `MOST_BYTES` each. The oldest is forgotten for a new
 one; its requests are then parsed, some 20 us each, until they have come twice more."""
 MOST_BYTES: Final = 2048
-"""Bytes beside the values that a remembered layout may have. A request with more of them, which
-only many inputs or long names make, is parsed each time."""
+"""Bytes beside the values that a remembered layout may have, and of fixed values. A request with
+more of them, which only many inputs, long names or lists of integers make, is parsed each time."""
 
 Key = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""
@@ -52,9 +54,14 @@ class Placed(Protocol):
 
 
 class Layout(Generic[R]):
-    """The common part of requests that differ only in the values of their tensors."""
+    """The common part of requests that differ only in the values of their tensors.
+
+    Attributes:
+        fixed: the tensors whose values must be the same, by alias.
+    """
 
     __slots__ = ()
+    fixed: Arrays = MappingProxyType({})
 
     def read(self, payload: Buffer) -> R | None:
         """Read a request of the length that this layout is of; None where it is another."""
@@ -125,6 +132,9 @@ class RepeatedParser(Generic[R]):
             return
         if known is None and len(self._layouts) >= MOST_LAYOUTS:
             del self._layouts[next(iter(self._layouts))]
+        if isinstance(known, Layout) and known.fixed:  # clients change what seemed to be fixed
+            self._layouts[key] = _Seen.UNFIT
+            return
         self._layouts[key] = _Seen.ONCE
         if known is _Seen.ONCE:
             try:
@@ -135,15 +145,17 @@ class RepeatedParser(Generic[R]):
 
 def in_place(
     payload: Buffer, request: InferRequest, found: Iterable[tuple[str, Placed]]
-) -> list[TensorPlace]:
-    """List the tensors of a request in the order of their places.
+) -> tuple[list[TensorPlace], dict[str, Array]]:
+    """List the tensors of a request in the order of their places; give the others by alias.
 
     Raises:
-        Unclear: not all values can be taken from the payload.
+        Unclear: there is much beside the values that can be taken from the payload.
         ServingError: they cannot be decoded.
     """
+    places = {alias: field for alias, tensor in found if (field := tensor.in_place()) is not None}
     # Before anything is decoded, which takes long for those that are not in place.
-    places = {alias: _place(tensor) for alias, tensor in found}
+    if request.size - sum(field.end - field.value for field in places.values()) > MOST_BYTES:
+        raise Unclear
     arrays, _ = request.decode(ANY_SIGNATURE)
     tensors = [
         TensorPlace(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
@@ -151,11 +163,14 @@ def in_place(
         # A list that is filled up or cut off has another number of bytes than its array.
         if arrays[alias].nbytes == field.end - field.value
     ]
-    beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
-    if len(tensors) != len(arrays) or beside > MOST_BYTES:
+    others = {alias: arrays[alias] for alias in arrays.keys() - {each.alias for each in tensors}}
+    kept = sum(array.nbytes for array in others.values())
+    if kept > MOST_BYTES or any(array.dtype.hasobject for array in others.values()):
         raise Unclear
+    # Read-only, as those in the payload are, which these outlive.
+    fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}
     # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
-    return sorted(tensors, key=lambda tensor: tensor.start)
+    return sorted(tensors, key=lambda tensor: tensor.start), fixed
 
 
 def between(payload: Buffer, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
@@ -170,11 +185,19 @@ def between(payload: Buffer, places: Sequence[tuple[int, int]]) -> Iterator[tupl
 class PredictLayout(Layout[InferRequest]):
     """See `Layout`."""
 
-    __slots__ = ("_model", "_output_filter", "_same", "_tensors")
+    __slots__ = ("_model", "_output_filter", "_same", "_tensors", "fixed")
+    fixed: dict[str, Array]
 
-    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[TensorPlace]) -> None:
+    def __init__(
+        self,
+        payload: Buffer,
+        request: InferRequest,
+        tensors: list[TensorPlace],
+        fixed: dict[str, Array],
+    ) -> None:
         self._model: ModelSpec = request.model
         self._output_filter = request.output_filter
+        self.fixed = fixed
         self._tensors = tensors
         self._same = list(between(payload, [(each.start, each.end) for each in tensors]))
 
@@ -189,7 +212,7 @@ class PredictLayout(Layout[InferRequest]):
         return InferRequest(model, model.signature, decode, size, decode, self._output_filter)
 
     def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], None]:
-        arrays: dict[str, Array] = {}
+        arrays = self.fixed.copy()
         for alias, dtype, shape, start, _ in self._tensors:  # a comprehension is one call more
             arrays[alias] = np.ndarray(shape, dtype, payload, start)
         return arrays, None
@@ -205,11 +228,4 @@ class RequestParser(RepeatedParser[InferRequest]):
     def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout:
         """See `RepeatedParser`."""
         _, found = walk(memoryview(payload))
-        return PredictLayout(payload, request, in_place(payload, request, found.items()))
-
-
-def _place(tensor: Placed) -> Field:
-    place = tensor.in_place()
-    if place is None:
-        raise Unclear
-    return place
+        return PredictLayout(payload, request, *in_place(payload, request, found.items()))

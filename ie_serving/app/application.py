@@ -294,6 +294,7 @@ class ServingApplication:
         served = self._models.serving()
         self._callers.note(each.sticky for each in served)
         self._shadows.follow(served)
+        self._residency.follow(served)
         # Looked up at the call: the models notify the configuration, which is built from them.
         self._config.leave()
 

@@ -11,7 +11,7 @@ are unloaded if the estimate was too low.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -99,7 +99,7 @@ class Residency:
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
         self._sizes: dict[str, int] = {}
-        self._pinned: set[str] = set()
+        self._pinned: Collection[str] = frozenset()
         self._by_use: list[_Entry] = []
         """The entries, in the order of the last sort, so that the next one takes little time."""
         self._used = 0
@@ -111,17 +111,15 @@ class Residency:
 
     def on_demand(self, config: ModelConfig) -> OnDemand | None:
         """Give what brings a model into memory; None for one that is always loaded."""
-        self._pinned.discard(config.name)
-        if not self._rules.is_on_demand(config):
-            return None
-        if config.pinned:
-            self._pinned.add(config.name)
-        return self.load
+        return self.load if self._rules.is_on_demand(config) else None
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget the models that are not configured any more: none of them stays pinned."""
-        self._pinned.intersection_update(names)
+        """Forget the models that are not configured any more."""
         self.metrics.keep(names)
+
+    def follow(self, served: Iterable[ModelConfig]) -> None:
+        """Pin the models that the configurations in use pin, and no others."""
+        self._pinned = {config.name for config in served if config.pinned}
 
     def load_note(self, config: ModelConfig, note: Callable[[], None]) -> Callable[[], None]:
         """Return `note` for a model that is always loaded, else a function that does nothing.
@@ -286,7 +284,7 @@ class Residency:
 
     def _staying(self) -> Collection[str]:
         """Name the models in memory that only their removal unloads."""
-        return self._entries.keys() & self._pinned.union(self._rules.used())
+        return self._entries.keys() & {*self._pinned, *self._rules.used()}
 
     def _residents(self) -> Iterator[Resident]:
         """Give the models in memory, from the one whose last use is longest ago on."""

@@ -17,6 +17,7 @@ class Memory:
 
     def __init__(self, budget: int) -> None:
         self.held = {"": BASE}
+        self.served: dict[str, ModelConfig] = {}
         self.residency = Residency(
             ResidencyRules(
                 budget=budget, wait_s=5.0, is_on_demand=lambda config: config.load != "always"
@@ -25,8 +26,14 @@ class Memory:
         )
 
     def model(self, name: str, size: int, **fields: object) -> "Model":
-        self.residency.on_demand(config(name, **fields))
+        self.serve(name, **fields)
         return Model(name, size, self.held)
+
+    def serve(self, name: str, **fields: object) -> None:
+        """Serve a model with this configuration from now on."""
+        self.served[name] = config(name, **fields)
+        self.residency.on_demand(self.served[name])
+        self.residency.follow(self.served.values())
 
 
 def config(name: str, **fields: object) -> ModelConfig:
@@ -74,8 +81,18 @@ async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
         await residency.load(each)
     pinned.dismiss()  # as its removal does
     if is_removed:
-        residency.keep({"idle", "large"})
+        residency.follow([memory.served["idle"], memory.served["large"]])
     else:
-        residency.on_demand(config("pinned", load="always"))
+        memory.serve("pinned", load="always")
     await residency.load(large)
     assert memory.held == {"": BASE, "large": 80}
+
+
+async def test_a_configuration_that_is_refused_leaves_a_model_pinned() -> None:
+    memory = Memory(budget=110)
+    pinned, idle = memory.model("pinned", 60, pinned=True), memory.model("idle", 30)
+    for each in (pinned, idle):
+        await memory.residency.load(each)
+    memory.residency.on_demand(config("pinned"))  # prepared, and never served
+    await memory.residency.load(memory.model("other", 30))
+    assert memory.held == {"": BASE, "pinned": 60, "other": 30}

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 
@@ -22,7 +23,13 @@ from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import Comparisons, ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy, Wanted
-from ie_serving.models.stream_rules import LOCAL, POLLS_FOR_REST, POLLS_UNTIL_GONE, StreamRules
+from ie_serving.models.stream_rules import (
+    LOCAL,
+    LOOK_ANEW_S,
+    POLLS_FOR_REST,
+    POLLS_UNTIL_GONE,
+    StreamRules,
+)
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.traffic.policy import TrafficRule
 from ie_serving.models.traffic.split import SplitTraffic
@@ -174,6 +181,17 @@ class ModelStream:
         if self._wanted.listing.moving and not self._wanted.kept:
             self._polls = 0
         self.aspire()
+
+    async def look_anew(self) -> None:
+        """List before a load: while no version is in memory, no poll compares its files.
+
+        A local file that has changed fails its load, and is listed then.
+        """
+        if self.store == LOCAL or self.trouble or not self._rules.poll_wait_s:
+            return
+        self._comparisons.ask()
+        with suppress(StorageError, asyncio.TimeoutError):
+            await asyncio.wait_for(self.poll(), LOOK_ANEW_S)
 
     def dismiss(self) -> None:
         """Unload every version; a later `admit` loads again."""
@@ -365,7 +383,7 @@ class ModelStream:
         # Few calls, since a thousand models come here at each poll.
         if not self._nothing_to_do:
             raise TurnWanted
-        is_comparison = self._comparisons.counted()
+        is_comparison = self._comparisons.counted() and self.is_admitted
         listing = (self._to_compare if is_comparison else self._to_list)()
         return None if listing is self._wanted.listing else listing
 
@@ -373,8 +391,9 @@ class ModelStream:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
         choice, failed = self._wanted.choice(self._versions.failed()), {*self.failures()}
-        self._to_list: List = partial(self._source.poll, choice, failed)
-        self._to_compare: List = partial(self._source.poll, choice, {*failed, *self.available})
+        self._to_list = partial(self._source.poll, choice, again=failed)
+        compared = self.available if self.is_admitted else self._wanted.kept
+        self._to_compare: List = partial(self._to_list, again={*failed, *compared})
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""

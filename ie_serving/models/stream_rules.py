@@ -29,6 +29,9 @@ first load waits for it and a start should not take as long as a long poll inter
 LOCAL = "file"
 """Name of the store of paths on this machine."""
 
+LOOK_ANEW_S = 2.0
+"""Seconds for which a load on demand waits for a listing of its store; then the last one counts."""
+
 POLLS_UNTIL_GONE = 2
 """Polls for which a directory of a repository may be missing before that is trouble."""
 
@@ -54,6 +57,9 @@ class Dormant(Protocol):
     @property
     def stored_bytes(self) -> int:
         """The bytes of the files of the versions that an admission loads."""
+
+    async def look_anew(self) -> None:
+        """List anew the files that `admit` is to load."""
 
     def admit(self) -> None:
         """Load the wanted versions."""

@@ -37,11 +37,12 @@ class Shelf:
     def url(self) -> str:
         return str(self.base)
 
-    def put(self, name: str, version: int = 1) -> None:
-        """Let a version appear at once, with all its files."""
+    def put(self, name: str, version: int = 1, sample: int = 1) -> None:
+        """Let a version appear at once, with all its files, in the place of another."""
         beside = self.base.parent / "beside"
-        shutil.copytree(SAMPLE / "1", beside)
+        shutil.copytree(SAMPLE / str(sample), beside)
         (self.base / name).mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.base / name / str(version), ignore_errors=True)
         beside.rename(self.base / name / str(version))
 
     def write(self, path: str, content: str) -> None:
@@ -63,9 +64,9 @@ class BucketShelf:
         self.url = f"s3://{BUCKET}/{prefix}"
         self.environ = s3_environ("s3", weed.url, ADMIN)
 
-    def put(self, name: str, version: int = 1) -> None:
+    def put(self, name: str, version: int = 1, sample: int = 1) -> None:
         for file in FILES:
-            self._put(f"{name}/{version}/{file}", (SAMPLE / "1" / file).read_bytes())
+            self._put(f"{name}/{version}/{file}", (SAMPLE / str(sample) / file).read_bytes())
 
     def write(self, path: str, content: str) -> None:
         self._put(path, content.encode())
@@ -368,6 +369,18 @@ def test_a_model_that_is_replaced_before_its_first_request_is_loaded_as_it_is_no
     assert server.status("m")[0].state == START
     (shelf.base / "m").rename(shelf.base.parent / "old")
     take(shelf, version, shelf.base / "m")
+    assert digit(server, "m") == 7
+
+
+def test_a_model_that_is_replaced_while_it_is_unloaded_is_loaded_as_it_is_now(
+    any_shelf: AnyShelf, start: Callable[..., Server]
+) -> None:
+    """Also from a bucket, whose old objects lie in the cache."""
+    any_shelf.put("m")
+    server = start(any_shelf, "--load=on_demand", "--idle_unload_timeout_seconds=0.2")
+    assert digit(server, "m") == 4
+    until(lambda: server.status("m")[0].state == START, PATIENCE_S)
+    any_shelf.put("m", sample=2)
     assert digit(server, "m") == 7
 
 

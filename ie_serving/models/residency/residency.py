@@ -190,6 +190,7 @@ class Residency:
         if stream.is_admitted:  # a version that the policy wants anew is on its way
             await stream.first_load()
             return
+        await stream.look_anew()
         await self._until_there_is_room(stream)
         # How many are fetched and compiled at a time, their pools of threads decide.
         stream.admit()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ie_serving.models.stream_rules import LONGEST_PAUSE_S
-from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
+from tests.functional.load import AVAILABLE, END, LOADING, START, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
 from tests.functional.storage.servers import FakeGcs, Fault, Proxy, Weed
@@ -367,6 +367,18 @@ def test_a_version_that_is_replaced_while_it_serves_is_said_or_loaded_anew(
         repository.put("1/mapping_config.json", b'{"inputs": {}}')
         until(lambda: warns.log.count("files of a served version have changed") == 2)
     assert (steady.failures, renewed.failures) == ([], [])
+
+
+@pytest.mark.parametrize("repository", ["s3"], indirect=True)
+def test_a_store_that_is_away_does_not_keep_a_model_from_being_loaded_again(
+    repository: Repository, launcher: Launcher
+) -> None:
+    flags = ("--load=on_demand", "--idle_unload_timeout_seconds=0.2", "--load_wait_seconds=8")
+    server = launcher.serve(*only(repository), *flags, "--file_system_poll_wait_seconds=60")
+    has_numbers_of(server, 1)
+    until(lambda: server.status("digits")[0].state == START)
+    with repository.proxy.outage():
+        has_numbers_of(server, 1)
 
 
 def answers_as(server: Server, sample: int) -> bool:

@@ -54,6 +54,9 @@ class Model:
     def is_out(self) -> bool:
         return self.name not in self._held
 
+    async def look_anew(self) -> None:
+        pass
+
     def admit(self) -> None:
         self.is_admitted = True
         self._held[self.name] = self.stored_bytes

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from typing import cast
@@ -25,6 +24,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.machine_share import SHARE, budget_of, room
+from ie_serving.core.runtime.threads import STALL_S, GrowingPool
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Caller
 from ie_serving.core.values.requests import ToldCallers
@@ -132,7 +132,7 @@ class ServingApplication:
         self._repositories = Repositories(self._storage_options)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
-        self._loads = ThreadPoolExecutor(server.load_threads, "load")
+        self._loads = GrowingPool(server.load_threads, "load", max(STALL_S, server.load_timeout_s))
         self._tried = trial_loads(room, wanted=server.tries_loads)
         self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)

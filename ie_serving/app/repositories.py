@@ -8,12 +8,13 @@ only its own models; local paths and the models of other stores go on.
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ie_serving.core.runtime.threads import GrowingPool
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES
@@ -159,12 +160,12 @@ class StorePools:
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
         self._name = name
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._pools: dict[str, GrowingPool] = {}
 
     def of(self, store: str) -> Executor:
         """Give the pool of a store, by its name such as `s3`."""
         if store not in self._pools:
-            self._pools[store] = ThreadPoolExecutor(self._threads, f"{self._name} {store}")
+            self._pools[store] = GrowingPool(self._threads, f"{self._name} {store}")
         return self._pools[store]
 
     def shutdown(self) -> None:

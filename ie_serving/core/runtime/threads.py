@@ -2,17 +2,26 @@
 
 import asyncio
 import threading
+import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from ie_serving.core.values.errors import ServingError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+STALL_S: Final = 600.0
+"""Seconds without an end of any work after which a `GrowingPool` gets one more thread: a large
+model may take minutes, and every further thread may hold one more of these in memory."""
+
+MOST_MORE: Final = 8
+"""Threads that a `GrowingPool` gets at most beyond its own."""
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,6 +50,45 @@ def let_go(error: BaseException | None) -> None:
         traceback.clear_frames(error.__traceback__)
         error.__traceback__ = None
         error = error.__context__
+
+
+class GrowingPool(ThreadPoolExecutor):
+    """A pool that gets one more thread each time that work waits and none ends for `stall_s`.
+
+    So work that hangs, such as a load from a network mount that is gone, holds the work behind it
+    for so long, not for ever. Work is submitted on an event loop.
+    """
+
+    def __init__(self, threads: int, name: str, stall_s: float = STALL_S) -> None:
+        super().__init__(threads, name)
+        self._stall_s = stall_s
+        self._most = threads + MOST_MORE
+        self._ended_at = 0.0
+        self._is_watched = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """As `Executor.submit`."""
+        future = super().submit(fn, *args, **kwargs)
+        future.add_done_callback(self._note_end)
+        if not self._is_watched:
+            self._is_watched, self._ended_at = True, time.monotonic()
+            asyncio.get_running_loop().call_later(self._stall_s, self._look)
+        return future
+
+    def _note_end(self, future: "Future[Any]") -> None:
+        self._ended_at = time.monotonic()
+
+    def _look(self) -> None:
+        self._is_watched = not (self._work_queue.empty() or self._shutdown)
+        if not self._is_watched:
+            return
+        left_s = self._ended_at + self._stall_s - time.monotonic()
+        if left_s <= 0 and self._max_workers < self._most:
+            self._max_workers += 1
+            with suppress(RuntimeError):  # the system has no thread left
+                super().submit(int)  # starts one
+            self._ended_at = time.monotonic()
+        asyncio.get_running_loop().call_later(max(left_s, 0) or self._stall_s, self._look)
 
 
 Work = Callable[[], object]

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from ie_serving.core.runtime.threads import in_thread
+from ie_serving.core.runtime.threads import MOST_MORE, GrowingPool, in_thread
 from ie_serving.core.values.errors import InvalidRequest
 
 
@@ -45,3 +45,50 @@ def test_a_defect_keeps_its_traceback() -> None:
 
 def test_arguments_and_result_pass() -> None:
     assert asyncio.run(in_thread(int, "ff", base=16)) == 255
+
+
+def test_work_that_hangs_holds_the_work_behind_it_for_a_while_and_not_for_ever() -> None:
+    go_on = threading.Event()
+
+    async def run() -> int:
+        pool = GrowingPool(2, "load", 0.05)
+        loop = asyncio.get_running_loop()
+        hanging = [loop.run_in_executor(pool, go_on.wait, 60.0) for _ in range(3)]
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(pool, int, "7"), 10.0)
+        finally:
+            go_on.set()
+            await asyncio.gather(*hanging)
+            pool.shutdown()
+
+    assert asyncio.run(run()) == 7
+
+
+def test_threads_that_work_get_no_more_beside_them() -> None:
+    async def run() -> int:
+        pool = GrowingPool(1, "load", 0.2)
+        loop, pause = asyncio.get_running_loop(), threading.Event()
+        works = [loop.run_in_executor(pool, pause.wait, 0.02) for _ in range(30)]
+        await asyncio.gather(*works)
+        pool.shutdown()
+        return len(pool._threads)
+
+    assert asyncio.run(run()) == 1
+
+
+def test_the_threads_of_a_pool_whose_work_hangs_are_bounded() -> None:
+    go_on = threading.Event()
+
+    async def run() -> int:
+        pool = GrowingPool(1, "load", 0.001)
+        loop = asyncio.get_running_loop()
+        hanging = [loop.run_in_executor(pool, go_on.wait, 60.0) for _ in range(3 * MOST_MORE)]
+        while len(pool._threads) <= MOST_MORE:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        go_on.set()
+        await asyncio.gather(*hanging)
+        pool.shutdown()
+        return len(pool._threads)
+
+    assert asyncio.run(run()) == 1 + MOST_MORE

@@ -3,14 +3,16 @@
 A repository is listed in the round of its store's idle models (`models/listing/polled_model.py`),
 so that in a bucket one listing serves both. A listing that fails changes nothing, and neither does
 an empty one after a full one: that is taken for a volume that is not mounted. A directory is gone
-when two listings in a row lack it: one that is replaced by renames is away for a moment.
+when two listings in a row lack it, the second `GONE_S` after the first at least: one that is
+replaced by renames is away for a moment.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, StorageError
@@ -24,6 +26,10 @@ from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S, SOON_S
 from ie_serving.storage.directories import Directories, Listed
 
+GONE_S: Final = 0.5
+"""Least seconds for which listings lack what is gone, or half a poll interval where that is less:
+the kernel tells of any change beside it, so that the next listing may come at once."""
+
 
 class RepositoryRules(NamedTuple):
     """How repositories are watched.
@@ -33,12 +39,14 @@ class RepositoryRules(NamedTuple):
         unload_when_empty: believe a listing that is empty after one that was not.
         leads: tells whether this worker polls; otherwise another one does.
         count: gives how many models of a repository, by its base path, are desired now.
+        clock: seconds that only grow.
     """
 
     poll_wait_s: float
     unload_when_empty: bool = False
     leads: Callable[[], bool] = lambda: True
     count: Callable[[str], int] = lambda base_path: 0
+    clock: Callable[[], float] = time.monotonic
 
 
 class WatchedRepository:
@@ -53,7 +61,8 @@ class WatchedRepository:
 
     Attributes:
         listed_last: what was found last; None before the first listing.
-        missing: what the last listing was the first to lack, directories or files of settings.
+        missing: what listings have lacked for less than `GONE_S`, and since when: directories or
+            files of settings.
         is_applied: whether the models follow it; otherwise the next listing counts as news.
     """
 
@@ -70,7 +79,7 @@ class WatchedRepository:
         self.repository = repository
         self.directories = directories
         self.listed_last: Listed | None = None
-        self.missing: Collection[str] = ()
+        self.missing: Mapping[str, float] = {}
         self._rules = rules
         self._on_news = on_news
         self.is_applied = True
@@ -130,11 +139,12 @@ class WatchedRepository:
 
     def _with_missing(self, listing: Listed) -> Listed:
         """Add what it is the first to lack."""
-        before, seen = self.listed_last or {}, self.missing
+        before, now = self.listed_last or {}, self._rules.clock()
         lacks = {n: f for n, f in before.items() if n not in listing or (f and not listing[n])}
-        held = {n: file for n, file in lacks.items() if n not in seen}
-        self.missing = held.keys()
-        return {**listing, **held}
+        since = {name: self.missing.get(name, now) for name in lacks}
+        least_s = min(GONE_S, self._rules.poll_wait_s / 2)
+        self.missing = {name: at for name, at in since.items() if now - at < least_s}
+        return {**listing, **{name: lacks[name] for name in self.missing}}
 
     def _is_news(self, listing: Listed) -> bool:
         return not self.is_applied or listing != self.listed_last
@@ -232,6 +242,7 @@ class Fleet:
             if repr(repository) == which:
                 await self._polls.once(watched)
                 if watched.missing:
+                    watched.missing = dict.fromkeys(watched.missing, -math.inf)
                     await self._polls.once(watched)
                 return
 

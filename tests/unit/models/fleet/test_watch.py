@@ -1,4 +1,4 @@
-"""A directory of models is believed to be gone when two listings in a row lack it."""
+"""A directory of models is believed to be gone when two listings, some time apart, lack it."""
 
 from concurrent.futures import Executor
 
@@ -7,7 +7,7 @@ from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.storage.base import Entry
 from ie_serving.storage.directories import Directories, Listed
-from tests.unit.models.stand_ins import AtOnce
+from tests.unit.models.stand_ins import AtOnce, Clock
 
 SETTINGS = Entry("m/model.json", 2, "tag", 1.0)
 BESIDE = {"other": None}
@@ -39,7 +39,9 @@ class Watched:
         self.news = 0
         threads: Executor = AtOnce(1)
         self.polls = Polls(lambda store: threads)
-        self.fleet = Fleet(self._opened, self.polls, RepositoryRules(60.0, count=lambda base: 2))
+        self.clock = Clock()
+        rules = RepositoryRules(60.0, count=lambda base: 2, clock=self.clock)
+        self.fleet = Fleet(self._opened, self.polls, rules)
         self.fleet.on_news = self._note
         self.fleet.follow([ModelRepository(base_path=self.shelf.url)])
 
@@ -49,7 +51,8 @@ class Watched:
     def _note(self) -> None:
         self.news += 1
 
-    async def poll(self) -> Listed:
+    async def poll(self, after_s: float = 1.0) -> Listed:
+        self.clock.now += after_s
         (watched,) = self.fleet._watched.values()
         await self.polls.once(watched)
         return self.listed
@@ -82,6 +85,18 @@ async def test_a_directory_is_gone_after_two_listings_and_the_second_comes_soon(
     assert await watched.poll() == BESIDE
     assert (repository.next_poll_s(), repository.is_quiet) == (60.0, True)
     assert watched.news == 2
+
+
+async def test_listings_that_follow_at_once_do_not_make_a_directory_gone() -> None:
+    """As where the kernel tells of other changes while `mv m .m.old; mv .m.new m` is under way."""
+    watched = Watched()
+    before = await watched.poll()
+    watched.shelf.there = dict(BESIDE)
+    for _ in range(5):
+        assert await watched.poll(after_s=0.05) == before
+    watched.shelf.there = dict(before)
+    assert await watched.poll(after_s=0.05) == before
+    assert watched.news == 1
 
 
 async def test_what_comes_beside_a_missing_directory_is_news_at_once() -> None:

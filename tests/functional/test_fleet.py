@@ -295,6 +295,18 @@ def test_check_tells_what_of_a_directory_would_not_serve(shelf: Shelf) -> None:
         assert "it is the directory of one model" in process.log
 
 
+def test_check_tells_of_a_directory_without_a_model(shelf: Shelf) -> None:
+    shelf.put("good")
+    file = shelf.base.parent / "config.json"
+    written = {"model_repository_list": [{"base_path": shelf.url, "include": ["other-*"]}]}
+    file.write_text(json.dumps(written))
+    with Process("ie_serving", "check", f"--config_path={file}") as process:
+        assert process.popen.wait(PATIENCE_S) == 1
+    assert f"{shelf.url}: no model: no directory has a name that include and exclude take" in (
+        process.log
+    )
+
+
 def test_clients_load_models_of_a_directory(shelf: Shelf, start: Callable[..., Server]) -> None:
     for name in ("one", "two"):
         shelf.put(name)

@@ -163,9 +163,14 @@ def listed_once(
         try:
             directories = opened(repository.base_path)
             directories.expect()
-            shelves.append(Shelf(repository, directories, repository.chosen(directories)))
+            found = repository.chosen(directories)
         except StorageError as error:
             trouble.append(str(error))
+            continue
+        shelves.append(Shelf(repository, directories, found))
+        if not found:
+            why = "no model: no directory has a name that include and exclude take"
+            trouble.append(f"{directories.url}: {why}")
     read = FleetModels(settings.engine, partial(refusal, settings.server))
     models, left_out = together(settings.models, read.of(shelves))
     return tuple(models), [*trouble, *left_out], read.without_effect

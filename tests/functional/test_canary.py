@@ -279,6 +279,7 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
             {"traffic": {"stable": 100}, "sticky": "x:user"},
             "the name of a header or key of metadata",
         ),
+        ({"traffic": {"stable": 100}, "sticky": "X-User-Bin"}, 'without \\"-bin\\" at its end'),
         ({"traffic": {"1": 100}, "rollback": {"min_requests": 3}}, "error_rate or latency_ms"),
         ({"traffic": {"1": 100}, "rollback": {"error_rate": 1}}, "from 0 to below 1"),
         (

@@ -193,8 +193,12 @@ def shadow(value: object, place: str) -> Shadow:
 
 def header(value: object, place: str) -> str:
     """Read the name of a header, in lower case, which gRPC's metadata can have as a key, too."""
-    if not isinstance(value, str) or not re.fullmatch("[0-9A-Za-z_.-]*", value):
-        raise fault(place, value, "the name of a header or key of metadata, such as x-user")
+    # gRPC's metadata has bytes under keys that end in "-bin", which REST cannot send alike.
+    if not isinstance(value, str) or not re.fullmatch("(?i)(?!.*-bin$)[0-9a-z_.-]*", value):
+        expected = (
+            'the name of a header or key of metadata, such as x-user, without "-bin" at its end'
+        )
+        raise fault(place, value, expected)
     return value.lower()
 
 

@@ -5,6 +5,7 @@ One listing finds them all.
 """
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, Protocol, TypeAlias
@@ -72,7 +73,8 @@ class LocalDirectories:
             path = f"{name}/{file}"
             whole = f"{self.url}/{path}"
             # Mostly there is none, which this tells in half the time of an exception.
-            if os.access(whole, os.F_OK):
+            # A link to nothing is there, and cannot be read.
+            if os.access(whole, os.F_OK) or os.access(whole, os.F_OK, follow_symlinks=False):
                 return _entry(path, whole)
         return None
 
@@ -81,7 +83,9 @@ class LocalDirectories:
         whole = f"{self.url}/{entry.path}"
         _check_size(whole, entry)
         try:
-            with open(whole, "rb") as file:
+            with open(whole, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise StorageError(f"{whole}: cannot be read: it is no regular file")
                 content = file.read(MOST_BYTES)
         except OSError as error:
             raise StorageError(f"{whole}: cannot be read: {error.strerror}") from error
@@ -101,11 +105,15 @@ class Named(Protocol):
         """See `storage.base.Storage`."""
 
 
-def _entry(path: str, whole: str) -> Entry | None:
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for its writer
+
+
+def _entry(path: str, whole: str) -> Entry:
     try:
         status = os.stat(whole)
-    except OSError:  # removed meanwhile
-        return None
+    except OSError:  # a link to nothing, or removed meanwhile: reading it tells
+        return Entry(path, 0, "", 0.0)
     tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
     return Entry(path, status.st_size, tag, status.st_mtime)
 

@@ -156,12 +156,22 @@ def test_settings_that_are_broken_concern_their_model_alone(
     for name in ("good", "broken", "later"):
         shelf.put(name)
     shelf.write("broken/model.json", '{"nireq": "many"}')
+    shelf.put("dangling")
+    (shelf.base / "dangling/model.json").symlink_to("/nowhere/model.json")
+    shelf.put("pipe")
+    os.mkfifo(shelf.base / "pipe/model.json")
+    (shelf.base / "good/1/assets.extra").mkdir()
+    os.mkfifo(shelf.base / "good/1/assets.extra/tf_serving_warmup_requests")
     shelf.write("later/model.json", '{"shadow": {"model": "good", "sampling_rate": 1}}')
     server = start(shelf)
     until(lambda: server.rest.get("/v2/health/ready").status_code == 200, PATIENCE_S)
     (status,) = server.rest.get("/v1/models/broken").json()["model_version_status"]
     assert "broken/model.json: nireq: 'many' given" in status["status"]["error_message"]
     assert "broken/model.json: nireq: 'many' given" in server.log
+    (status,) = server.rest.get("/v1/models/dangling").json()["model_version_status"]
+    assert "dangling/model.json: cannot be read: No such" in status["status"]["error_message"]
+    (status,) = server.rest.get("/v1/models/pipe").json()["model_version_status"]
+    assert "pipe/model.json: cannot be read: it is no reg" in status["status"]["error_message"]
     with Load(server, ["good", "later"]) as load:
         # What served before goes on while its new settings cannot be used.
         shelf.write("later/model.json", "{")

@@ -42,7 +42,8 @@ class SignatureChanges:
         if served is None or (before := _answers(served.stream)) is None:
             return
         number, signatures = before
-        if number >= servable.version:  # it serves those who name it, and replaces nothing
+        is_renewed = number == servable.version and served.stream.is_renewing
+        if number >= servable.version and not is_renewed:  # it replaces nothing for them
             return
         found = list(incompatible(signatures, servable.signatures))
         if not found:

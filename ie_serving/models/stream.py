@@ -201,6 +201,11 @@ class ModelStream:
         self.aspire()
 
     @property
+    def is_renewing(self) -> bool:
+        """Whether other files of a version that serves are loaded to take its place."""
+        return not self._renewals.is_over
+
+    @property
     def is_on_demand(self) -> bool:
         """Whether a request brings it into memory."""
         return self._rules.on_demand is not None
@@ -284,7 +289,7 @@ class ModelStream:
 
     def retry_now(self) -> None:
         """Retry failed versions at the next poll, without waiting for their back-off."""
-        for version in self._versions.values():
+        for version in (*self._versions.values(), *self._renewals.under_way):
             version.retry_now()
 
     def poll_now(self) -> None:

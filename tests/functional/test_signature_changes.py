@@ -78,6 +78,22 @@ def test_the_file_of_a_directory_of_models_is_named(serve: Serve, base: Path) ->
     until(lambda: answer(server, "z") == [[2.0, 4.0]])
 
 
+def test_other_files_under_the_same_number_are_compared_as_well(serve: Serve, base: Path) -> None:
+    server = serving(serve, base, "--reload_changed_versions", signature_changes="refuse")
+    times_version(base, 2, "z").rename(base.parent / "new")
+    (base / "1").rename(base.parent / "old")
+    (base.parent / "new").rename(base / "1")
+    server.send(signal.SIGHUP)
+    line = server.line("version failed to load")
+    assert 'clients of version 1 would fail: signature \\"serving_default\\": input' in line
+    assert answer(server, "x") == [[1.0, 2.0]]
+    entry = {"name": "m", "base_path": str(base)}
+    written = json.dumps({"model_config_list": [{"config": entry}]})
+    (base.parent / "config.json").write_text(written)
+    server.send(signal.SIGHUP)
+    until(lambda: answer(server, "z") == [[2.0, 4.0]])
+
+
 def test_by_default_it_serves_and_the_log_names_the_change(serve: Serve, base: Path) -> None:
     server = serving(serve, base)
     write(base, 2, "z")

@@ -30,6 +30,11 @@ class Renewals:
         self._replaced: list[VersionControl] = []
 
     @property
+    def under_way(self) -> Collection[VersionControl]:
+        """The controls of content that does not serve yet."""
+        return self._fresh.values()
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing of it is in memory or on its way."""
         versions = (*self._fresh.values(), *self._replaced)

@@ -193,7 +193,7 @@ class DataPlane:
         name, model = tasks[0].model.name if tasks else "", examples.model_of(tasks)
         with (
             self._measured(interface, Api.MULTI_INFERENCE, name, began) as asked,
-            await self._shared(model, request.caller, interface, began) as servable,
+            await self._shared(model, request.caller, interface) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -385,7 +385,7 @@ class DataPlane:
     ) -> T:
         with (
             self._measured(interface, API_OF[method], request.model.name, began) as asked,
-            await self._shared(request.model, request.caller, interface, began) as servable,
+            await self._shared(request.model, request.caller, interface) as servable,
         ):
             asked.version = servable.version
             rows = await decode_examples(request)
@@ -398,7 +398,7 @@ class DataPlane:
         self, split: SplitTraffic, request: InferRequest, interface: Interface[T], began: float
     ) -> T:
         """Let the version answer that the split traffic of the model gives the request to."""
-        spec, watched = self._chosen(split, request.model, request.caller, interface, began)
+        spec, watched = self._chosen(split, request.model, request.caller, interface)
         with watched:
             return await self.predict(replace(request, model=spec), interface, began)
 
@@ -408,21 +408,21 @@ class DataPlane:
         model: ModelSpec,
         caller: object,
         interface: Interface[Any],
-        began: float,
     ) -> tuple[ModelSpec, AbstractContextManager[None]]:
         sticky = split.traffic.sticky
         value = interface.caller(caller).headers.get(sticky) if sticky else None
         version = split.choose(value)
-        return replace(model, version=version), split.watched(version, began)
+        # From now on: no version is to blame for a load on demand that the request has waited for.
+        return replace(model, version=version), split.watched(version, time.perf_counter())
 
     async def _shared(
-        self, model: ModelSpec, caller: object, interface: Interface[Any], began: float
+        self, model: ModelSpec, caller: object, interface: Interface[Any]
     ) -> AbstractContextManager[Servable]:
         """As `_handle`; of split traffic the version that the request goes to, watched."""
         try:
             return await self._handle(model, self._models.handle)
         except VersionNotChosen as not_chosen:
-            spec, watched = self._chosen(not_chosen.split, model, caller, interface, began)
+            spec, watched = self._chosen(not_chosen.split, model, caller, interface)
             return _both(watched, self._models.handle(spec))
 
     async def _handle(self, model: ModelSpec, find: Callable[[ModelSpec], Servable]) -> Servable:

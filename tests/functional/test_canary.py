@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,23 @@ def test_models_on_demand_and_every_worker_split_alike(serve: Serve, base: Path)
     for _ in range(16):  # over connections of their own, so that each worker has loaded it
         httpx.post(f"{server.url}/v1/models/m:predict", json={"inputs": {"x": [[1.0, 1.0]]}})
     assert server.sample('ie_serving_traffic_share{model_name="m",version="1"}') == 0.5
+
+
+def test_the_wait_for_a_load_on_demand_is_no_latency_of_a_version(serve: Serve, base: Path) -> None:
+    golden = {"request": {"inputs": {"x": [[1.0, 1.0]]}}}
+    for version in (1, 2):  # so many that a load takes longer than `latency_ms`
+        requests = [{**golden, "response": {"outputs": [[version, version]]}}] * 10_000
+        (base / str(version) / "golden.json").write_text(json.dumps({"requests": requests}))
+    shares = {"version_labels": {}, "traffic": {"1": 50, "2": 50}}
+    rollback = {"latency_ms": 500, "min_requests": 1}
+    file = configure(base, load="on_demand", rollback=rollback, **shares)
+    server = serve("ie_serving", "config", f"--config_path={file}", *FLAGS)
+    with ThreadPoolExecutor(8) as pool:
+        began = time.monotonic()
+        assert set(pool.map(lambda _: tfs_rest(server), range(8))) == {1, 2}
+        assert time.monotonic() - began > 0.5
+        assert {tfs_rest(server) for _ in range(8)} == {1, 2}
+    assert "version rolled back" not in server.log
 
 
 def test_a_request_that_names_version_or_label_is_not_split(serve: Serve, base: Path) -> None:

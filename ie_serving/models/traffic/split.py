@@ -134,7 +134,7 @@ class SplitTraffic:
 
         Args:
             version: as it was chosen.
-            began: `time.perf_counter()` of the request's arrival.
+            began: `time.perf_counter()` when it was chosen.
         """
         try:
             yield

@@ -102,8 +102,8 @@ class SplitTraffic:
     def resolve(self, labels: Mapping[str, int], available: Collection[int]) -> None:
         """Divide anew: a label or a version has moved."""
         self._labels, self._available = labels, available
-        usable = set(available) - self.rolled_back.keys()
-        self.ranges = ranges_of(self.traffic.weights(labels), usable)
+        usable, weights = set(available) - self.rolled_back.keys(), self.traffic.weights(labels)
+        self.ranges = ranges_of(weights, usable) or ranges_of(weights, available)
         self._windows = {n: each for n, each in self._windows.items() if n in usable}
 
     @property

@@ -47,6 +47,16 @@ def test_failures_take_the_share_of_the_smaller_one_alone() -> None:
     assert split.shares == {1: 1.0, 2: 0.0}
 
 
+def test_a_version_that_was_rolled_back_answers_where_no_other_can() -> None:
+    split = split_of(error_rate=0.5)
+    for _ in range(2):
+        fail(split, 2, InvalidRequest("no"))
+    split.resolve({}, {2})
+    assert split.choose(None) == 2
+    split.resolve({}, {1, 2})
+    assert split.shares == {1: 1.0, 2: 0.0}
+
+
 def test_clients_that_leave_do_not_count() -> None:
     split = split_of(error_rate=0.5)
     for _ in range(5):

@@ -75,7 +75,11 @@ OVMS_FAMILIES = "ovms_"
 METRICS_PATH = "/metrics"
 """Default route of the metrics. Source: OpenVINO Model Server."""
 
-_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# A string or comment without an end goes to the end of the text: looked for again from each quote
+# in it, its end would take hours.
+_COMMENT = re.compile(
+    r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|/\*(?!.*?\*/).*)|//[^\n]*|/\*.*?\*/', re.DOTALL
+)
 """A comment; or, as its group, a text, in which `//` begins none."""
 _NO_LINE_END = re.compile(r"[^\n]")
 

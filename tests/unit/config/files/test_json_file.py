@@ -1,6 +1,7 @@
 """The JSON file: what each key means, and every fault with its path at once."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,14 @@ def test_comments_are_read_over_and_places_stay() -> None:
     (model,) = read(text).models
     assert model.base_path == 's3://b//*x*/"//y'
     assert faults('/* 1\n2 */ {"a" 1}') == ("c.json:2:11: not JSON: Expecting ':' delimiter",)
+
+
+@pytest.mark.parametrize("text", ['"\\', "/* "])
+def test_text_without_an_end_takes_no_time(text: str) -> None:
+    """Python's regular expressions hold the interpreter, and with it all requests."""
+    began = time.thread_time()
+    assert "not JSON" in faults("{" + text * 20_000)[0]
+    assert time.thread_time() - began < 1.0
 
 
 def test_a_fault_names_the_model_of_its_entry() -> None:

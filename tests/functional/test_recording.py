@@ -150,6 +150,19 @@ def test_a_replay_refuses_what_is_no_recording(tmp_path: Path, content: bytes, c
     assert cause in found.stderr
 
 
+def test_a_replay_refuses_an_answer_that_is_damaged(tmp_path: Path) -> None:
+    log = prediction_log_pb2.PredictionLog()
+    answer = tf.make_tensor_proto(np.zeros(3, np.float32))
+    answer.tensor_shape.dim[0].size = 7
+    log.predict_log.response.outputs["y"].CopyFrom(answer)
+    with tf.io.TFRecordWriter(str(tmp_path / "file")) as file:
+        file.write(log.SerializeToString())
+    found = replay(tmp_path / "file", "--to", "localhost:1")
+    assert found.returncode == 2
+    assert "the answer of record 0: tensor parsing error: y: tensor_content has" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
 def test_a_recording_warms_up_the_next_version(
     recorded: tuple[Server, Path], tmp_path: Path, serve: Serve
 ) -> None:

@@ -26,7 +26,7 @@ from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
 from ie_serving.commands.remote.rpc import MODEL, PREDICTION, Rpc
 from ie_serving.core.values.difference import TOLERANCE, drifts
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.versions import State
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
@@ -130,6 +130,11 @@ def _records(file: str) -> list[tuple[int, Proto]]:
                 f"{file}: record {number} has no values of {', '.join(sorted(dropped))}, which"
                 " drop_inputs of the recording leaves out: it cannot be asked again"
             )
+        for name, each in log.response.outputs.items():
+            try:
+                decode_tensor(each, name)
+            except InvalidTensor as error:
+                raise Misused(f"{file}: the answer of record {number}: {error}") from None
     if len(found) < len(logs):
         print(f"{len(logs) - len(found)} records are no Predict with its answer: left out")
     return found

@@ -116,6 +116,9 @@ class Residency:
     def keep(self, names: Collection[str]) -> None:
         """Forget the models that are not configured any more."""
         self.metrics.keep(names)
+        for name in self._entries.keys() - set(names):
+            if self._entries[name].stream not in self._loads:
+                self._used -= self._forget(name).size
 
     def follow(self, served: Iterable[ModelConfig]) -> None:
         """Pin the models that the configurations in use pin, and no others."""
@@ -217,9 +220,9 @@ class Residency:
                 except BudgetFull:
                     self.metrics.refused[name] += 1
                     raise
-        if before := self._entries.get(name):  # of a stream that another configuration has ended
+        if name in self._entries:  # of a stream that another configuration has ended
+            before = self._forget(name)
             self._used -= before.size + before.spare
-            self._by_use.remove(before)
         usage = self.metrics.of(name)
         entry = self._entries[name] = _Entry(stream, usage, needed, spare)
         self._by_use.append(entry)
@@ -301,8 +304,7 @@ class Residency:
     # -- unloads -----------------------------------------------------------------------------
 
     async def _evict(self, name: str, why: str) -> None:
-        entry = self._entries.pop(name)
-        self._by_use.remove(entry)
+        entry = self._forget(name)
         self.metrics.unloads[name, why] += 1
         log.info(Event("model unloaded until it is asked for", model=name, cause=why))
         entry.stream.dismiss()
@@ -312,6 +314,11 @@ class Residency:
         self._used -= entry.size
         if self._rules.budget:  # it may have held more than was believed
             self._used = min(self._used, self._resident() + self._coming())
+
+    def _forget(self, name: str) -> _Entry:
+        entry = self._entries.pop(name)
+        self._by_use.remove(entry)
+        return entry
 
     async def _unload_idle(self) -> None:
         """Unload models that no request has used for a while, as long as there are any."""

@@ -91,6 +91,16 @@ async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
     assert memory.held == {"": BASE, "large": 80}
 
 
+async def test_a_model_that_is_removed_leaves_nothing_behind() -> None:
+    """Also without a budget, which would unload it some day."""
+    memory = Memory(budget=0)
+    for name in ("stays", "goes"):
+        await memory.residency.load(memory.model(name, 60))
+    memory.residency.keep(["stays"])
+    assert [*memory.residency._entries] == ["stays"]
+    assert [each.stream.name for each in memory.residency._by_use] == ["stays"]
+
+
 async def test_a_configuration_that_is_refused_leaves_a_model_pinned() -> None:
     memory = Memory(budget=110)
     pinned, idle = memory.model("pinned", 60, pinned=True), memory.model("idle", 30)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.core.values.errors import NotFound
+from ie_serving.core.values.errors import NotFound, NotLoaded
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State
 from ie_serving.models import first_loads
@@ -60,6 +60,20 @@ async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(worl
     assert manager.answering() == {"m": 1}
     held.go_on.set()
     await resuming
+    await manager.close()
+
+
+async def test_a_model_on_demand_is_known_while_it_gets_other_settings(world: World) -> None:
+    """The versions that the settings load are not known before the first listing."""
+    world.write(1)
+    world.on_demand = lambda stream: asyncio.sleep(0)
+    manager = await managed(world, world.config())
+    await manager.apply([world.config(load="on_demand")], all_or_nothing=False)
+    for _ in range(2):
+        with pytest.raises(NotLoaded):
+            manager.served.handle(M)
+        while manager.serving()[0].load != "on_demand":
+            await asyncio.sleep(0.001)
     await manager.close()
 
 

@@ -152,7 +152,9 @@ class ReloadRequests:
         # in another store from being loaded.
         found = await asyncio.gather(*map(self._poll, names), return_exceptions=True)
         await self._models.settled()
-        for error in found:
+        for name, error in zip(names, found, strict=True):
+            if name not in self._models.served.entries:  # its directory has gone meanwhile
+                continue
             if isinstance(error, ServingError):
                 raise _beginning(VERSIONS_FAILED, error) from error
             if error is not None:

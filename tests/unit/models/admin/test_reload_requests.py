@@ -8,6 +8,7 @@ import pytest
 from ie_serving.core.values.errors import ConfigError, NotFound, Unreachable
 from ie_serving.models.admin.reload_requests import PollRequests, ReloadRequests
 from ie_serving.models.manager import ModelManager
+from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.stream import ModelStream
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import settle
@@ -15,6 +16,12 @@ from tests.unit.models.stand_ins import settle
 
 class NoModels:
     """A manager of nothing."""
+
+    def __init__(self) -> None:
+        self.served = ServedModels()
+
+    async def settled(self) -> None:
+        """There is none to wait for."""
 
     def streams(self) -> list[tuple[str, ModelStream]]:
         return []
@@ -35,6 +42,20 @@ async def test_a_fault_of_the_file_is_told_without_credentials() -> None:
         "Reloading config file failed. Check server logs for more info."
         " base_path: 's3://***@bucket' given; expected another"
     )
+
+
+async def test_a_model_whose_directory_goes_meanwhile_is_no_failure() -> None:
+    async def unchanged() -> bool:
+        return False
+
+    async def going(model: str) -> None:
+        models.served.entries = {}
+        raise NotFound(f"Could not find any versions of model {model}: no such model")
+
+    models = NoModels()
+    models.served.entries = {"m": cast(Served, None)}
+    reload = ReloadRequests(cast(ModelManager, models), going, unchanged)
+    assert not await reload()
 
 
 FOR_EVER_S = 3600.0

@@ -59,6 +59,7 @@ class _Calls:
         self._module = module
         self._places = places
         self._state = [getattr(part, name) for part, name in _found(module, places)]
+        self._apart = _are_apart(torch, self._state)
         self._idle: deque[tuple[Any, Holders]] = deque()
 
     def __call__(self, *tensors: Any) -> Any:  # noqa: ANN401
@@ -89,9 +90,21 @@ class _Calls:
 
     def _begin(self, holders: Holders) -> None:
         """Set the first state, in tensors of its own: outputs may show those of the call before."""
-        state = copy.deepcopy(self._state)  # together, since some may show the same memory
+        state = self._state
+        if not self._apart:
+            state = copy.deepcopy(state)  # together, since some may show the same memory
         for (part, name), value in zip(holders, state, strict=True):
-            setattr(part, name, value)
+            own = self._apart and isinstance(value, self._torch.Tensor)
+            setattr(part, name, value.clone() if own else value)
+
+
+def _are_apart(torch: Any, state: Sequence[Any]) -> bool:  # noqa: ANN401
+    """Tell whether all are numbers, or tensors with memory of their own: `clone` copies sooner."""
+    plain = [each for each in state if type(each) is torch.Tensor and not each.requires_grad]
+    tensors = [each for each in plain if each.layout is torch.strided]
+    memory = [at for each in tensors if (at := each.untyped_storage().data_ptr())]
+    numbers = [each for each in state if isinstance(each, int | float)]
+    return len(tensors) + len(numbers) == len(state) and len(set(memory)) == len(memory)
 
 
 def _found(module: Any, places: Places) -> Holders:  # noqa: ANN401

@@ -1,5 +1,6 @@
 """PyTorch's files answer as PyTorch itself. It is too large to be installed for every run."""
 
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -249,6 +250,40 @@ async def test_no_request_sees_the_state_of_another(tmp_path: Path, module: Any,
     model.close()
     np.testing.assert_allclose(found, [ROWS + ROWS.sum(0)] * 3, rtol=1e-6)
     assert signature.runs_on == "PyTorch; seen as the file has them, for each request"
+
+
+class Sharing(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Keeps state twice in the same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+        self.register_buffer("two", self.seen[:2])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(x.sum(0))
+        self.two.add_(1)
+        return x + self.seen
+
+
+async def test_state_that_shares_memory_shares_it_in_each_request(tmp_path: Path) -> None:
+    torch.jit.script(Sharing().eval()).save(str(tmp_path / "m.pt"))
+    model = load(tmp_path / "m.pt", INPUTS)
+    found = [(await answer(model, x=ROWS))["output"] for _ in range(3)]
+    model.close()
+    expected = ROWS + ROWS.sum(0) + np.array([1, 1, 0, 0], np.float32)
+    np.testing.assert_allclose(found, [expected] * 3, rtol=1e-6)
+
+
+def test_tensors_with_memory_of_their_own_are_not_copied_deeply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.jit.script(InPlace().eval()).save(str(tmp_path / "m.pt"))
+    call = read(torch, tmp_path / "m.pt", EngineOptions()).call
+    monkeypatch.setattr(copy, "deepcopy", None)
+    with torch.inference_mode():
+        found = [call(torch.tensor(ROWS)) for _ in range(3)]
+    np.testing.assert_allclose(found, [ROWS + ROWS.sum(0)] * 3, rtol=1e-6)
 
 
 class Mixed(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -124,8 +124,7 @@ def _program(
             idle.put(run)
         return {alias: found[name] for alias, name in given.items()}
 
-    refusals = (ValueError, RuntimeError)
-    return program(signature, call, options, library=NAME, refusals=refusals, is_short=True)
+    return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
 
 
 def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401

@@ -1,6 +1,5 @@
 """A model with variables is opened for each request, in the way that takes the shortest time."""
 
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.litert import driver
-from ie_serving.engines.run import lane
 from tests.unit.engines.asking import answer
 
 interpreters = pytest.importorskip("ie_serving.engines.litert.interpreters")
@@ -69,25 +67,6 @@ async def test_a_model_without_variables_keeps_its_interpreter(
     for _ in range(2):
         await answer(model, **{n: np.ones([2, 3], np.float32) for n in _inputs(model)})
     assert clocked.opened == ["delegate"]
-    model.close()
-
-
-@pytest.mark.parametrize("name", ["sum", "frames"])
-async def test_a_short_model_runs_on_the_event_loop_once_its_time_is_known(
-    lite_exports: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    threads, run = list[int](), interpreters.LiteRun.run
-
-    def noted(self: Any, inputs: Any) -> Any:
-        threads.append(threading.get_ident())
-        return run(self, inputs)
-
-    monkeypatch.setattr(lane, "time", SimpleNamespace(perf_counter=lambda: 0.0))
-    model = driver.load(lite_exports / name / "1" / "model.tflite", EngineOptions())
-    monkeypatch.setattr(interpreters.LiteRun, "run", noted)
-    for _ in range(2):
-        await answer(model, **{n: np.ones([2, 3], np.float32) for n in _inputs(model)})
-    assert [each == threading.get_ident() for each in threads] == [False, True]
     model.close()
 
 

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         description="Compare a version, as it would be served, with the framework that made it.",
     )
     made.add_argument("directory", metavar="DIR", help="directory of the version")
-    made.add_argument("--against", required=True, choices=AGAINST, help="what is installed here")
+    made.add_argument("--against", required=True, choices=AGAINST, help="an installed runtime")
     made.add_argument(
         "--requests",
         metavar="FILE",

@@ -42,7 +42,7 @@ class AsDeclared(EngineAround):
 
 
 def differences(declared: Declared, signatures: Mapping[str, Signature]) -> Iterator[str]:
-    """Yield what is declared otherwise than the model has it."""
+    """Yield each difference of the declaration from the model."""
     signature = signatures.get(SERVING_DEFAULT)
     if signature is None or signature.left_out:
         return

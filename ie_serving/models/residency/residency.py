@@ -89,7 +89,7 @@ class Residency:
         resident: gives the resident bytes of this process.
 
     Attributes:
-        metrics: what is counted.
+        metrics: the counters.
     """
 
     def __init__(self, rules: ResidencyRules, resident: Callable[[], int] = resident_bytes) -> None:

@@ -120,7 +120,8 @@ def parse_whole(payload: Buffer) -> InferRequest:
 def _split(payload: memoryview) -> InferRequest:
     message, tensors = walk(payload)
     split = {alias: tensor.split(payload) for alias, tensor in tensors.items()}
-    return request_of(message, split, len(payload))
+    missing = sum([tensor.missing_bytes() for tensor in split.values()])
+    return request_of(message, split, len(payload) + missing)
 
 
 class ResponseEncoder:

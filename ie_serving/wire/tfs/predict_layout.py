@@ -165,7 +165,9 @@ def in_place(
     ]
     others = {alias: arrays[alias] for alias in arrays.keys() - {each.alias for each in tensors}}
     kept = sum(array.nbytes for array in others.values())
-    if kept > MOST_BYTES or any(array.dtype.hasobject for array in others.values()):
+    # Surplus values, which are cut off, lie beside those that are taken from the payload.
+    beside = request.size - sum(tensor.end - tensor.start for tensor in tensors)
+    if max(kept, beside) > MOST_BYTES or any(a.dtype.hasobject for a in others.values()):
         raise Unclear
     # Read-only, as those in the payload are, which these outlive.
     fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}

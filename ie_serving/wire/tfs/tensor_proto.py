@@ -124,16 +124,20 @@ class Filling:
         self._left -= size
 
 
-def missing_bytes(tensor: Proto) -> int:
+def missing_bytes(tensor: Proto, encoded: int = 0) -> int:
     """Count the bytes of values that a tensor lacks, which decoding fills up.
 
     A tensor that `decode_tensor` would refuse counts as complete.
+
+    Args:
+        tensor: message.
+        encoded: bytes of values that are not in the message; each may be one value.
     """
     dims = tensor.tensor_shape.dim
     dtype = BY_NUMBER.get(tensor.dtype)
     if tensor.tensor_content or dtype is None or len(dims) > MOST_DIMENSIONS:
         return 0
-    given = len(getattr(tensor, LIST_OF[dtype].name))
+    given = encoded or len(getattr(tensor, LIST_OF[dtype].name))
     missing = math.prod([int(dim.size) for dim in dims]) - given
     return max(missing, 0) * dtype.numpy.itemsize
 
@@ -151,6 +155,11 @@ class SplitTensor:
     rest: Proto
     content: Buffer
     lists: Mapping[int, list[memoryview]]
+
+    def missing_bytes(self) -> int:
+        """As `missing_bytes`; fewer where values take several bytes of their list."""
+        pieces = (len(piece) for pieces in self.lists.values() for piece in pieces)
+        return missing_bytes(self.rest, len(self.content) + sum(pieces))
 
 
 def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | None = None) -> Array:

@@ -260,6 +260,23 @@ def test_what_is_to_be_filled_up_counts_as_size() -> None:
     assert parse_request(sent).size == len(sent) + 2 * 999 * 4
 
 
+def test_what_is_to_be_filled_up_in_a_large_request_counts_as_size() -> None:
+    message = request(30_000, float_val=[1.0] * 30_000)
+    message.inputs["raw"].dtype = DataType.FP32.number
+    message.inputs["raw"].tensor_shape.dim.add(size=30_000)
+    message.inputs["raw"].tensor_content = bytes(120_000)
+    message.inputs["given"].dtype = DataType.INT64.number
+    message.inputs["given"].tensor_shape.dim.add(size=30_000)
+    message.inputs["given"].int64_val.extend([1] * 30_000)
+    sent = message.SerializeToString()
+    assert parse_request(sent).size == len(sent)
+    message.inputs["few"].dtype = DataType.FP32.number
+    message.inputs["few"].tensor_shape.dim.add(size=1_000_000)
+    message.inputs["few"].float_val.append(1.0)
+    sent = message.SerializeToString()
+    assert parse_request(sent).size == pytest.approx(len(sent) + 4_000_000, abs=16)
+
+
 @pytest.mark.parametrize(
     ("payload", "text"),
     [

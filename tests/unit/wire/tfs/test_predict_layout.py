@@ -67,6 +67,8 @@ def test_what_is_repeated_is_read_in_place(payload: bytes) -> None:
         request(1, dtype=DataType.STRING, string_val=[b"a"]),
         request(1, tensor_content=b"abcd", float_val=[2.0]),
         request(1_000, float_val=[2.0]),
+        request(1, float_val=[2.0] * 1_000),
+        request(1, float_val=[2.0] * 100_000),
         request(1_000, dtype=DataType.INT64, int64_val=[2]),
         request(1_000, dtype=DataType.INT64, int64_val=[300] * 1_000),
         request(3_000, dtype=DataType.BOOL, tensor_content=b"\x01" * 3_000),

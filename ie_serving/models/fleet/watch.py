@@ -141,9 +141,9 @@ class WatchedRepository:
         """Add what it is the first to lack."""
         before, now = self.listed_last or {}, self._rules.clock()
         lacks = {n: f for n, f in before.items() if n not in listing or (f and not listing[n])}
-        since = {name: self.missing.get(name, now) for name in lacks}
+        since, seen = {name: self.missing.get(name, now) for name in lacks}, self.missing
         least_s = min(GONE_S, self._rules.poll_wait_s / 2)
-        self.missing = {name: at for name, at in since.items() if now - at < least_s}
+        self.missing = {n: at for n, at in since.items() if n not in seen or now - at < least_s}
         return {**listing, **{name: lacks[name] for name in self.missing}}
 
     def _is_news(self, listing: Listed) -> bool:

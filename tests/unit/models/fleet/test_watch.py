@@ -34,13 +34,13 @@ class Shelf:
 class Watched:
     """A repository with a listing whenever the test wants one."""
 
-    def __init__(self) -> None:
+    def __init__(self, poll_wait_s: float = 60.0) -> None:
         self.shelf = Shelf()
         self.news = 0
         threads: Executor = AtOnce(1)
         self.polls = Polls(lambda store: threads)
         self.clock = Clock()
-        rules = RepositoryRules(60.0, count=lambda base: 2, clock=self.clock)
+        rules = RepositoryRules(poll_wait_s, count=lambda base: 2, clock=self.clock)
         self.fleet = Fleet(self._opened, self.polls, rules)
         self.fleet.on_news = self._note
         self.fleet.follow([ModelRepository(base_path=self.shelf.url)])
@@ -97,6 +97,15 @@ async def test_listings_that_follow_at_once_do_not_make_a_directory_gone() -> No
     watched.shelf.there = dict(before)
     assert await watched.poll(after_s=0.05) == before
     assert watched.news == 1
+
+
+async def test_a_directory_is_gone_after_two_listings_without_an_interval_too() -> None:
+    """As by requests alone: `--file_system_poll_wait_seconds 0`."""
+    watched = Watched(poll_wait_s=0.0)
+    before = await watched.poll()
+    watched.shelf.there = dict(BESIDE)
+    assert await watched.poll() == before
+    assert await watched.poll() == BESIDE
 
 
 async def test_what_comes_beside_a_missing_directory_is_news_at_once() -> None:

@@ -98,6 +98,7 @@ class Residency:
         self.metrics = ResidencyMetrics(rules.budget, resident)
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._sizes: dict[str, int] = {}
         self._pinned: Collection[str] = frozenset()
         self._by_use: list[_Entry] = []
@@ -117,8 +118,9 @@ class Residency:
         """Forget the models that are not configured any more."""
         self.metrics.keep(names)
         for name in self._entries.keys() - set(names):
-            if self._entries[name].stream not in self._loads:
-                self._used -= self._forget(name).size
+            task = asyncio.create_task(self._leave(name, self._entries[name]))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     def follow(self, served: Iterable[ModelConfig]) -> None:
         """Pin the models that the configurations in use pin, and no others."""
@@ -171,7 +173,7 @@ class Residency:
 
     def close(self) -> None:
         """Cancel what runs, as the process ends."""
-        for task in (*self._loads.values(), *filter(None, (self._sweep,))):
+        for task in (*self._loads.values(), *self._leaving, *filter(None, (self._sweep,))):
             task.cancel()
 
     # -- loads -------------------------------------------------------------------------------
@@ -314,6 +316,15 @@ class Residency:
         self._used -= entry.size
         if self._rules.budget:  # it may have held more than was believed
             self._used = min(self._used, self._resident() + self._coming())
+
+    async def _leave(self, name: str, entry: _Entry) -> None:
+        """Forget a model that is not configured any more, once it is out of memory."""
+        if load := self._loads.get(entry.stream):
+            await asyncio.wait([load])
+        while not entry.stream.is_out:
+            await entry.stream.changed()
+        if self._entries.get(name) is entry:
+            self._used -= self._forget(name).size
 
     def _forget(self, name: str) -> _Entry:
         entry = self._entries.pop(name)

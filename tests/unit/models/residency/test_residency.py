@@ -72,6 +72,24 @@ class Model:
         raise AssertionError(self.name)
 
 
+class Draining(Model):
+    """A model that stays in memory until `end`."""
+
+    def __init__(self, name: str, size: int, held: dict[str, int]) -> None:
+        super().__init__(name, size, held)
+        self._ended = asyncio.Event()
+
+    def dismiss(self) -> None:
+        self.is_admitted = False
+
+    def end(self) -> None:
+        super().dismiss()
+        self._ended.set()
+
+    async def changed(self) -> None:
+        await self._ended.wait()
+
+
 @pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "always loaded now"])
 async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
     is_removed: bool,
@@ -94,11 +112,44 @@ async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
 async def test_a_model_that_is_removed_leaves_nothing_behind() -> None:
     """Also without a budget, which would unload it some day."""
     memory = Memory(budget=0)
-    for name in ("stays", "goes"):
-        await memory.residency.load(memory.model(name, 60))
+    goes = memory.model("goes", 60)
+    for each in (memory.model("stays", 60), goes):
+        await memory.residency.load(each)
     memory.residency.keep(["stays"])
+    goes.dismiss()  # as its removal does
+    await asyncio.sleep(0)
     assert [*memory.residency._entries] == ["stays"]
     assert [each.stream.name for each in memory.residency._by_use] == ["stays"]
+
+
+async def test_a_model_that_is_removed_holds_the_budget_until_it_is_out() -> None:
+    """Requests that it still answers keep it in memory."""
+    memory = Memory(budget=110)
+    goes = Draining("goes", 60, memory.held)
+    await memory.residency.load(goes)
+    memory.residency.keep(["large"])
+    goes.dismiss()
+    load = asyncio.create_task(memory.residency.load(memory.model("large", 80)))
+    await asyncio.sleep(0.01)
+    assert memory.held == {"": BASE, "goes": 60}
+    goes.end()
+    await load
+    assert memory.held == {"": BASE, "large": 80}
+    assert [*memory.residency._entries] == ["large"]
+
+
+async def test_a_model_that_is_removed_while_it_is_loaded_leaves_nothing_behind() -> None:
+    memory = Memory(budget=0)
+    goes = Draining("goes", 60, memory.held)
+    load = asyncio.create_task(memory.residency.load(goes))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [*memory.residency._entries] == ["goes"]
+    memory.residency.keep([])
+    goes.end()
+    await load
+    await asyncio.sleep(0.01)
+    assert not memory.residency._entries
 
 
 async def test_a_configuration_that_is_refused_leaves_a_model_pinned() -> None:

@@ -4,8 +4,8 @@ The choice takes up to three compiles and as many measurements, most of the time
 load. A model on demand is loaded again and again, so the choice is remembered beside the version's
 compiled models; and a fleet has many models of one structure, so it is remembered in the process
 for all of the same operations and shapes. Other work may disturb a measurement: a choice counts
-once two loads in a row have made it. In a folder it is the name of a file, which is new each time
-and so never looks damaged to `engines.kept`.
+once several loads in a row have made it. In a folder it is the name of a file, which is new each
+time and so never looks damaged to `engines.kept`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -334,6 +334,9 @@ ALIKE: Final = 2
 """Loads in a row whose choice has to be the same before it counts."""
 
 
+ALIKE_MODELS: Final = 4
+"""The same for models of one structure: theirs counts as long as the process lives, and the first
+loads of a fleet may disturb each other."""
 MOST_SHARED: Final = 4096
 """Structures whose choices a process remembers: 1 MB."""
 
@@ -345,9 +348,9 @@ class _Chosen(NamedTuple):
     loads: int = 0
     batch_s: float | None = None
 
-    def and_by(self, measured: str, batch_s: float | None) -> "_Chosen":
-        """Add a load."""
-        loads = min(self.loads + 1, ALIKE) if self.choice == measured else 1
+    def and_by(self, measured: str, batch_s: float | None, most: int) -> "_Chosen":
+        """Add a load, to at most so many."""
+        loads = min(self.loads + 1, most) if self.choice == measured else 1
         return _Chosen(measured, loads, batch_s)
 
 
@@ -373,8 +376,10 @@ class KeptChoice:
 
     def one_thread(self) -> bool | None:
         """Tell whether one thread is the choice; None: not known for sure."""
-        known = max(self._read(), self._in_process(), key=_loads)
-        return known.choice == "one" if known.loads >= ALIKE else None
+        kept, shared = self._read(), self._in_process()
+        if kept.loads >= ALIKE:
+            return kept.choice == "one"
+        return shared.choice == "one" if shared.loads >= ALIKE_MODELS else None
 
     @property
     def batch_s(self) -> float | None:
@@ -386,10 +391,10 @@ class KeptChoice:
         measured = "one" if one else "several"
         if len(self._shared) >= MOST_SHARED:
             self.forget()
-        self._shared[self._name] = self._in_process().and_by(measured, batch_s)
+        self._shared[self._name] = self._in_process().and_by(measured, batch_s, ALIKE_MODELS)
         if self._folder:
             with suppress(OSError):  # the engine warns of the same folder
-                self._write(self._folder, self._read().and_by(measured, batch_s))
+                self._write(self._folder, self._read().and_by(measured, batch_s, ALIKE))
 
     def _in_process(self) -> _Chosen:
         return self._shared.get(self._name, _Chosen())

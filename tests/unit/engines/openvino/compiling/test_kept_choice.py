@@ -9,7 +9,12 @@ import pytest
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.openvino.compiling import threads_choice
-from ie_serving.engines.openvino.compiling.threads_choice import ALIKE, MOST_SHARED, KeptChoice
+from ie_serving.engines.openvino.compiling.threads_choice import (
+    ALIKE,
+    ALIKE_MODELS,
+    MOST_SHARED,
+    KeptChoice,
+)
 from ie_serving.engines.run import latency_model
 from tests.unit.engines.openvino.models import add_one, load, run, unary
 
@@ -50,11 +55,11 @@ async def test_loads_after_two_that_chose_alike_compile_once(
 def test_models_of_one_structure_share_a_choice(
     tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the models of a fleet; the third of them compiles once, with a cache or without."""
+    """As the models of a fleet; the fifth of them compiles once, with a cache or without."""
     monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
-    for name, expected in (("a", 2), ("b", 2), ("c", 1), ("d", 1)):
+    for name, expected in zip("abcdef", (2, 2, 2, 2, 1, 1), strict=True):
         compiles.clear()
-        load(add_one(tmp_path / name), cache_dir=None if name == "d" else tmp_path / name / "cache")
+        load(add_one(tmp_path / name), cache_dir=None if name == "f" else tmp_path / name / "cache")
         assert len(compiles) == expected
     compiles.clear()
     load(add_one(tmp_path / "wider", [-1, 3]))
@@ -66,17 +71,16 @@ def test_models_of_one_structure_share_what_a_large_batch_takes(
 ) -> None:
     """Else the choice of precision would measure it anew for each of a thousand tiny models."""
     monkeypatch.setattr(latency_model, "latency", lambda *_: 1e-5)
-    for name in "abc":
+    for name in "abcde":
         model = load(add_one(tmp_path / name))
         assert model.signatures[SERVING_DEFAULT].batch_s == 1e-5
 
 
 def test_a_process_does_not_remember_structures_without_end() -> None:
-    for number in range(MOST_SHARED + ALIKE):
-        KeptChoice(None, number).keep(one=True)
-    last = KeptChoice(None, number)
-    last.keep(one=True)
-    assert last.one_thread() is True
+    for number in range(MOST_SHARED + 1):
+        for _ in range(ALIKE_MODELS):
+            KeptChoice(None, number).keep(one=True)
+    assert KeptChoice(None, MOST_SHARED).one_thread() is True
     assert KeptChoice(None, 0).one_thread() is None
 
 

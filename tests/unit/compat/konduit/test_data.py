@@ -83,11 +83,11 @@ def decoded(body: Any, *specs: TensorSpec) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("body", [{"inputs": {"x": ARRAY}}, {"x": ARRAY}, {"myKey": ARRAY}])
-def test_an_array(body: Any) -> None:
+def test_an_array_of_konduit_is_an_input_with_and_without_inputs_around_it(body: Any) -> None:
     assert decoded(body, X) == {"x": [0.0, 1.0, 2.0]}
 
 
-def test_an_array_keeps_its_dtype() -> None:
+def test_an_array_of_konduit_keeps_its_dtype() -> None:
     parsed = parse_at_once(json.dumps({"x": {**ARRAY, "@NDArrayType": "INT32"}}).encode())
     assert parsed is not None
     arrays, _ = parsed.decode(Signature("serving_default", {"x": X}, {}))
@@ -102,7 +102,7 @@ def test_images_and_bytes_are_rows(value: Any, expected: list[bytes], spec: Tens
     assert decoded({spec.name: value}, spec) == {spec.name: expected}
 
 
-def test_plain_values_stand_beside_them() -> None:
+def test_plain_values_are_inputs_beside_arrays_and_unknown_names_are_ignored() -> None:
     assert decoded({"n": 3, "x": ARRAY, "other": "let be"}, N, X) == {"n": 3, "x": [0, 1, 2]}
 
 

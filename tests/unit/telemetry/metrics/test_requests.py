@@ -123,7 +123,7 @@ def test_failures_of_one_kind_are_counted_and_the_newest_comes_first() -> None:
     assert all(each.first <= each.last for _, each in errors.newest())
 
 
-def test_they_are_bounded() -> None:
+def test_recent_errors_are_bounded_in_number_and_length() -> None:
     errors = RecentErrors(quotes=True)
     for number in range(2 * MOST_KINDS):
         key = KEY._replace(version=str(number))
@@ -135,7 +135,7 @@ def test_they_are_bounded() -> None:
     assert {len(each.text or "") for _, each in kept} == {LONGEST_TEXT}
 
 
-def test_what_may_quote_a_request_is_kept_only_where_callers_are_known() -> None:
+def test_a_text_that_may_quote_a_request_is_kept_only_where_callers_are_known() -> None:
     for quotes, expected in ((True, "value 7"), (False, None)):
         errors = RecentErrors(quotes=quotes)
         errors.add("m", KEY, Code.INVALID_ARGUMENT, InvalidRequest("value 7"))
@@ -155,7 +155,7 @@ def test_a_client_that_left_is_no_defect() -> None:
     assert errors.newest()[0][1].text == LEFT
 
 
-def test_the_error_and_what_it_holds_go() -> None:
+def test_recent_errors_keep_no_exception_in_memory() -> None:
     errors = RecentErrors(quotes=True)
     error = NotFound("gone")
     left = weakref.ref(error)

@@ -132,13 +132,13 @@ def test_forms_by_type(mime_type: str, form: Form) -> None:
 @pytest.mark.parametrize(
     "mime_type", ["png", "image/", "image/png\r\nx: y", "image/\u00e9", "a/b/c"]
 )
-def test_what_is_no_type_is_refused(mime_type: str) -> None:
+def test_a_mime_type_that_is_malformed_is_refused(mime_type: str) -> None:
     with pytest.raises(InvalidRequest, match="expected a type"):
         form_of(mime_type)
 
 
 @pytest.mark.parametrize("array", [strings(b"\0\xff"), np.array(b"\0\xff", object)])
-def test_the_bytes_of_one_output(array: Array) -> None:
+def test_a_raw_reply_is_the_bytes_of_the_only_output(array: Array) -> None:
     assert encode_raw({"y": array}) == b"\0\xff"
 
 
@@ -151,12 +151,14 @@ def test_the_bytes_of_one_output(array: Array) -> None:
         ({"a": np.float32([1])}, "not the bytes of one file"),
     ],
 )
-def test_what_is_not_one_file(outputs: dict[str, Array], words: str) -> None:
+def test_a_raw_reply_of_none_or_several_outputs_or_rows_is_refused(
+    outputs: dict[str, Array], words: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words):
         encode_raw(outputs)
 
 
-def test_texts_are_one_list() -> None:
+def test_a_reply_of_texts_is_one_list_of_all_outputs() -> None:
     outputs = {"a": strings(b"x", b'"'), "b": strings(b"\xff")}
     assert json.loads(encode_texts(outputs)) == ["x", '"', "\ufffd"]
     with pytest.raises(InvalidRequest, match="holds no texts"):

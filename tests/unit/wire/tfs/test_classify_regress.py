@@ -113,7 +113,9 @@ SCORED = np.array([[0.25, 0.75], [1, 0]], np.float32)
     ],
     ids=["both", "no scores are 0", "no labels are empty"],
 )
-def test_classes(outputs: dict[str, Array], expected: list[classify_regress.Classes]) -> None:
+def test_classes_are_pairs_of_label_and_score_by_row(
+    outputs: dict[str, Array], expected: list[classify_regress.Classes]
+) -> None:
     assert classify_regress.classes_of(outputs, 2) == expected
     message = classify_regress.classification_result(expected)
     shown = [[(c.label.encode(), c.score) for c in e.classes] for e in message.classifications]
@@ -121,7 +123,7 @@ def test_classes(outputs: dict[str, Array], expected: list[classify_regress.Clas
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_values(shape: tuple[int, ...]) -> None:
+def test_values_of_regress_are_one_by_row(shape: tuple[int, ...]) -> None:
     values = classify_regress.values_of(
         {"outputs": np.array([0.5, 2], np.float32).reshape(shape)}, 2
     )

@@ -105,7 +105,7 @@ def fields(*blocks: bytes) -> dict[str, str]:
     return {name: value for block in blocks for name, value in decoder.decode(block)}
 
 
-def test_success() -> None:
+def test_a_reply_that_succeeds_has_the_headers_that_grpc_clients_expect() -> None:
     assert fields(header_blocks.HEADERS, header_blocks.SUCCESS) == {
         ":status": "200",
         "content-type": "application/grpc",
@@ -139,7 +139,7 @@ def test_clients_that_allow_no_table_are_told_that_there_is_none() -> None:
 
 
 @given(st.text(max_size=100))
-def test_any_text_arrives(text: str) -> None:
+def test_any_text_of_a_failure_arrives_as_the_status_message(text: str) -> None:
     """In printable ASCII, without blanks at the ends of the header, which HTTP/2 forbids."""
     told = fields(header_blocks.failure(Code.INTERNAL, text, alone=False))
     assert told["grpc-status"] == "13"

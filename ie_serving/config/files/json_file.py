@@ -75,8 +75,8 @@ OVMS_FAMILIES = "ovms_"
 METRICS_PATH = "/metrics"
 """Default route of the metrics. Source: OpenVINO Model Server."""
 
-# A string or comment without an end goes to the end of the text: looked for again from each quote
-# in it, its end would take hours.
+# A string or comment without an end extends to the end of the text: otherwise each quote in it
+# would begin another search for an end, which takes hours for a long text.
 _COMMENT = re.compile(
     r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|/\*(?!.*?\*/).*)|//[^\n]*|/\*.*?\*/', re.DOTALL
 )

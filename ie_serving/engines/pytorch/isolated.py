@@ -99,7 +99,7 @@ class _Calls:
 
 
 def _are_apart(torch: Any, state: Sequence[Any]) -> bool:  # noqa: ANN401
-    """Tell whether all are numbers, or tensors with memory of their own: `clone` copies sooner."""
+    """Tell whether all are numbers, or tensors that share no memory: `clone` copies them sooner."""
     plain = [each for each in state if type(each) is torch.Tensor and not each.requires_grad]
     tensors = [each for each in plain if each.layout is torch.strided]
     memory = [at for each in tensors if (at := each.untyped_storage().data_ptr())]

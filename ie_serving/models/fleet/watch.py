@@ -2,9 +2,9 @@
 
 A repository is listed in the round of its store's idle models (`models/listing/polled_model.py`),
 so that in a bucket one listing serves both. A listing that fails changes nothing, and neither does
-an empty one after a full one: that is taken for a volume that is not mounted. A directory is gone
-when two listings in a row lack it, the second `GONE_S` after the first at least: one that is
-replaced by renames is away for a moment.
+an empty one after a full one: that is taken for a volume that is not mounted. A directory counts as
+gone once all listings of at least `GONE_S` have lacked it, since a replacement by renames takes it
+away for a moment.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUS
 from ie_serving.storage.directories import Directories, Listed
 
 GONE_S: Final = 0.5
-"""Least seconds for which listings lack what is gone, or half a poll interval where that is less:
-the kernel tells of any change beside it, so that the next listing may come at once."""
+"""Seconds for which listings have to lack a directory before its model goes, or half a poll
+interval where that is less. A count of listings would not do: any change beside it causes one."""
 
 
 class RepositoryRules(NamedTuple):

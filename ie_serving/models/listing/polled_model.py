@@ -24,7 +24,8 @@ from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import Watched
 
 PART_S = 0.25
-"""Seconds between two parts of a round that is spread: of 10,000 models each 30 s, 84 a part."""
+"""Seconds between two parts of a round that is spread: for 10,000 models and an interval of 30 s a
+part has 84 models."""
 
 Found: TypeAlias = Any
 """What a listing found, which only the listed object understands; never None or an exception."""
@@ -126,7 +127,7 @@ class _Round:
     _due: float = 0.0
 
     def next_part(self) -> list[Look]:
-        """Give the looks that are due, the longest ago first."""
+        """Give the looks that are due, those first that have waited longest."""
         self._due += len(self.looks) * self.part_s / self.interval_s
         models = list(islice(self.looks, int(self._due)))
         self._due -= len(models)
@@ -173,7 +174,7 @@ class Rounds:
             del self._rounds[key]
             return
         asyncio.get_running_loop().call_later(each.part_s, self._look_at_part, key)
-        # A directory that hangs does not hold the others: it alone is passed over.
+        # A look that hangs in a thread is left out, so that it does not hold up the others.
         waiting = [look for look in each.next_part() if not look.is_queued]
         looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:

@@ -40,7 +40,7 @@ LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
 
 YOUNG_LOADS: Final = 8
-"""Loads whose objects are visited together once more, some thousand of each: 1 ms."""
+"""Loads after which the middle generation is collected: some thousand objects of each, 1 ms."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays the version's own warm-up requests. Raises LoadFailed to refuse the version."""
@@ -280,10 +280,11 @@ class Loader:
 
 
 def _collect_young() -> None:
-    """Collect the cycles among what loads have made, a few loads at a time.
+    """Collect the garbage among the objects that loads have made, a few loads at a time.
 
-    Python counts objects made less objects freed. Where models come and go the two are equal, and
-    it would visit the objects of a hundred loads at once: 5 to 40 ms without an interpreter.
+    Python starts a collection by the number of objects made less those freed. Where models come and
+    go that number stays small until the objects of a hundred loads are collected at once, which
+    holds the interpreter for 5 to 40 ms.
     """
     if gc.isenabled():
         gc.collect(1 if gc.get_count()[1] >= YOUNG_LOADS else 0)

@@ -3,7 +3,8 @@
 Clients send the same request again and again with other numbers. Where every byte outside of those
 numbers is unchanged, protobuf would find the same fields at the same places: so the values are read
 there, without parsing. A request that differs in another byte is parsed as if for the first time.
-A few numbers that do not lie as in memory, such as an integer alone, count as such other bytes.
+Numbers whose encoding is not their memory, such as varints in `int64_val`, count as such other
+bytes, up to `MOST_BYTES` of them.
 
 The cache does not depend on the message: requests of the Open Inference Protocol use it as well.
 """
@@ -29,8 +30,8 @@ MOST_LAYOUTS = 256
 """Layouts that a parser remembers, of at most `MOST_BYTES` each. The oldest is forgotten for a new
 one; its requests are then parsed, some 20 us each, until they have come twice more."""
 MOST_BYTES: Final = 2048
-"""Bytes beside the values that a remembered layout may have, and of fixed values. A request with
-more of them, which only many inputs, long names or lists of integers make, is parsed each time."""
+"""Most bytes that a remembered layout has beside the values, and most bytes of its fixed values. A
+request with more, by many inputs, long names or lists of integers, is parsed each time."""
 
 Key = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""

@@ -2,10 +2,10 @@
 
 The choice takes up to three compiles and as many measurements, most of the time of a small model's
 load. A model on demand is loaded again and again, so the choice is remembered beside the version's
-compiled models; and a fleet has many models of one structure, so it is remembered in the process
-for all of the same operations and shapes. Other work may disturb a measurement: a choice counts
-once several loads in a row have made it. In a folder it is the name of a file, which is new each
-time and so never looks damaged to `engines.kept`.
+compiled models. A fleet has many models of one structure, so the process remembers the choice for
+all models of the same operations and shapes. Other work may disturb a measurement: a choice counts
+once several loads in a row have made it. In the folder the name of a file holds the choice; each choice
+is a new file, which `engines.kept` never takes for a damaged one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -187,9 +187,9 @@ def _looks_tiny(model: ov.Model) -> bool:
 
 
 def _structure(model: ov.Model) -> list[tuple[str, ...]]:
-    """List each operation, those of bodies too, with what it gives.
+    """List the type of each operation, of bodies too, with dtype and shape of its first output.
 
-    Fine-tuned copies of a model are alike.
+    Fine-tuned copies of a model have the same structure.
     """
     return [
         (
@@ -338,24 +338,24 @@ ALIKE_MODELS: Final = 4
 """The same for models of one structure: theirs counts as long as the process lives, and the first
 loads of a fleet may disturb each other."""
 MOST_SHARED: Final = 4096
-"""Structures whose choices a process remembers: 1 MB."""
+"""Structures whose choices a process remembers: 1 MB. One more, and all are forgotten."""
 
 
 class _Chosen(NamedTuple):
-    """A choice, the loads in a row that have made it, and what the last one has measured."""
+    """A choice, how many loads in a row made it, and the last load's seconds of a large batch."""
 
     choice: str = ""
     loads: int = 0
     batch_s: float | None = None
 
     def and_by(self, measured: str, batch_s: float | None, most: int) -> "_Chosen":
-        """Add a load, to at most so many."""
+        """Count one more load, up to `most`, which has measured this choice to be faster."""
         loads = min(self.loads + 1, most) if self.choice == measured else 1
         return _Chosen(measured, loads, batch_s)
 
 
 class KeptChoice:
-    """The choice for models of one structure, and this number of threads.
+    """The choice for models of one structure, on the present number of threads.
 
     Args of the constructor:
         folder: of the version's compiled models; None where nothing is kept on disk.

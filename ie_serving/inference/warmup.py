@@ -5,13 +5,13 @@ TensorFlow Serving. There a bad record fails the load. Here a bad record is logg
 is replayed: a bad recording does not keep a working version from serving, and a signature that is
 left out does not keep the others cold.
 
-An unreadable file yields no samples. The later step that replays the file logs the error or refuses
-the version.
+Before that the choices at load, such as that of the precision, take the requests of these files as
+samples (`RecordedRequests`). An unreadable file yields no samples: the later step that replays the
+file logs the error or refuses the version.
 
-Also reads files of golden requests one request at a time, so that memory holds only one.
-
-A file that exists has to be usable: a directory, an empty file or one with too many requests is an
-error, since otherwise a version that the file should refuse would serve.
+A file of golden requests is read one request at a time, so that memory holds only one. Such a file
+has to be usable if it exists: a directory, an empty file or one with too many requests is an error,
+since otherwise a version that the file should refuse would serve.
 """
 
 import asyncio

@@ -2,9 +2,8 @@
 
 `--config FILE` sends another configuration instead, all or nothing, by HandleReloadConfigRequest
 on the gRPC port. The command reads the file, in any form that the server reads; paths in it are
-paths on the server.
-
-A file with any other setting is refused, so that a reload does not silently lose it.
+paths on the server. The message has fewer settings than such a file: a file with any other setting
+is refused, so that a reload does not silently lose it.
 """
 
 import argparse

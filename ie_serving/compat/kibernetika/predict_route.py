@@ -1,8 +1,7 @@
 """`POST /predict/[MODEL[/SIGNATURE[/VERSION]]]`, as kibernetika-serving answers it.
 
-One model answers, whatever MODEL says. Errors are plain text.
-
-Bodies of `POST /predict/...` -> arrays by name, and the form that the reply is to have.
+One model answers, whatever MODEL says. Errors are plain text. A body has arrays by name, and the
+form of the reply:
 
 JSON: {"inputs": {NAME: {"dtype": number of tensorflow.DataType, "data": value}},
        "out_filter": [NAME, ...], "out_mime_type": "image/png"}

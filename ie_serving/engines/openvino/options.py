@@ -1,4 +1,4 @@
-"""OpenVINO's own part of a model's options. Settings hold it: the library is not imported.
+"""The options of a model that only OpenVINO has, and the parser of shapes; without the library.
 
 The setting `shape` is `(1,3,224,224)`, a list, an object of those by input, or `auto`. A dimension
 is a size, -1 for any, or `low:high`. Text of 2020 is taken as it was documented,

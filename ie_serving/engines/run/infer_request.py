@@ -1,7 +1,7 @@
-"""Infer requests, the protocols that a driver implements, and the lane that runs one.
+"""The protocols of infer requests and of their admission, their pool, and the lane that runs one.
 
-Also the protocols of their admission. A lane has an infer request and a thread, so that the event
-loop goes on.
+A driver implements the protocols. A lane runs its infer request in a thread, so that the event loop
+goes on.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ answered beside the model (`program.py`):
 |---|---|---|
 | an input that is no plain placeholder | a placeholder in its place | |
 | an input with a default | a placeholder | the default, where a request leaves it out |
-| serialized Examples | inputs for the parsed tensors | `examples.py` |
+| serialized Examples | inputs for the parsed tensors | `cut_examples.py` |
 | an operation that OpenVINO lacks | others that it has (`replace.py`) | |
 | an output that depends on no input | nothing | its value at load |
 | an output that is an input | nothing | the input |

@@ -1,8 +1,8 @@
-"""A WebSocket: its opening handshake and its messages, over wsproto. Source: RFC 6455.
+"""A WebSocket: its opening handshake and its messages, over wsproto.
 
-Sections 4.2, 5 to 7, and 10.2. wsproto implements frames: masks, lengths, fragments, UTF-8, control
-frames, and close codes for protocol errors. This module adds limits, pings, and turns for the other
-connections. No extension is negotiated, so nothing is inflated.
+wsproto implements frames: masks, lengths, fragments, UTF-8, control frames, and close codes for
+protocol errors. This module adds limits, pings, and turns for the other connections. No extension
+is negotiated, so nothing is inflated. Source: RFC 6455, sections 4.2, 5 to 7, and 10.2.
 """
 
 import asyncio

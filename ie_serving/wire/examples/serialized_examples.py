@@ -3,10 +3,10 @@
 Large batches are read by `alike.py` or else `walked.py`, the rest by protobuf. The tensors and the
 texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow.
 
-A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that
-`examples.py` makes for a batch would take nearly all of the time; here each tensor takes one.
-Only valid Examples are read. For others, such as a feature of another kind or number, `Unclear` is
-raised, and `examples.py` finds the fault.
+A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that a
+large batch takes would be nearly all of the time; `tensors` makes one for each tensor. It reads
+only valid Examples. For others, such as a feature of another kind or number, it raises `Unclear`,
+and the parser of batches finds the fault.
 """
 
 import math

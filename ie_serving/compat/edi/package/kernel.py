@@ -1,6 +1,7 @@
-"""A version that is a package of IBM EDI, and its kernel as one of ours. Theirs is Python code.
+"""Loads a package of IBM EDI as a version: wraps its kernel in a kernel of this server.
 
-It takes and gives one text, the bodies of request and reply.
+A package has its kernel as Python code, which takes one text and gives one: the bodies of request
+and reply.
 """
 
 import dataclasses

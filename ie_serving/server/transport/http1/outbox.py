@@ -1,11 +1,11 @@
 """How replies leave a connection: one write a turn of the event loop, and a lingering close.
 
+Waking a sleeping process costs the sender more than the write itself. So replies are held until the
+turn ends, or until there are several, or until the first has waited long.
+
 If the socket closed at once, the kernel would answer further data with a reset, and the client
 might never read the reply before it. So the server closes its sending side, drops received data
 until the client has closed, and closes the socket after a while.
-
-Waking a sleeping process costs the sender more than the write itself. So replies are held until the
-turn ends, or until there are several, or until the first has waited long.
 """
 
 import asyncio

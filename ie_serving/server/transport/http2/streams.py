@@ -3,8 +3,8 @@
 Once half of a window is used, the received bytes are given back to the client, whether or not a
 service has read them: the message size limits what a call may hold, not the window. Nothing is
 given back while the client does not read our frames, so that such a client cannot send without end.
-That it reads is known when it answers a ping, which comes with the first window of a stream that a
-connection gives back. A client that keeps to its windows has answered before the third.
+A ping goes out with the first window of a stream that the connection gives back; the client's
+answer shows that it reads. A client that keeps to its windows answers before the third window.
 """
 
 from collections import deque

@@ -1,4 +1,8 @@
-"""The commands that run no server: of keys, of files of configuration, of programs for clients."""
+"""Runs the commands that start no server.
+
+They edit configuration files and files of keys, make programs for clients, run one kernel, compare
+a version with its framework, and bridge MQTT.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ from ie_serving.core.values.integers import INT32_MAX
 
 # Without methods: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class Telling:
+class Telemetry:
     """The settings of the log, traces and `Server-Timing`."""
 
     # The words of both other servers are taken, so that their manifests start this one.

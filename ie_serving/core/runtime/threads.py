@@ -1,4 +1,4 @@
-"""Runs work in a thread that takes too long for the event loop."""
+"""Runs work that takes too long for the event loop in a thread; a pool that grows if work hangs."""
 
 import asyncio
 import threading
@@ -55,8 +55,8 @@ def let_go(error: BaseException | None) -> None:
 class GrowingPool(ThreadPoolExecutor):
     """A pool that gets one more thread each time that work waits and none ends for `stall_s`.
 
-    So work that hangs, such as a load from a network mount that is gone, holds the work behind it
-    for so long, not for ever. Work is submitted on an event loop.
+    So work that hangs, such as a load from a network mount that is gone, delays the work behind it
+    by `stall_s`. Work is submitted on an event loop.
     """
 
     def __init__(self, threads: int, name: str, stall_s: float = STALL_S) -> None:

@@ -1,6 +1,7 @@
-"""Calls a step's model: once, for each item, with retries, within the step's time limit.
+"""Calls a step's model, merges the items of several steps, and chooses the step of a switch.
 
-The items of several steps are merged before: one step's, all, or their mean.
+A model is called once, or for each item, with retries, within the step's time limit. Merged items
+are those of one step, all, or their mean.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Parses the settings of a model's split traffic, and of its shadow."""
+"""Parses the settings of a model's split traffic and of its shadow; says when a shadow may answer.
+
+Pure: `inference/shadows.py` compares at the times that this module gives.
+"""
 
 import re
 from collections.abc import Mapping
@@ -95,6 +98,7 @@ def has_room(copies: int, copied_bytes: int, nbytes: int) -> bool:
 
 
 MOST_SAMPLES: Final = 100_000
+"""Most requests that the files of one shadow may be set to hold."""
 _PERCENT: Parser[int] = integer(0, WHOLE)
 
 

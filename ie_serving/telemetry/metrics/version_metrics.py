@@ -1,4 +1,4 @@
-"""Metrics of AVAILABLE versions, and of the models that are loaded on demand.
+"""Metrics of AVAILABLE versions, of models that are loaded on demand, and of split traffic.
 
 Metrics of a version are read from the version itself whenever the page is read. So a version that
 is gone leaves no series behind.

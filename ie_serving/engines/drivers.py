@@ -49,7 +49,7 @@ BESIDE = re.compile(
 """Files that lie beside models of any kind, and are none."""
 
 TABULAR: Final = "ie_serving.engines.tabular.{name}:load"
-"""Place of the drivers of one module that serve tabular models."""
+"""Module and function of a driver of tabular models, by its name."""
 
 MOST_HEAD = 512
 """Bytes at the beginning of a file that identify its format."""

@@ -412,7 +412,7 @@ class DataPlane:
         sticky = split.traffic.sticky
         value = interface.caller(caller).headers.get(sticky) if sticky else None
         version = split.choose(value)
-        # From now on: no version is to blame for a load on demand that the request has waited for.
+        # Timed from here, since a version is not charged with the wait for a load on demand.
         return replace(model, version=version), split.watched(version, time.perf_counter())
 
     async def _shared(

@@ -416,7 +416,7 @@ class ModelManager:
                 continue
             new = fresh.get(config.name) or going_on(config, old, waiting)
             # The old model keeps its name, version policy and labels until its successor serves: a
-            # typo in a file must not take a model down, nor a load on demand be refused meanwhile.
+            # typo in a file must not take a model down, and a model on demand has to stay known.
             is_known = old and (old.stream.answers_with is not None or old.stream.answerable)
             if old and new and is_known and not new.stream.answerable:
                 after[config.name] = replace(old, not_applied="")

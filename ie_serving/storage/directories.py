@@ -73,7 +73,7 @@ class LocalDirectories:
             path = f"{name}/{file}"
             whole = f"{self.url}/{path}"
             # Mostly there is none, which this tells in half the time of an exception.
-            # A link to nothing is there, and cannot be read.
+            # A dangling link counts as present: reading it reports the fault of its model.
             if os.access(whole, os.F_OK) or os.access(whole, os.F_OK, follow_symlinks=False):
                 return _entry(path, whole)
         return None
@@ -112,7 +112,7 @@ def _at_once(path: str, flags: int) -> int:
 def _entry(path: str, whole: str) -> Entry:
     try:
         status = os.stat(whole)
-    except OSError:  # a link to nothing, or removed meanwhile: reading it tells
+    except OSError:  # a dangling link, or removed meanwhile: reading it reports that
         return Entry(path, 0, "", 0.0)
     tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
     return Entry(path, status.st_size, tag, status.st_mtime)

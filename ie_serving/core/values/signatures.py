@@ -1,4 +1,4 @@
-"""Finds the signature that a request names, that computes one of Examples, or takes raw bodies.
+"""Finds the signature that a request names, and signatures that take Examples or raw bodies.
 
 A model that takes raw bodies, mostly a kernel, has one string input and one string output, the body
 of the reply. The reply's content type is the model's second string output `content_type`; without

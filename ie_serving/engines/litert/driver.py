@@ -124,7 +124,7 @@ def _program(
             idle.put(run)
         return {alias: found[name] for alias, name in given.items()}
 
-    # Never on the event loop, however short: a loop of the graph may read its count from a request.
+    # Never on the event loop, however short: a request may choose the rounds of a loop in a graph.
     return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
 
 

@@ -166,11 +166,11 @@ def in_place(
     ]
     others = {alias: arrays[alias] for alias in arrays.keys() - {each.alias for each in tensors}}
     kept = sum(array.nbytes for array in others.values())
-    # Surplus values, which are cut off, lie beside those that are taken from the payload.
+    # Surplus values of a tensor are cut off, but count as bytes beside the values.
     beside = request.size - sum(tensor.end - tensor.start for tensor in tensors)
     if max(kept, beside) > MOST_BYTES or any(a.dtype.hasobject for a in others.values()):
         raise Unclear
-    # Read-only, as those in the payload are, which these outlive.
+    # Copies, since they outlive the payload; read-only, as views of a payload are.
     fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}
     # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
     return sorted(tensors, key=lambda tensor: tensor.start), fixed

@@ -4,8 +4,8 @@ The choice takes up to three compiles and as many measurements, most of the time
 load. A model on demand is loaded again and again, so the choice is remembered beside the version's
 compiled models. A fleet has many models of one structure, so the process remembers the choice for
 all models of the same operations and shapes. Other work may disturb a measurement: a choice counts
-once several loads in a row have made it. In the folder the name of a file holds the choice; each choice
-is a new file, which `engines.kept` never takes for a damaged one.
+once several loads in a row have made it. In the folder the name of a file holds the choice; each
+choice is a new file, which `engines.kept` never takes for a damaged one.
 """
 
 from collections.abc import Mapping, Sequence

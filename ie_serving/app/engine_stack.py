@@ -34,7 +34,7 @@ from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.inference.warmup import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
-from ie_serving.models.traffic.settings import Shadow
+from ie_serving.models.traffic.shadow import Shadow
 from ie_serving.telemetry.metrics.layers import (
     BatchMetrics,
     CacheMetrics,

@@ -1,7 +1,7 @@
 """Lets shadows answer copies of requests once these are answered, and compares the answers.
 
 A model with a shadow has its versions wrapped by a layer that copies sampled requests; other models
-have none. A copy waits in a short queue. `models/traffic/settings.py` decides when it is compared:
+have none. A copy waits in a short queue. `models/traffic/shadow.py` decides when it is compared:
 seldom enough not to be seen in the latency of the 99th percentile, and while no request would wait
 for it. Whatever goes wrong is counted, and no request learns of it.
 """
@@ -23,7 +23,7 @@ from ie_serving.core.values.tensors import Arrays, Signature, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
-from ie_serving.models.traffic.settings import (
+from ie_serving.models.traffic.shadow import (
     LONGEST_REST_S,
     Moment,
     Shadow,

@@ -15,7 +15,8 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Batching, Declared, Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.traffic.policy import Rollback, TrafficRule
-from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC, Shadow
+from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
+from ie_serving.models.traffic.shadow import Shadow
 
 
 def version_labels(value: object, place: str) -> Mapping[str, int]:

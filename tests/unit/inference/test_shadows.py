@@ -18,7 +18,7 @@ from ie_serving.inference import shadows
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels
-from ie_serving.models.traffic.settings import MOST_COPIES, Shadow
+from ie_serving.models.traffic.shadow import MOST_COPIES, Shadow
 from ie_serving.models.version.handle import Servable
 from tests.stand_in_engine import StandInEngine, StandInModel
 from tests.unit.inference.stand_ins import MODEL, Loaded

@@ -22,7 +22,7 @@ from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.traffic.policy import Rollback
-from ie_serving.models.traffic.settings import Shadow
+from ie_serving.models.traffic.shadow import Shadow
 from ie_serving.storage.options import StorageOptions
 
 CONFIG = Path(__file__).parents[4] / "config"

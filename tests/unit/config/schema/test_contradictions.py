@@ -11,7 +11,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
-from ie_serving.models.traffic.settings import Shadow
+from ie_serving.models.traffic.shadow import Shadow
 
 STATEFUL = ModelConfig(
     name="m", base_path="/m", engine=EngineOptions(own=(Sequences(stateful=True),))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.difference import TOLERANCE
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.models.traffic.settings import (
+from ie_serving.models.traffic.settings import shadow
+from ie_serving.models.traffic.shadow import (
     LONGEST_REST_S,
     LOOK_S,
     MOST_COPIED_BYTES,
@@ -19,7 +20,6 @@ from ie_serving.models.traffic.settings import (
     Shadow,
     has_room,
     rest_s,
-    shadow,
     wait_s,
 )
 

@@ -13,7 +13,7 @@ from ie_serving.config.files import source
 from ie_serving.config.files.fleet_models import FleetModels
 from ie_serving.config.files.followed_fleet import FollowedFleet
 from ie_serving.config.files.json_file import ConfigFile
-from ie_serving.config.files.source import ConfigWatch
+from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
 from ie_serving.core.values.errors import ConfigError, ServingError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.files import source
-from ie_serving.config.files.source import ConfigWatch
+from ie_serving.config.files import watch
+from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 
@@ -32,7 +32,7 @@ async def test_a_system_without_a_thread_left_does_not_end_the_watch(
             raise RuntimeError("can't start new thread")
         return call(*arguments)
 
-    monkeypatch.setattr(source.asyncio, "to_thread", short_of_threads)
+    monkeypatch.setattr(watch.asyncio, "to_thread", short_of_threads)
     watching = ConfigWatch(file, lambda path: (), apply, poll_wait_s=0.001)
     file.write_text("new")
     task = asyncio.create_task(watching.run())

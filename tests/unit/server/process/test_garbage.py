@@ -58,7 +58,7 @@ seen = weakref.ref(made[0])
 made.clear()
 full()
 print(seen() is None)
-grown = [pair() for _ in range(100_000)]
+grown = [pair() for _ in range(150_000)]
 full()
 print(seen() is None)
 full()

@@ -27,7 +27,12 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.telemetry.metrics.ovms_families import FAMILIES
 
-KEYS: Final = frozenset({"base_path", "include", "exclude"})
+OVMS_FAMILIES = "ovms_"
+"""Beginning of the names of OpenVINO Model Server's metrics."""
+METRICS_PATH = "/metrics"
+"""Default route of the metrics. Source: OpenVINO Model Server."""
+REPOSITORY_KEYS: Final = frozenset({"base_path", "include", "exclude"})
+"""Keys of an entry of `model_repository_list`."""
 
 Unknown = Callable[[Mapping[str, Any], frozenset[str], str], None]
 """Warns of keys that are not known, at a place."""
@@ -52,7 +57,7 @@ def listed_repositories(
         if not isinstance(entry, Mapping):
             findings.add(place, 'expected an object such as {"base_path": "/models"}')
             continue
-        note_unknown(entry, KEYS, f"{place}.")
+        note_unknown(entry, REPOSITORY_KEYS, f"{place}.")
         base_path = findings.take(words.text, entry.get("base_path"), f"{place}.base_path")
         patterns = {
             key: findings.take(_globs, entry[key], f"{place}.{key}") or ()
@@ -69,11 +74,6 @@ def _globs(value: object, place: str) -> tuple[str, ...]:
         raise fault(place, value, 'shell globs, such as ["resnet-*", "bert"]')
     return tuple(given)
 
-
-OVMS_FAMILIES = "ovms_"
-"""Beginning of the names of OpenVINO Model Server's metrics."""
-METRICS_PATH = "/metrics"
-"""Default route of the metrics. Source: OpenVINO Model Server."""
 
 # A string or comment without an end extends to the end of the text: otherwise each quote in it
 # would begin another search for an end, which takes hours for a long text.

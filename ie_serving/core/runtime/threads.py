@@ -56,7 +56,8 @@ class GrowingPool(ThreadPoolExecutor):
     """A pool that gets one more thread each time that work waits and none ends for `stall_s`.
 
     So work that hangs, such as a load from a network mount that is gone, delays the work behind it
-    by `stall_s`. Work is submitted on an event loop.
+    by `stall_s`. Work is submitted on an event loop. A `ThreadPoolExecutor` grows by its private
+    field alone; the test of this class shows whether a new Python still does.
     """
 
     def __init__(self, threads: int, name: str, stall_s: float = STALL_S) -> None:

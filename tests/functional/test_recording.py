@@ -113,6 +113,22 @@ def test_a_replay_serves_a_directory_of_versions_by_itself(recorded: tuple[Serve
     assert "2 requests, 0 answered otherwise" in found.stdout
 
 
+def test_a_replay_leaves_out_a_record_that_is_still_being_written(
+    recorded: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, growing = recorded
+    content = growing.read_bytes()
+    (tmp_path / "cut").write_bytes(content[:-1])
+    found = replay(tmp_path / "cut", "--to", f"localhost:{server.port}", "--tolerance", "0.01")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "the file ends in the middle of record 1: left out\n" in found.stdout
+    assert "1 requests, 0 answered otherwise" in found.stdout
+    (tmp_path / "cut").write_bytes(content[:100])
+    found = replay(tmp_path / "cut", "--to", f"localhost:{server.port}")
+    assert found.returncode == 2
+    assert "the records end in the middle of one" in found.stderr
+
+
 @pytest.mark.parametrize("version", ["1", "other"])
 def test_a_replay_says_why_a_directory_is_not_served(
     recorded: tuple[Server, Path], tmp_path: Path, version: str

@@ -30,7 +30,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.versions import State
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.prediction_log import read_logs
+from ie_serving.wire.tfs.prediction_log import CutOff, read_logs
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 MOST_SHOWN: Final = 10
@@ -109,13 +109,17 @@ def _grpc(text: str) -> str:
 
 def _records(file: str) -> list[tuple[int, Proto]]:
     """Read the Predicts of a file, each with its number in it. Raises: Misused."""
+    logs: list[Proto] = []
     try:
         with open(file, "rb") as opened:
-            logs = list(read_logs(opened))
+            logs.extend(read_logs(opened))
     except (OSError, InvalidRequest) as error:
-        raise Misused(
-            f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
-        ) from None
+        if not (logs and isinstance(error, CutOff)):
+            raise Misused(
+                f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
+            ) from None
+        # The server that records it still writes, or was killed.
+        print(f"the file ends in the middle of record {len(logs)}: left out")
     found = [
         (number, log.predict_log)
         for number, log in enumerate(logs)

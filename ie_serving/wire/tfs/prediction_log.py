@@ -35,6 +35,10 @@ LARGEST_RECORD = 1 << 30
 is no TFRecord can announce any length."""
 
 
+class CutOff(InvalidRequest):
+    """A file ends in the middle of a record, as one that is being written may."""
+
+
 def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     """Yield the kind of each record, such as `predict_log`, and the request in it, serialized.
 
@@ -55,7 +59,8 @@ def read_logs(file: BinaryIO) -> Iterator[Proto]:
     """Yield each record, a PredictionLog.
 
     Raises:
-        InvalidRequest: a record is cut off, fails its checksum or is no PredictionLog.
+        CutOff: the last record is cut off.
+        InvalidRequest: a record fails its checksum or is no PredictionLog.
     """
     for index, record in enumerate(_records(file)):
         try:
@@ -89,7 +94,7 @@ def _check(data: bytes, length: int, file: BinaryIO) -> None:
     """Compare `data` with the checksum that follows it."""
     stored = file.read(_CRC.size)
     if len(data) != length or len(stored) != _CRC.size:
-        raise InvalidRequest(f"the records end in the middle of one. {_HINT}")
+        raise CutOff(f"the records end in the middle of one. {_HINT}")
     if _CRC.unpack(stored)[0] != masked_crc32c(data):
         raise InvalidRequest(f"a record does not match its checksum. {_HINT}")
 

@@ -19,9 +19,7 @@ ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient
 ALLOW = {**JSON, "Allow": "GET, HEAD, POST, OPTIONS"}
 METHODS = "TensorFlow Serving answers 400; RFC 9110 has 405 for it."
 LABEL = "A label that is ignored misleads."
-METRICS = (
-    "Prometheus looks for metrics there; TensorFlow Serving has none without a monitoring file."
-)
+METRICS = "Prometheus looks there; TensorFlow Serving has no metrics without a monitoring file."
 
 
 def error(text: str) -> str:

@@ -136,7 +136,7 @@ evidence: .venv-dev/.installed ## tell which wrong answers to ONNX's tests the c
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, pypmml, which needs Java, and exports of jax
 	# jax 0.7 and newer export to XLA alone.
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]' 'jax>=0.4.30,<0.7'
-	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pmml tests/unit/engines/pytorch tests/unit/engines/sklearn
+	$(DEV)/python -m pytest -rs tests/unit/engines/tabular tests/unit/engines/pmml tests/unit/engines/pytorch
 	# In a process of its own: it imports TensorFlow, beside which PyTorch aborts (both bring LLVM).
 	$(DEV)/python -m pytest -rs tests/functional/test_formats.py tests/functional/test_torch_state.py \
 		tests/functional/test_jax.py tests/functional/test_readme.py

@@ -11,7 +11,7 @@ from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.form import Form, encode_raw, encode_texts, form_of, parse_form
 from ie_serving.wire.json.request import Format
-from tests.unit.wire.form.test_multipart import TYPE, Field, written
+from tests.unit.wire.test_multipart import TYPE, Field, written
 
 NUMBERS = TensorSpec("n", DataType.FP32, (-1, 2), "n:0")
 IMAGE = TensorSpec(

@@ -23,6 +23,7 @@ from ie_serving.client.calls import (
 from ie_serving.client.failures import ClientError
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType, Signature, Specs, strings
+from ie_serving.wire.clients.paths import model_path
 from ie_serving.wire.clients.served_signatures import signatures_in
 from ie_serving.wire.kserve.datatypes import NAME_OF, datatype
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw
@@ -80,10 +81,7 @@ class RestCalls:
 
 def _path(which: Which) -> str:
     check(which)
-    path = f"/v1/models/{quote(which.model, safe='')}"
-    if which.version is not None:
-        return f"{path}/versions/{which.version}"
-    return f"{path}/labels/{quote(which.label, safe='')}" if which.label else path
+    return model_path(which.model, which.version, which.label or None)
 
 
 def _listed(array: Array, dtype: DataType) -> object:

@@ -7,11 +7,11 @@ ie_serving bridge mqtt --broker broker:1883 --topic 'cameras/+' --answer_topic '
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from ie_serving.core.settings import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public
+from ie_serving.wire.clients.paths import model_path
 
 COMMAND = "bridge"
 KEY, PASSWORD = "IE_SERVING_API_KEY", "IE_SERVING_MQTT_PASSWORD"
@@ -81,12 +81,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
         SystemExit: `--help`, or flags that do not belong here.
     """
     given = parser().parse_args(argv[1:])
+    label = given.version_label or None
     return BridgeOptions(
         broker=_broker(given.broker, TLS_PORT if given.tls_ca is not None else PORT),
         topic=given.topic,
         answer_topic=given.answer_topic,
         url=given.url,
-        path=_path(given),
+        path=f"{model_path(given.model_name, given.model_version, label)}:predict",
         qos=given.qos,
         client_id=given.client_id,
         username=given.username,
@@ -133,12 +134,3 @@ def _broker(text: str, port: int) -> tuple[str, int]:
     if not host or not 0 < number <= numbers.LARGEST_PORT:
         raise ConfigError([f'--broker is "{text}"; expected HOST or HOST:PORT'])
     return host.strip("[]"), number
-
-
-def _path(given: argparse.Namespace) -> str:
-    choice = ""
-    if given.model_version is not None:
-        choice = f"/versions/{given.model_version}"
-    elif given.version_label:
-        choice = f"/labels/{quote(given.version_label, safe='')}"
-    return f"/v1/models/{quote(given.model_name, safe='')}{choice}:predict"

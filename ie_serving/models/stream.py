@@ -304,7 +304,8 @@ class ModelStream:
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
-        found = [remarked(s, self._rules.remark(s.version)) for s in self._versions.statuses()]
+        found = [remarked(s, self._renewals.error_of(s.version)) for s in self._versions.statuses()]
+        found = [remarked(each, self._rules.remark(each.version)) for each in found]
         if self.split:
             found = [remarked(each, self.split.remark(each.version)) for each in found]
         if self.is_admitted:

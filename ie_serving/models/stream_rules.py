@@ -180,4 +180,5 @@ class StreamRules:
             clock=self.clock,
             chance=self.chance,
             on_changed=self.on_changed,
+            renews=self.reload_changed,
         )

@@ -87,6 +87,8 @@ def test_other_files_under_the_same_number_are_compared_as_well(serve: Serve, ba
     line = server.line("version failed to load")
     assert 'clients of version 1 would fail: signature \\"serving_default\\": input' in line
     assert answer(server, "x") == [[1.0, 2.0]]
+    assert "clients of version 1 would fail" in message(server)
+    assert "reload_changed_versions" not in message(server), "it is set already"
     entry = {"name": "m", "base_path": str(base)}
     written = json.dumps({"model_config_list": [{"config": entry}]})
     (base.parent / "config.json").write_text(written)

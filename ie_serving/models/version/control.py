@@ -60,6 +60,7 @@ class LoadRules:
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
         on_changed: told of each change of the files of a version that serves.
+        renews: whether such files are loaded to take its place.
     """
 
     model: str
@@ -73,6 +74,7 @@ class LoadRules:
     load_timeout_s: float = 0.0
     on_overdue: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
+    renews: bool = False
 
 
 class VersionControl:
@@ -117,7 +119,8 @@ class VersionControl:
         """The status that clients get."""
         remark = self.servable.remark if self.servable else ""
         status = VersionStatus(self._life.version, self._life.state, self._life.error, remark)
-        return remarked(status, f"{CHANGED}{RELOAD}" if self.is_outdated else "")
+        advice = "" if self._rules.renews else RELOAD
+        return remarked(status, f"{CHANGED}{advice}" if self.is_outdated else "")
 
     @property
     def error(self) -> str:
@@ -289,7 +292,8 @@ class VersionControl:
 
     def _note_change(self) -> None:
         self._rules.on_changed()
-        advice = Hint("upload a version of its own, or set {server.reload_changed_versions}")
+        reload = Hint("upload a version of its own, or set {server.reload_changed_versions}")
+        advice = "none: they are loaded to take its place" if self._rules.renews else reload
         log.warning(
             logs.Event("files of a served version have changed", **self.facts, advice=advice)
         )

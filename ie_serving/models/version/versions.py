@@ -34,6 +34,11 @@ class Renewals:
         """The controls of content that does not serve yet."""
         return self._fresh.values()
 
+    def error_of(self, number: int) -> str:
+        """Why the new content of a version has failed to load; empty where it has not."""
+        fresh = self._fresh.get(number)
+        return fresh.error if fresh else ""
+
     @property
     def is_over(self) -> bool:
         """Whether nothing of it is in memory or on its way."""

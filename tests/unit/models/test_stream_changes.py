@@ -12,6 +12,7 @@ from ie_serving.models.repository.trouble import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import POLLS_FOR_REST, Dormant
+from ie_serving.models.version.control import LOAD_ERROR
 from ie_serving.storage.backends.local import DEEPEST
 from tests.stand_in_engine import FILE
 from tests.unit.models.conftest import World, until
@@ -122,6 +123,7 @@ async def test_a_change_that_does_not_load_is_tried_again_and_ends_with_its_vers
     before = stream.available[1]
     await stand.end_load(BROKEN)
     assert (stream.available[1], stream.failures()) == (before, {})
+    assert LOAD_ERROR in stream.statuses()[0].remark
     stand.clock.now += 60.0
     await stand.poll(stream)
     assert stand.loads.waiting

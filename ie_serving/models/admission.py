@@ -75,6 +75,7 @@ def identity(config: ModelConfig) -> ModelConfig:
         base_path=place,
         version_policy=Latest(),
         version_labels={},
+        labels_found=None,
         platform="",
         poll_wait_s=None,
         signature_changes="",

@@ -206,6 +206,9 @@ class ModelConfig:
     fault: str = ""
     """Why its settings in that repository cannot be used; it then has no versions."""
 
+    labels_found: Mapping[str, int] | None = None
+    """The labels in those settings, if clients have set others since; None otherwise."""
+
     declared: Declared | None = None
     """The tensors that its `config.pbtxt` there declares; None without such a file."""
 

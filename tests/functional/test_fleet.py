@@ -443,6 +443,34 @@ def test_a_worker_that_replaces_another_goes_on(shelf: Shelf, start: Callable[..
     until(lambda: names(server) == {"comes", "later"}, PATIENCE_S)
 
 
+def test_a_label_of_a_client_outlives_other_directories_and_a_worker(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for version in (1, 2):
+        shelf.put("m", version, sample=version)
+    settings = {"model_version_policy": {"all": {}}, "version_labels": {"stable": 1}}
+    shelf.write("m/model.json", json.dumps(settings))
+    server = start(shelf)
+    assert (
+        server.rest.post("/v1/models/m:labels", json={"labels": {"stable": 2}}).status_code == 200
+    )
+    shelf.put("comes")
+    until(lambda: serves(server, 1, "comes"), PATIENCE_S)
+    assert labels(server) == {"stable": 2}
+    _, worker = server.pids()
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: ended(worker), PATIENCE_S)
+    shelf.put("later")
+    until(lambda: "later" in names(server), PATIENCE_S)
+    assert labels(server) == {"stable": 2}
+    shelf.write("m/model.json", json.dumps({**settings, "version_labels": {"next": 2}}))
+    until(lambda: labels(server) == {"next": 2}, PATIENCE_S)
+
+
+def labels(server: Server) -> object:
+    return server.rest.get("/v1/models/m/details").json()["labels"]
+
+
 def names(server: Server) -> set[str]:
     """Models that serve; none while a worker is being replaced."""
     try:

@@ -126,4 +126,5 @@ def _relabelled(config: ModelConfig, changes: Mapping[str, int | None]) -> Model
             f"model {config.name} would have {len(labels)} labels; expected {MOST_LABELS} at most:"
             " remove some with null"
         )
-    return replace(config, version_labels=labels)
+    found = before if config.repository and config.labels_found is None else config.labels_found
+    return replace(config, version_labels=labels, labels_found=found)

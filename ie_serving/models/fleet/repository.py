@@ -4,7 +4,7 @@ Which directories are models, and which configurations follow from them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
@@ -109,6 +109,8 @@ def changed(
 ) -> Sequence[ModelConfig]:
     """Give the desired models after the repositories have changed.
 
+    Labels that clients have set stay until the settings of their model have other labels.
+
     Args:
         desired: the models until now.
         found: the models of the repositories.
@@ -116,11 +118,22 @@ def changed(
         only_known: take no model that was not desired before: clients decide what is loaded.
     """
     configured = [config for config in desired if not config.repository]
-    models, _ = together(configured, [*found, *staying(desired, unlisted)])
+    labelled = {each.name: each for each in desired if each.labels_found is not None}
+    kept = (_labelled(each, labelled.get(each.name)) for each in found)
+    models, _ = together(configured, [*kept, *staying(desired, unlisted)])
     if not only_known:
         return models
     known = {config.name for config in desired}
     return [config for config in models if config.name in known]
+
+
+def _labelled(found: ModelConfig, before: ModelConfig | None) -> ModelConfig:
+    if before is None or before.repository != found.repository:
+        return found
+    if before.labels_found != found.version_labels and not found.fault:
+        return found
+    labels = before.version_labels
+    return replace(found, version_labels=labels, labels_found=before.labels_found)
 
 
 def staying(

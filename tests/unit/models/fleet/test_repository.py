@@ -1,5 +1,7 @@
 """Which directories are models, and which models follow from them: pure functions."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +130,16 @@ def test_the_order_of_models_makes_no_difference(found: list[ModelConfig]) -> No
     models = together([], found)[0]
     assert not differ(models, models[::-1])
     assert not models or differ(models, models[1:])
+
+
+def test_labels_of_clients_stay_until_the_settings_have_others() -> None:
+    found = ModelConfig(name="a", base_path="/m/a", repository="/m", version_labels={"s": 1})
+    beside = ModelConfig(name="b", base_path="/m/b", repository="/m")
+    labelled = replace(found, version_labels={"s": 2}, labels_found={"s": 1})
+    assert changed([labelled], [found, beside]) == [labelled, beside]
+    broken = ModelConfig(name="a", base_path="/m/a", repository="/m", fault="not JSON")
+    assert [*changed(changed([labelled], [broken]), [found])] == [labelled]
+    other = replace(found, version_labels={"s": 3})
+    assert changed([labelled], [other]) == [other]
+    elsewhere = replace(found, base_path="/n/a", repository="/n")
+    assert changed([labelled], [elsewhere]) == [elsewhere]

@@ -30,6 +30,7 @@ DERIVED = {
     "model.repository",  # a model that was found in a directory of models
     "model.declared",  # by its config.pbtxt there
     "model.fault",
+    "model.labels_found",  # beside those that a client has set
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.ahead",  # asked of the engine by the layer of batches

@@ -555,7 +555,7 @@ class ModelStream:
     def _missing_shares(self) -> Mapping[int, int]:
         if self.split is None or not self._listed or self._wanted.listing.moving:
             return {}  # a version whose files still move is on its way
-        return self.split.traffic.of_missing(self._wanted.listing.offered)
+        return self.split.traffic.of_missing(self._wanted.labels, self._wanted.listing.offered)
 
     def _split(self, traffic: TrafficRule | None) -> SplitTraffic | None:
         return SplitTraffic(self.name, traffic, self.rollbacks) if traffic else None

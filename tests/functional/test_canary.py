@@ -230,6 +230,13 @@ def test_a_version_that_is_not_there_is_said(serve: Serve, base: Path) -> None:
     assert server.rest.post("/v1/models/m:predict", json={"inputs": {}}).status_code == 404
 
 
+def test_a_label_whose_version_is_not_there_is_said(serve: Serve, base: Path) -> None:
+    server = serving(serve, base, traffic={"stable": 100}, version_labels={"stable": 9, "x": 1})
+    said = "traffic names the version 9, which is not there: no version answers its 100 %"
+    details = "/v1/models/m/details"
+    until(lambda: said in server.rest.get(details).json()["settings_not_applied"])
+
+
 def test_traffic_begins_and_ends_with_the_file(serve: Serve, base: Path) -> None:
     server = serving(serve, base)
     assert {tfs_rest(server) for _ in range(10)} == {2}

@@ -1,5 +1,6 @@
 """The traffic policy: which version a request goes to, and when one loses its share. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -58,9 +59,13 @@ class TrafficRule:
         weights = [(n, share) for n, share in self.weights({}) if n is not None]
         return dict(sorted(weights))
 
-    def of_missing(self, found: Collection[int]) -> Mapping[int, int]:
-        """Give those of `numbered` with a share that are not among the versions `found`."""
-        return {n: share for n, share in self.numbered.items() if share and n not in found}
+    def of_missing(self, labels: Mapping[str, int], found: Collection[int]) -> Mapping[int, int]:
+        """Give the percent of each version that is not among those `found`, ascending."""
+        missing: Counter[int] = Counter()
+        for number, share in self.weights(labels):
+            if number is not None and share and number not in found:
+                missing[number] += share
+        return dict(sorted(missing.items()))
 
 
 def as_version(name: str) -> int | None:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.core.values.errors import Missing, NotFound, NotThereYet, StorageError
 from ie_serving.models.admission import (
     check_labels_of,
     check_platforms,
@@ -319,12 +319,18 @@ class ModelManager:
         """List one model's repository, and return when its new versions have begun to load.
 
         Raises:
-            NotFound: no such model.
+            NotFound: no such model, or its directory has gone from a repository of models.
             StorageError: the listing failed; nothing has changed.
         """
-        self.served.entry(name)
+        config = self.served.entry(name).config
         streams = [stream for each, stream in self.streams() if each == name]
-        await asyncio.gather(*(stream.poll() for stream in streams))
+        try:
+            await asyncio.gather(*(stream.poll() for stream in streams))
+        except Missing as error:
+            if not config.repository:
+                raise
+            gone = f"Could not find any versions of model {name}: its directory has gone"
+            raise NotFound(gone) from error
 
     async def settled(self) -> None:
         """Wait until of each model that was listed everything wanted is loaded or has failed."""

@@ -418,6 +418,20 @@ def test_a_model_that_is_gone_before_its_first_request_is_not_found(
     assert server.log.count("version failed to load model=m") <= 2
 
 
+def test_a_poll_of_a_model_whose_directory_has_just_gone_is_not_found(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for name in ("m", "other"):
+        shelf.put(name)
+    server = start(shelf, "--file_system_poll_wait_seconds=3")
+    shelf.remove("m")
+    reply = server.rest.post("/v1/models/m:poll")
+    assert (reply.status_code, reply.json()) == (
+        404,
+        {"error": "Could not find any versions of model m: its directory has gone"},
+    )
+
+
 def test_several_workers_have_the_same_models(shelf: Shelf, start: Callable[..., Server]) -> None:
     for name in ("stays", "goes"):
         shelf.put(name)

@@ -361,6 +361,14 @@ def digit(server: Server, name: str) -> int:
     return int(reply.json()["predictions"][0]["digit"])
 
 
+def test_the_line_of_the_start_names_a_hundred_models_at_most(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    for number in range(102):
+        shelf.put(f"m{number:03}")
+    assert "'m099'] and 2 more" in start(shelf, "--load=on_demand").log
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_directory_that_one_listing_lacks_keeps_its_model(
     shelf: Shelf, start: Callable[..., Server], version: int

@@ -34,6 +34,9 @@ CLOSE_TIMEOUT_S = 5.0
 """Seconds that a worker may take to abandon its start or to close; then it ends regardless. Code of
 versions may take the rest of the drain time-out to close, and at least these seconds."""
 
+MOST_NAMED = 100
+"""Models that the line of the start names: thousands would make a line of 100 KB."""
+
 
 class Listener(Protocol):
     """A transport with its application, not listening yet."""
@@ -241,9 +244,11 @@ async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket
 def _announce(application: Application, ports: Ports) -> None:
     """Log that the ports are open, in the words of 2020 that scripts wait for."""
     names = list(application.model_names())
+    more = len(names) - MOST_NAMED
+    shown = f"{names[:MOST_NAMED]}{f' and {more} more' if more > 0 else ''}"
     for name in (REST, GRPC):
         for place in _places(answering(ports, name)):
-            log.info("%s server listens on %s and will be serving models: %s", name, place, names)
+            log.info("%s server listens on %s and will be serving models: %s", name, place, shown)
 
 
 def _announce_as_tfs(ports: Ports) -> None:

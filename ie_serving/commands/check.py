@@ -15,16 +15,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from ie_serving.config.settings import Settings
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotFound, ServingError, causes
 from ie_serving.core.values.hints import nearest
+from ie_serving.core.values.incompatible import told
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import REFUSE, ModelConfig
 from ie_serving.models.repository.version_policy import Specific
 from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.backends.by_url import LOCAL, store_of
@@ -170,10 +172,12 @@ class _Report:
             self.is_whole = self.is_whole and examined.is_whole
             self._say([*_report(model.name, examined)])
         labels, traffic = [*_labels(model, found)], [*_traffic(model, found)]
-        self.is_whole = self.is_whole and not (labels or traffic)
-        self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic)])
-        shown = [_shown(each) for each in found]
-        self._models[model.name] = {"versions": shown, "labels": labels, "traffic": traffic}
+        changes = [*_changes(found)]
+        held_back = changes if model.signature_changes == REFUSE else []
+        self.is_whole = self.is_whole and not (labels or traffic or held_back)
+        self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic, *changes)])
+        shown = {"versions": [_shown(each) for each in found], "signature_changes": changes}
+        self._models[model.name] = {**shown, "labels": labels, "traffic": traffic}
         return found
 
     def document(self) -> dict[str, Any]:
@@ -210,6 +214,14 @@ def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
     for version, share in model.split.numbered.items() if model.split else ():
         if share and version not in serve:
             yield f"traffic: version {version} would not be served, and its {share} % go to others"
+
+
+def _changes(found: Sequence[Examined]) -> Iterator[str]:
+    """Say which versions break clients of the version below."""
+    loading = sorted((each for each in found if each.served), key=lambda each: each.version)
+    for before, after in pairwise(loading):
+        if text := told(before.signatures, after.signatures):
+            yield f"version {after.version}: clients of version {before.version} would fail: {text}"
 
 
 def _versions(

@@ -28,6 +28,7 @@ def checked(
     labels: Mapping[str, int] | None = None,
     policy: VersionPolicy = All(),  # noqa: B008  it cannot change
     traffic: Mapping[str, int] | None = None,
+    signature_changes: str = "allow",
     **more: Any,
 ) -> int:
     models = [
@@ -37,6 +38,7 @@ def checked(
             version_policy=policy,
             version_labels=labels or {},
             traffic=traffic or {},
+            signature_changes=signature_changes,
         )
         for b in bases
     ]
@@ -232,6 +234,7 @@ def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str
                 ],
                 "labels": ["label next: version 9 would not be served"],
                 "traffic": [],
+                "signature_changes": [],
             }
         },
     }
@@ -273,3 +276,14 @@ def test_what_has_no_effect_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFix
     write(tmp_path / "m", "1")
     assert checked(tmp_path / "m", without_effect=["colour: unknown key, ignored"]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "server: colour: unknown key, ignored"
+
+
+@pytest.mark.parametrize(("setting", "code"), [("allow", 0), ("refuse", 1)])
+def test_a_version_that_breaks_clients_of_the_one_below_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str, code: int
+) -> None:
+    write(tmp_path / "m", "1")
+    write(tmp_path / "m", "2", dtype="INT64")
+    assert checked(tmp_path / "m", signature_changes=setting) == code
+    told = 'model m: version 2: clients of version 1 would fail: signature "serving_default": input'
+    assert told in capsys.readouterr().out

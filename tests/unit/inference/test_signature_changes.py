@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from ie_serving.core.values.incompatible import incompatible
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.inference.signature_changes import incompatible
 
 
 def spec(name: str, shape: tuple[int, ...] | None, dtype: DataType = DataType.FP32) -> TensorSpec:

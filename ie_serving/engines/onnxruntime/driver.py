@@ -7,6 +7,7 @@ it.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,9 @@ DIVIDES: Final = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 """Types of which the processor divides the least number by -1; smaller ones become int32 before."""
+LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
+"""Operators whose rounds values choose: latencies do not predict the next, so the loop is kept
+free."""
 ONLY_FATAL: Final = 4
 """Level of the library's own log, which it writes past ours: it raises its errors as well."""
 FAILED = "Error occurred during inference execution"
@@ -76,7 +80,10 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         refuse_unsupported(options, signature, LIBRARY)
-        checks = _checks(model, signature)
+        kinds = _kinds(model)
+        checks = _checks(signature) if DIVIDES & kinds else []
+        if LASTING & kinds and options.execution == "auto":
+            options = replace(options, execution="async")
         program = _program(session, signature, outputs, options, checks)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
@@ -178,16 +185,18 @@ def _program(
     )
 
 
-def _checks(model: Path, signature: Signature) -> list[tuple[str, Check]]:
+def _kinds(model: Path) -> set[str]:
+    try:
+        return {node.kind for node in nodes(model)}
+    except ValueError:
+        return set()  # not an ONNX model: the library has reported it
+
+
+def _checks(signature: Signature) -> list[tuple[str, Check]]:
     """Return the checks of inputs: divided by -1, the least integer ends the process by SIGFPE.
 
     A least integer that the graph itself computes is not seen.
     """
-    try:
-        if not DIVIDES & {node.kind for node in nodes(model)}:
-            return []
-    except ValueError:
-        return []  # not an ONNX model: the library has reported it
     inputs = signature.inputs.items()
     return [(name, partial(_refuse_least, name)) for name, spec in inputs if spec.dtype in DIVIDED]
 

@@ -391,7 +391,7 @@ class InferParser(RepeatedParser[ModelInfer]):
 
     def parse_anew(self, payload: Buffer) -> ModelInfer:
         """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
-        return parse_soon(self._spec_of, payload, self._regions)
+        return parse_soon(self._spec_of, payload, self._regions.anew())
 
     def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
         """See `RepeatedParser`."""

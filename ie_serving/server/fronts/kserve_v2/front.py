@@ -156,7 +156,9 @@ class KServeFront:
                 body = await read_buffer(request, limit, held, CODINGS)
             length = _json_length(head, len(body))
             raw = 0 if length is None else len(body) - length
-            parsed = RawBody(body) if length == 0 else parse_at_once(body, length, self._small)
+            parsed = (
+                RawBody(body) if length == 0 else parse_at_once(body, length, self._small.anew())
+            )
             if parsed is None:
                 parsed = await in_thread(parse_infer, body, length, self._regions)
                 raw = parsed.raw_size

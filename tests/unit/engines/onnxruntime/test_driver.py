@@ -1,7 +1,9 @@
 """Models of scikit-learn, converted to ONNX, answer as the library itself."""
 
+import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -274,4 +276,48 @@ async def test_no_request_divides_the_least_integer(
         signature, {**given, "x": least + 1}, lambda found: int(found["z"][0])
     )
     assert answer == (-int(least[0] + 1) if kind == "Div" else 0)
+    model.close()
+
+
+ROUNDS = """
+<ir_version: 8, opset_import: ["": 17]>
+rounds (int64 n, float[1] x) => (float[1] y) {
+    goes_on = Constant <value = bool {1}> ()
+    y = Loop (n, goes_on, x) <
+        body = body (int64 i, bool going, float[1] a) => (bool go, float[1] b) {
+            go = Identity (going)
+            b = Add (a, a)
+        }
+    >
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "is_on_loop"), [("Loop", False), ("Scaler", True)])
+async def test_a_graph_whose_time_values_choose_leaves_the_event_loop_free(
+    tmp_path: Path, kind: str, is_on_loop: bool
+) -> None:
+    if kind == "Loop":
+        onnx.save(onnx.parser.parse_model(ROUNDS), str(tmp_path / "model.onnx"))
+    else:
+        write_add_one(tmp_path)
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    few = {"n": np.array(2), "x": np.ones(1, np.float32)}
+    given = few if kind == "Loop" else {"x": np.ones((1, 2), np.float32)}
+    signature = model.signatures[SERVING_DEFAULT]
+    for _ in range(40):  # short ones, which the latency model learns from
+        at, answer = await model.infer(
+            signature, given, lambda found: (threading.get_ident(), found["y"].ravel()[0])
+        )
+    assert answer == (4 if kind == "Loop" else 2)
+    assert (at == threading.get_ident()) is is_on_loop
+    if kind == "Loop":
+        turns, many = (
+            0,
+            asyncio.ensure_future(model.infer(signature, {**few, "n": np.array(1_000_000)}, dict)),
+        )
+        while not many.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert turns > 10
     model.close()

@@ -17,6 +17,7 @@ from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.infer_reply import ReplyEncoder
 from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_soon, parse_whole
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw
+from ie_serving.wire.kserve.regions import AT_ONCE, BYTE_SIZE, REGION, RegionPart
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
@@ -340,3 +341,32 @@ def test_replies_are_what_protobuf_reads(data: st.DataObject) -> None:
         for name, array in outputs.items():
             assert (found[name].shape, found[name].tolist()) == (array.shape, array.tolist())
             assert found[name].dtype == array.dtype
+
+
+class Zeros:
+    """Regions of any size."""
+
+    def check(self, place: RegionPart) -> None:
+        """Refuses nothing."""
+
+    def read(self, place: RegionPart) -> Buffer:
+        return bytes(place.size)
+
+    write = read
+
+
+def test_what_a_request_reads_from_regions_on_the_event_loop_is_bounded_as_a_whole() -> None:
+    def asked(count: int, size: int) -> bytes:
+        request = messages.ModelInferRequest(model_name="m")
+        for number in range(count):
+            tensor = request.inputs.add(name=str(number), datatype="UINT8", shape=[size])
+            tensor.parameters[REGION].string_param = "r"
+            tensor.parameters[BYTE_SIZE].int64_param = size
+        return bytes(request.SerializeToString())
+
+    parser = InferParser(spec_of, Zeros())
+    for _ in range(3):  # each request has all of it
+        assert parser.parse(asked(2, AT_ONCE // 2)).size > AT_ONCE
+        for many in (asked(3, AT_ONCE // 2), asked(1, AT_ONCE + 1)):
+            with pytest.raises(Unclear):
+                parser.parse(many)

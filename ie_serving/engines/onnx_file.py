@@ -215,6 +215,7 @@ def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple
     """Give name and value, and add graphs to `subgraphs`."""
     name = ""
     value: Value = None
+    listed: list[int | float | str] = []  # trees have tens of thousands, each in its own field
     for field in _fields(file, within):
         match field.number:  # of AttributeProto
             case 1:
@@ -228,16 +229,12 @@ def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple
             case 6 | 11:  # g, graphs
                 subgraphs.append(field)
             case 7:  # floats
-                value = _several(value, _floats(file, field))
+                listed += _floats(file, field)
             case 8:  # ints
-                value = _several(value, _integers(file, field))
+                listed += _integers(file, field)
             case 9:  # strings
-                value = _several(value, (_text(file, field),))
-    return name, value
-
-
-def _several(before: Value, more: tuple[int | float | str, ...]) -> Value:
-    return (*(before if isinstance(before, tuple) else ()), *more)
+                listed.append(_text(file, field))
+    return name, tuple(listed) if listed else value
 
 
 def _whole(file: BinaryIO) -> _Field:

@@ -71,7 +71,7 @@ class OnnxRuntimeEngine:
         """See `engines.base`."""
         declared.check_known(options, (), LIBRARY)
         model = _only_model(directory)
-        _refuse_wrong(model)
+        kinds = _kinds(model)
         session = _session(model)
         outputs = outputs_of(session)
         signature = Signature(
@@ -80,7 +80,6 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         refuse_unsupported(options, signature, LIBRARY)
-        kinds = _kinds(model)
         checks = _checks(signature) if DIVIDES & kinds else []
         if LASTING & kinds and options.execution == "auto":
             options = replace(options, execution="async")
@@ -105,17 +104,24 @@ def _only_model(directory: Path) -> Path:
     return models[0]
 
 
-def _refuse_wrong(model: Path) -> None:
-    """Refuse graphs that onnxruntime 1.32 computes differently from ONNX. Raises: LoadFailed."""
+def _kinds(model: Path) -> set[str]:
+    """List the operators; refuse graphs that onnxruntime 1.32 computes differently from ONNX.
+
+    Raises:
+        LoadFailed: see above.
+    """
+    found = set()
     try:
         for node in nodes(model):
+            found.add(node.kind)
             if _gives_masked_scores(node):
                 raise LoadFailed(
                     f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'
                     f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
                 )
     except ValueError:
-        return  # not an ONNX model: the library reports it
+        return set()  # not an ONNX model: the library reports it
+    return found
 
 
 def _gives_masked_scores(node: Node) -> bool:
@@ -183,13 +189,6 @@ def _program(
     return Program(
         signature, requests, latency, failures=(SessionFailure,), blame=_blame, checks=checks
     )
-
-
-def _kinds(model: Path) -> set[str]:
-    try:
-        return {node.kind for node in nodes(model)}
-    except ValueError:
-        return set()  # not an ONNX model: the library has reported it
 
 
 def _checks(signature: Signature) -> list[tuple[str, Check]]:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFai
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers
-from ie_serving.engines.onnx_file import uses_domain
+from ie_serving.engines.onnx_file import nodes, uses_domain
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -321,3 +322,16 @@ async def test_a_graph_whose_time_values_choose_leaves_the_event_loop_free(
             turns += 1
         assert turns > 10
     model.close()
+
+
+def test_long_lists_of_trees_are_read_in_time_that_grows_with_their_length(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        node = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", scale=[1.0] * count)
+        file = save_onnx(tmp_path / "model.onnx", [node], {"x": [1]}, {"y": [1]})
+        began = time.thread_time()
+        (found,) = nodes(file)
+        assert found.attributes["scale"] == (1.0,) * count
+        return time.thread_time() - began
+
+    seconds(1)
+    assert seconds(80_000) < 8 * seconds(20_000)

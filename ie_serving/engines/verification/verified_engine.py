@@ -152,12 +152,13 @@ class _Load:
             shown = found.result()
             why = _wrong(shown)
             if not why:
-                return self._sooner(self._by_openvino(model, shown))
+                return self._sooner(self._by_openvino(model, shown), shown)
         except BaseException:
             model.close()
             raise
         model.close()  # first, so that both are not in memory
-        return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
+        other = self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
+        return self._without_crashes(other, shown)
 
     def _findings(self, made: "Made") -> Findings:
         if self._options.verify == OFF:
@@ -208,9 +209,18 @@ class _Load:
         told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
-    def _sooner(self, model: CompiledModel) -> CompiledModel:
+    def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
+        """Refuse requests that have ended the second engine's process: it serves in this one."""
+        crashed = {k for k, how in found.crashed.items() if not how.startswith(OPENVINO)}
+        kinds = [kind for kind in _HANDED_OVER if kind in crashed]
+        named = " and ".join(kind.value for kind in kinds)
+        cause = f"{self._second.library} crashes at {named} with this model: send others"
+        return HandingOver(other, kinds, None, cause) if kinds else other
+
+    def _sooner(self, model: CompiledModel, found: Findings) -> CompiledModel:
         """Let the second engine serve a quantized model that it answers faster."""
         is_open = self._options.driver == AUTO and self._is_installed
+        is_open = is_open and ValueKind.FINITE not in found.crashed
         refused = unsupported(self._options, next(iter(model.signatures.values())))
         if not is_open or refused or self._file.suffix != ONNX or not is_dynamic(self._file):
             return model
@@ -223,7 +233,7 @@ class _Load:
             other.close()
             return model
         model.close()
-        return self._told(other, why)
+        return self._without_crashes(self._told(other, why), found)
 
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.layers import own_loop
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import Of, save_onnx
@@ -61,6 +65,25 @@ def test_openvino_by_name_is_not_measured(tmp_path: Path, verifier: Verifier) ->
     verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), verifier)
     model = verified.compile(own, EngineOptions(driver="openvino"))
     assert signature_of(model).runs_on.startswith("OpenVINO")
+    model.close()
+
+
+@pytest.mark.parametrize("kind", [ValueKind.FINITE, ValueKind.EMPTY])
+def test_the_faster_engine_does_not_serve_what_has_ended_its_process(
+    tmp_path: Path, kind: ValueKind
+) -> None:
+    class Found:
+        def findings(self, *_: Any, **__: Any) -> Findings:
+            return Findings("onnxruntime 1", 9, crashed={kind: "onnxruntime ended its process"})
+
+    own, other = write(tmp_path / "own", 25), write(tmp_path / "other", 1)
+    options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
+    model = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), Found()).compile(own, options)
+    signature = signature_of(model)
+    assert signature.runs_on.startswith("Open" if kind is ValueKind.FINITE else "onnxruntime")
+    if kind is ValueKind.EMPTY:
+        with pytest.raises(InvalidTensor, match="onnxruntime crashes at no elements"):
+            own_loop.run(model.infer(signature, {"x": np.zeros((0, 1, SIZE), np.int8)}, dict))
     model.close()
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from threading import Event
@@ -270,6 +270,20 @@ def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
     assert ask(model, np.inf) == [np.inf]
     with pytest.raises(InvalidTensor, match=r'input "x": .* with NaN wrongly .*: send others'):
         ask(model, np.nan)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "OpenVINO"])
+def test_the_reference_does_not_serve_what_has_ended_its_process(
+    tmp_path: Path, engine: str
+) -> None:
+    crashed = {ValueKind.EMPTY: f"{engine} ended its process by SIGABRT: no elements"}
+    model = load(write(tmp_path), replace(DIFFERS, crashed=crashed))
+    assert ask(model, 1) == [1]
+    if engine == "OpenVINO":
+        assert ask(model) == []
+        return
+    with pytest.raises(InvalidTensor, match=r"onnxruntime crashes at no elements .*: send others"):
+        ask(model)
 
 
 @pytest.mark.parametrize(

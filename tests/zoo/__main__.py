@@ -1,6 +1,7 @@
 """`make zoo`: serve models that others published with defaults, and compare with their runtimes."""
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
@@ -19,7 +20,10 @@ import grpc
 import numpy as np
 import psutil
 import tensorflow as tf
+import tritonclient.grpc as triton
+import tritonclient.utils.shared_memory as shm
 from tensorflow_serving.apis import predict_pb2
+from tritonclient.utils import np_to_triton_dtype
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.servers import CHANNEL_OPTIONS, Server
@@ -37,10 +41,16 @@ RTOL, SHARE = {"f32": 1e-3, "bf16": 5e-2}, {"f32": 1e-3, "bf16": 3e-2}
 NOT_ASKED = "not asked"
 """Begins the verdict of a model whose runtime is not installed; such a model is not wrong."""
 EMPTY = Path(__file__).with_name("empty.py")
+PLACED = 1 << 16
+"""Bytes of a request and its reply from which they are also passed by shared memory."""
 HEAD = (
-    "| model | of | right | engine | precision | p50 ms | its runtime | an empty server | ratio |"
-    " load s | MB |"
+    "| model | of | right | engine | precision | p50 ms | its runtime | an empty server |"
+    " by shared memory | ratio | load s | MB |"
 )
+
+
+TIMES = ("served_ms", "own_ms", "empty_ms", "placed_ms")
+"""Fields of `Row`, in the order in which calls are measured."""
 
 
 class Row(NamedTuple):
@@ -52,6 +62,7 @@ class Row(NamedTuple):
     served_ms: float = 0.0
     own_ms: float = 0.0
     empty_ms: float = 0.0
+    placed_ms: float = 0.0
     load_s: float = 0.0
     memory_mb: float = 0.0
 
@@ -109,7 +120,7 @@ Judged = tuple[Mapping[str, Array], Callable[[], Mapping[str, Array]]] | None
 
 
 def _served(model: Published, entry: Mapping[str, object], directory: Path, judged: Judged) -> Row:
-    flags = several(directory / "c.json", {model.name: dict(entry)})
+    flags = (*several(directory / "c.json", {model.name: dict(entry)}), "--shared_memory=true")
     with Server("ie_serving", *flags, executed=True) as server:  # its memory is told
         server.ready(LOAD_S)
         if judged is None:
@@ -128,16 +139,56 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
         encoded = request.SerializeToString()
         predict = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         found, facts = ask(), _facts(server)
-        with _empty(len(predict(encoded, LOAD_S))) as channel:
+        with (
+            _empty(len(predict(encoded, LOAD_S))) as channel,
+            _placed(server, model.name, inputs, found) as placed,
+        ):
             nothing = channel.unary_unary("/nothing/Answer")
-            calls = (
+            calls = [
                 lambda: predict(encoded, LOAD_S),
                 own,
                 lambda: nothing(encoded, timeout=LOAD_S),
-            )
-            served_ms, own_ms, empty_ms = _interleaved(*calls)
+            ]
+            times = _interleaved(*calls, *([placed] if placed else []))
         verdict = _differs(found, own(), str(facts["precision"]))
-        return Row(verdict, served_ms=served_ms, own_ms=own_ms, empty_ms=empty_ms, **facts)
+        return Row(verdict, **facts, **dict(zip(TIMES, times, strict=False)))
+
+
+@contextmanager
+def _placed(
+    server: Server, model: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+) -> Iterator[Callable[[], object] | None]:
+    """Give a call that asks with inputs and outputs in a region; None for little, or texts."""
+    arrays = [*inputs.values(), *outputs.values()]
+    sizes = [each.nbytes for each in arrays]
+    if sum(sizes) < PLACED or any(each.dtype.hasobject for each in arrays):
+        yield None
+        return
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    region = shm.create_shared_memory_region("r", f"zoo-{os.getpid()}", sum(sizes))
+    try:
+        shm.set_shared_memory_region(region, list(inputs.values()))
+        asked = [
+            triton.InferInput(name, each.shape, np_to_triton_dtype(each.dtype))
+            for name, each in inputs.items()
+        ]
+        wanted = [triton.InferRequestedOutput(name) for name in outputs]
+        for tensor, size, start in zip((*asked, *wanted), sizes, starts, strict=True):
+            tensor.set_shared_memory("r", size, start)
+        with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            client.register_system_shared_memory("r", f"zoo-{os.getpid()}", sum(sizes))
+            client.infer(model, asked, outputs=wanted)
+        for (name, right), start in zip(outputs.items(), starts[len(inputs) :], strict=True):
+            own = shm.get_contents_as_numpy(region, right.dtype, right.shape, start)
+            assert np.allclose(own, right, 1e-3, 1e-3, equal_nan=True), name
+        request = triton.service_pb2.ModelInferRequest(model_name=model)
+        request.inputs.extend(each._get_tensor() for each in asked)
+        request.outputs.extend(each._get_tensor() for each in wanted)
+        infer = server.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        encoded = request.SerializeToString()
+        yield lambda: infer(encoded, timeout=LOAD_S)
+    finally:
+        shm.destroy_shared_memory_region(region)
 
 
 @contextmanager
@@ -205,8 +256,8 @@ def _differs(found: Mapping[str, Array], expected: Mapping[str, Array], precisio
 
 def _line(model: Published, row: Row) -> str:
     ratio = f"{row.served_ms / row.own_ms:.2f}" if row.own_ms else ""
-    measured = (row.served_ms, row.own_ms, row.empty_ms)
-    numbers = [f"{each:.2f}" if row.own_ms else "" for each in measured]
+    measured = (row.served_ms, row.own_ms, row.empty_ms, row.placed_ms)
+    numbers = [f"{each:.2f}" if each else "" for each in measured]
     place = model.package.replace("==", " ")
     cells = (model.name, place, row.verdict, row.engine, row.precision, *numbers, ratio)
     return f"| {' | '.join(cells)} | {row.load_s:.1f} | {row.memory_mb:.0f} |"

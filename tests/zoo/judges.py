@@ -13,7 +13,12 @@ from tests.zoo.models import Published
 
 Arrays = Mapping[str, Array]
 Run = Callable[[], Arrays]
-ORT = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
+ORT = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
 
 
 class NoJudgeError(Exception):
@@ -34,7 +39,7 @@ def _value(model: Published, name: str, sizes: Any, dtype: Any) -> Array:
     if np.issubdtype(dtype, np.integer):
         info = np.iinfo(dtype)
         return random.integers(info.min, info.max, given, dtype=dtype)
-    return random.random(given, np.float32)
+    return random.random(given, np.float32).astype(dtype)
 
 
 def _onnx(model: Published, file: Path) -> tuple[Arrays, Run]:

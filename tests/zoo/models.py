@@ -126,5 +126,18 @@ MODELS: Sequence[Published] = (
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         {"x": (1, 3, 48, 192)},
     ),
+    Published(
+        "diacritics",
+        "text2tashkeel==0.1.0",
+        "text2tashkeel/models/rawi_v3.int8.onnx",
+        {"input": np.arange(1, 33, dtype=np.int64).reshape(1, 32)},
+    ),
+    Published(
+        "traffic_signals",
+        "atspm-detector==1.1.0",
+        "atspm_detector/weights/phase_lgbm_v5_s0.onnx",
+        {"X": (1, 261)},
+    ),
+    Published("nudity", "nudenet==3.4.2", "nudenet/320n.onnx", {"images": (1, 3, 320, 320)}),
 )
 """In the order of the table that `make zoo` prints."""

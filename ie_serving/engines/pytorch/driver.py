@@ -31,6 +31,7 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.pytorch.isolated import isolated
+from ie_serving.engines.pytorch.threads_choice import ChosenThreads
 from ie_serving.engines.run.function import needed, one_line, program, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
@@ -195,8 +196,8 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     declared.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch
-    # PyTorch has one thread pool for the process; the number is the same for each model.
-    torch.set_num_threads(threads())
+    most = threads()
+    torch.set_num_threads(most)
     with reading(NAME, file.name):
         module = read(torch, file, options)
         inputs = _inputs(module, declared.specs(options, declared.INPUTS))
@@ -204,7 +205,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     compute = partial(_compute, torch, module, inputs, list(outputs))
     signature = Signature(SERVING_DEFAULT, inputs, outputs or _tried(compute, inputs))
     refuse_unsupported(options, signature, NAME)
-    call = partial(_answer, torch, compute, signature.outputs)
+    call = partial(_answer, torch, ChosenThreads(torch, compute, most), signature.outputs)
     # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)
     made = program(signature, call, options, library=NAME, refusals=refusals)

@@ -26,7 +26,10 @@ PROSE = [page for page in PAGES if page.parent != MADE]
 WIDEST_CELL = 200
 """Characters of a table's cell: it holds a fact. More is prose."""
 
-TOP = {path.name for path in ROOT.iterdir()} | {path.name for path in PACKAGE.iterdir()}
+WRITTEN = {"build", "dist"}
+"""Folders that `make` writes; which of their files exist depends on the targets made so far."""
+
+TOP = {path.name for folder in (ROOT, PACKAGE) for path in folder.iterdir()} - WRITTEN
 OF_USERS = (
     "examples/models/digits/3",
     "models/resnet",

@@ -5,6 +5,7 @@
       lines: not served: saved_model.pb: signature 'lines' cannot be converted: ...
         TensorFlow can run it in a process of its own: set --tensorflow_fallback
     model resnet: label canary: version 9 would not be served
+    model resnet: version 8: clients of version 7 would fail: signature "lines" is gone
 
 Each of several causes, which a status joins by "; ", gets its own line. Every version is read and
 compiled as for serving, and graphs are checked against the signatures of their models. No port is
@@ -19,9 +20,9 @@ from itertools import pairwise
 from typing import Any
 
 from ie_serving.config.settings import Settings
+from ie_serving.core.values.breaking_changes import summary
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotFound, ServingError, causes
 from ie_serving.core.values.hints import nearest
-from ie_serving.core.values.incompatible import told
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine
@@ -217,10 +218,10 @@ def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
 
 
 def _changes(found: Sequence[Examined]) -> Iterator[str]:
-    """Say which versions break clients of the version below."""
+    """Name the versions that break clients of the next lower version."""
     loading = sorted((each for each in found if each.served), key=lambda each: each.version)
     for before, after in pairwise(loading):
-        if text := told(before.signatures, after.signatures):
+        if text := summary(before.signatures, after.signatures):
             yield f"version {after.version}: clients of version {before.version} would fail: {text}"
 
 

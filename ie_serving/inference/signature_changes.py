@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from ie_serving.core.values.breaking_changes import summary
 from ie_serving.core.values.errors import HeldBack
 from ie_serving.core.values.hints import Hint
-from ie_serving.core.values.incompatible import told
 from ie_serving.core.values.tensors import Signature
 from ie_serving.models.configuration import REFUSE
 from ie_serving.models.served import ServedModels
@@ -42,7 +42,7 @@ class SignatureChanges:
         is_renewed = number == servable.version and served.stream.is_renewing
         if number >= servable.version and not is_renewed:  # it replaces nothing for them
             return
-        changes = told(signatures, servable.signatures)
+        changes = summary(signatures, servable.signatures)
         if not changes:
             return
         if served.config.signature_changes == REFUSE:

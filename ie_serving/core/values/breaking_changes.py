@@ -1,4 +1,4 @@
-"""Compares the signatures of two versions: what breaks clients of the first. Pure."""
+"""Finds the changes between the signatures of two versions that break clients. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -6,18 +6,25 @@ from typing import Final
 from ie_serving.core.values.tensors import Signature, Specs, TensorSpec
 
 MOST_NAMED: Final = 3
-"""Changes that a text names; a new model under an old name has dozens."""
+"""Changes that a summary names; a new model under an old name has dozens."""
 
 
-def told(before: Mapping[str, Signature], after: Mapping[str, Signature]) -> str:
-    """Name what `incompatible` finds in one text; empty for nothing."""
-    found = list(incompatible(before, after))
+def summary(before: Mapping[str, Signature], after: Mapping[str, Signature]) -> str:
+    """Name the first breaking changes, and count the others; empty if there are none."""
+    found = list(breaking_changes(before, after))
     rest = f", and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return f"{'; '.join(found[:MOST_NAMED])}{rest}"
 
 
-def incompatible(before: Mapping[str, Signature], after: Mapping[str, Signature]) -> Iterator[str]:
-    """Yield what a client of `before` cannot rely on in `after`."""
+def breaking_changes(
+    before: Mapping[str, Signature], after: Mapping[str, Signature]
+) -> Iterator[str]:
+    """Yield each change by which requests that `before` answers fail, or get other outputs.
+
+    Args:
+        before: signatures of the version that clients use, by name.
+        after: signatures of the version that takes its place.
+    """
     for name, old in before.items():
         if old.left_out:  # no client could call it
             continue

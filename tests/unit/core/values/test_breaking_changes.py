@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ie_serving.core.values.incompatible import incompatible
+from ie_serving.core.values.breaking_changes import breaking_changes, summary
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 
 
@@ -54,13 +54,20 @@ CHANGES = [
 
 @pytest.mark.parametrize(("inputs", "outputs", "text"), CHANGES)
 def test_a_change(inputs: list[TensorSpec], outputs: list[TensorSpec], text: str) -> None:
-    found = list(incompatible({"s": BEFORE}, {"s": signature(inputs, outputs)}))
+    found = list(breaking_changes({"s": BEFORE}, {"s": signature(inputs, outputs)}))
     assert found[:1] == ([f'signature "s": {text}'] if text else [])
 
 
 def test_a_signature_that_is_gone() -> None:
     left_out = replace(BEFORE, left_out="no engine has it")
-    assert list(incompatible({"s": BEFORE}, {})) == ['signature "s" is gone']
-    assert list(incompatible({"s": BEFORE}, {"s": left_out})) == ['signature "s" is gone']
-    assert list(incompatible({"s": left_out}, {})) == []
-    assert list(incompatible({}, {"s": BEFORE})) == []
+    assert list(breaking_changes({"s": BEFORE}, {})) == ['signature "s" is gone']
+    assert list(breaking_changes({"s": BEFORE}, {"s": left_out})) == ['signature "s" is gone']
+    assert list(breaking_changes({"s": left_out}, {})) == []
+    assert list(breaking_changes({}, {"s": BEFORE})) == []
+
+
+def test_a_summary_names_three_changes_and_counts_the_others() -> None:
+    before = {str(number): BEFORE for number in range(5)}
+    first = "; ".join(f'signature "{number}" is gone' for number in range(3))
+    assert summary(before, {}) == f"{first}, and 2 more"
+    assert summary(before, before) == ""

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from ie_serving.core.values.errors import Missing, NotFound, NotThereYet, StorageError
+from ie_serving.core.values.errors import DirectoryGone, Emptied, Missing, NotThereYet, StorageError
 from ie_serving.models.admission import (
     check_labels_of,
     check_platforms,
@@ -319,7 +319,8 @@ class ModelManager:
         """List one model's repository, and return when its new versions have begun to load.
 
         Raises:
-            NotFound: no such model, or its directory has gone from a repository of models.
+            NotFound: no such model.
+            DirectoryGone: the model's directory has gone from its repository of models.
             StorageError: the listing failed; nothing has changed.
         """
         config = self.served.entry(name).config
@@ -327,10 +328,10 @@ class ModelManager:
         try:
             await asyncio.gather(*(stream.poll() for stream in streams))
         except Missing as error:
-            if not config.repository:
+            if not config.repository or isinstance(error, Emptied):
                 raise
             gone = f"Could not find any versions of model {name}: its directory has gone"
-            raise NotFound(gone) from error
+            raise DirectoryGone(gone) from error
 
     async def settled(self) -> None:
         """Wait until of each model that was listed everything wanted is loaded or has failed."""

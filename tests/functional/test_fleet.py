@@ -440,6 +440,30 @@ def test_a_poll_of_a_model_whose_directory_has_just_gone_is_not_found(
     )
 
 
+def test_a_poll_of_a_model_whose_versions_have_gone_says_so(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    shelf.write("m/model.json", "{}")
+    shelf.put("m")
+    server = start(shelf, "--file_system_poll_wait_seconds=3")
+    shelf.remove("m/1")
+    reply = server.rest.post("/v1/models/m:poll")
+    assert reply.status_code == 503
+    assert "no version is left of 1" in reply.json()["error"]
+
+
+def test_a_reload_while_the_directory_of_models_is_away_is_a_trouble_of_the_store(
+    shelf: Shelf, start: Callable[..., Server]
+) -> None:
+    shelf.put("m")
+    server = start(shelf, "--file_system_poll_wait_seconds=3")
+    shelf.base.rename(shelf.base.with_name("away"))
+    reply = server.rest.post("/v1/config/reload")
+    assert reply.status_code == 503
+    assert "its directory has gone" in reply.json()["error"]
+    assert serves(server, 1, "m")
+
+
 def test_several_workers_have_the_same_models(shelf: Shelf, start: Callable[..., Server]) -> None:
     for name in ("stays", "goes"):
         shelf.put(name)

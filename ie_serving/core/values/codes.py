@@ -47,6 +47,7 @@ CODE_OF: Final[Mapping[type[BaseException], Code]] = {
     errors.QueueFull: Code.RESOURCE_EXHAUSTED,
     errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
     errors.LoadFailed: Code.UNKNOWN,  # as ModelVersionStatus of TensorFlow Serving has it
+    errors.DirectoryGone: Code.NOT_FOUND,
     errors.StorageError: Code.UNAVAILABLE,
     errors.ConfigError: Code.INVALID_ARGUMENT,
     errors.ServingError: Code.INTERNAL,

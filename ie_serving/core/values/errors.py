@@ -26,7 +26,9 @@
     │   ├── Untrusted             TLS
     │   ├── Unauthorized          credentials or permission
     │   ├── Missing               no such bucket, prefix or object
-    │   │   └── NotThereYet       may still be created, or mounted
+    │   │   ├── NotThereYet       may still be created, or mounted
+    │   │   │   └── Emptied       all versions or models have vanished at once
+    │   │   └── DirectoryGone     a model's directory has gone from a directory of models
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
@@ -237,11 +239,19 @@ class Missing(StorageError):
 
 
 class NotThereYet(Missing):
-    """A local directory does not exist, or all versions of a model have vanished.
+    """A local directory does not exist.
 
     The server keeps waiting for it, since volumes are mounted and models copied while servers
     start. In a remote store, a missing path is usually a wrong name.
     """
+
+
+class Emptied(NotThereYet):
+    """All versions of a model, or all models of a directory, have vanished at once."""
+
+
+class DirectoryGone(Missing):
+    """The directory of a model has gone from its directory of models."""
 
 
 class Throttled(StorageError):

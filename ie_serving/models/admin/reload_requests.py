@@ -82,7 +82,7 @@ class PollRequests:
         except Exception as error:
             turn.set_exception(error)
             turn.exception()  # marked as retrieved: every request may have been cancelled
-            if isinstance(error, NotFound) and not error.__cause__:  # nothing was listed
+            if isinstance(error, NotFound):  # nothing was listed
                 pause_s = 0
         else:
             turn.set_result(None)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ie_serving.core.runtime.waits import Backoff
-from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.core.values.errors import Emptied, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.admin.reload_requests import PollRequests
 from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
@@ -161,7 +161,7 @@ class WatchedRepository:
         if found or self._rules.unload_when_empty:
             return found
         if before := self._rules.count(self.repository.base_path):
-            raise NotThereYet(
+            raise Emptied(
                 f"{self.directories.url}: no model is left of {before}, which is taken for a volume"
                 " that is not mounted: mount it, or remove the repository from the configuration",
                 Hint(", or set {server.unload_when_empty}"),

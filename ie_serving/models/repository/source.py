@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from ie_serving.core.values.errors import NotThereYet, StorageError
+from ie_serving.core.values.errors import Emptied, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import NOTHING, Engine
@@ -270,7 +270,7 @@ class Source:
         # version, and no owner removes all versions of a model that is still configured.
         if self._known and not directories and not self._unload_when_empty:
             self._fault = ""  # that of an empty base, which this one is not taken for
-            raise NotThereYet(
+            raise Emptied(
                 f"{self._storage.url}: no version is left of {len(self._known)}, which is taken for"
                 " a volume that is not mounted: mount it, or remove the model from the"
                 " configuration",

@@ -207,7 +207,7 @@ class ModelConfig:
     """Why its settings in that repository cannot be used; it then has no versions."""
 
     labels_found: Mapping[str, int] | None = None
-    """The labels in those settings, if clients have set others since; None otherwise."""
+    """The labels in those settings, where clients have set others since; else None."""
 
     declared: Declared | None = None
     """The tensors that its `config.pbtxt` there declares; None without such a file."""

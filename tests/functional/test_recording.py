@@ -121,7 +121,7 @@ def test_a_replay_leaves_out_a_record_that_is_still_being_written(
     (tmp_path / "cut").write_bytes(content[:-1])
     found = replay(tmp_path / "cut", "--to", f"localhost:{server.port}", "--tolerance", "0.01")
     assert (found.returncode, found.stderr) == (0, "")
-    assert "the file ends in the middle of record 1: left out\n" in found.stdout
+    assert "ends in the middle of record 1, which is left out\n" in found.stdout
     assert "1 requests, 0 answered otherwise" in found.stdout
     (tmp_path / "cut").write_bytes(content[:100])
     found = replay(tmp_path / "cut", "--to", f"localhost:{server.port}")

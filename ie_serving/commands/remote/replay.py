@@ -118,8 +118,8 @@ def _records(file: str) -> list[tuple[int, Proto]]:
             raise Misused(
                 f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
             ) from None
-        # The server that records it still writes, or was killed.
-        print(f"the file ends in the middle of record {len(logs)}: left out")
+        # The server still writes the file, or was killed while it wrote.
+        print(f"{file} ends in the middle of record {len(logs)}, which is left out")
     found = [
         (number, log.predict_log)
         for number, log in enumerate(logs)

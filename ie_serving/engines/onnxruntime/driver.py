@@ -45,8 +45,8 @@ DIVIDES: Final = frozenset({"Div", "Mod"})
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 """Types of which the processor divides the least number by -1; smaller ones become int32 before."""
 LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
-"""Operators whose rounds values choose: latencies do not predict the next, so the loop is kept
-free."""
+"""Operators that iterate as often as values say. The latencies of earlier requests do not predict
+the next one, so their graphs run in a thread and not on the event loop."""
 ONLY_FATAL: Final = 4
 """Level of the library's own log, which it writes past ours: it raises its errors as well."""
 FAILED = "Error occurred during inference execution"
@@ -71,7 +71,7 @@ class OnnxRuntimeEngine:
         """See `engines.base`."""
         declared.check_known(options, (), LIBRARY)
         model = _only_model(directory)
-        kinds = _kinds(model)
+        operators = _operators(model)
         session = _session(model)
         outputs = outputs_of(session)
         signature = Signature(
@@ -80,8 +80,8 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         refuse_unsupported(options, signature, LIBRARY)
-        checks = _checks(signature) if DIVIDES & kinds else []
-        if LASTING & kinds and options.execution == "auto":
+        checks = _checks(signature) if DIVIDES & operators else []
+        if LASTING & operators and options.execution == "auto":
             options = replace(options, execution="async")
         program = _program(session, signature, outputs, options, checks)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
@@ -104,11 +104,11 @@ def _only_model(directory: Path) -> Path:
     return models[0]
 
 
-def _kinds(model: Path) -> set[str]:
-    """List the operators; refuse graphs that onnxruntime 1.32 computes differently from ONNX.
+def _operators(model: Path) -> set[str]:
+    """Name the operators of a graph; empty for a file that is no ONNX model.
 
     Raises:
-        LoadFailed: see above.
+        LoadFailed: onnxruntime 1.32 computes one of the nodes differently from ONNX.
     """
     found = set()
     try:

@@ -210,8 +210,8 @@ class _Load:
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
-        """Refuse requests that have ended the second engine's process: it serves in this one."""
-        crashed = {k for k, how in found.crashed.items() if not how.startswith(OPENVINO)}
+        """Refuse kinds of requests that crashed the second engine: it serves in this process."""
+        crashed = {k for k, text in found.crashed.items() if not text.startswith(OPENVINO)}
         kinds = [kind for kind in _HANDED_OVER if kind in crashed]
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{self._second.library} crashes at {named} with this model: send others"

@@ -109,7 +109,7 @@ def changed(
 ) -> Sequence[ModelConfig]:
     """Give the desired models after the repositories have changed.
 
-    Labels that clients have set stay until the settings of their model have other labels.
+    Labels that clients have set stay until the labels in their model's settings change.
 
     Args:
         desired: the models until now.
@@ -128,6 +128,7 @@ def changed(
 
 
 def _labelled(found: ModelConfig, before: ModelConfig | None) -> ModelConfig:
+    """Give a model that was found the labels that clients have set, if they still hold."""
     if before is None or before.repository != found.repository:
         return found
     if before.labels_found != found.version_labels and not found.fault:

@@ -60,7 +60,7 @@ class TrafficRule:
         return dict(sorted(weights))
 
     def of_missing(self, labels: Mapping[str, int], found: Collection[int]) -> Mapping[int, int]:
-        """Give the percent of each version that is not among those `found`, ascending."""
+        """Give the percent of each version, by number or label, that is not among those `found`."""
         missing: Counter[int] = Counter()
         for number, share in self.weights(labels):
             if number is not None and share and number not in found:

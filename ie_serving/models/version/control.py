@@ -60,7 +60,7 @@ class LoadRules:
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
         on_changed: told of each change of the files of a version that serves.
-        renews: whether such files are loaded to take its place.
+        renews: whether the changed files are loaded, to take the place of the old ones.
     """
 
     model: str

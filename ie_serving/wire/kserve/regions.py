@@ -20,7 +20,7 @@ BYTE_SIZE: Final = "shared_memory_byte_size"
 OFFSET: Final = "shared_memory_offset"
 """Parameters of an input or of a requested output."""
 AT_ONCE: Final = 1 << 20
-"""Bytes of a request that are read on the event loop. They take 0.1 ms; a thread costs as much."""
+"""Bytes of one request that are read on the event loop: a copy takes 0.1 ms, as does a thread."""
 
 
 class RegionPart(NamedTuple):
@@ -73,19 +73,19 @@ OFF: Final = Off()
 
 
 class SmallParts:
-    """Regions from which no request reads much; raises Unclear instead: that needs a thread."""
+    """Regions of which one request reads `AT_ONCE` bytes at most: a thread parses larger ones."""
 
     def __init__(self, regions: Regions) -> None:
         self.check, self._read, self.write = regions.check, regions.read, regions.write
         self._left = AT_ONCE
 
     def anew(self) -> "SmallParts":
-        """Begin another request."""
+        """Begin another request, which may read `AT_ONCE` bytes."""
         self._left = AT_ONCE
         return self
 
     def read(self, place: RegionPart) -> Buffer:
-        """See `Regions`. Raises: Unclear."""
+        """See `Regions`. Raises: Unclear, beyond `AT_ONCE` bytes."""
         self.check(place)
         self._left -= place.size
         if self._left < 0:

@@ -36,7 +36,7 @@ is no TFRecord can announce any length."""
 
 
 class CutOff(InvalidRequest):
-    """A file ends in the middle of a record, as one that is being written may."""
+    """The file ends in the middle of a record: it is still being written, or the writer died."""
 
 
 def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:

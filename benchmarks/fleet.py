@@ -39,8 +39,8 @@ LOOK_S = 0.05
 """Seconds between two looks at the resident bytes."""
 BODY = json.dumps({"instances": [[0.5] * WIDTH]}).encode()
 ALONE_PART = 2
-"""Of the measured seconds, one in so many is added for requests to models that are in memory: the
-99th percentile of them takes some thousand."""
+"""Of the measured seconds, one in so many is added for requests to models that are in memory: their
+99th percentile needs some thousand requests."""
 
 
 @dataclass

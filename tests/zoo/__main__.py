@@ -158,7 +158,7 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
 def _placed(
     server: Server, model: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> Iterator[Callable[[], object] | None]:
-    """Give a call that asks with inputs and outputs in a region; None for little, or texts."""
+    """Give a call with inputs and outputs in shared memory; None for small tensors or texts."""
     arrays = [*inputs.values(), *outputs.values()]
     sizes = [each.nbytes for each in arrays]
     if sum(sizes) < PLACED or any(each.dtype.hasobject for each in arrays):

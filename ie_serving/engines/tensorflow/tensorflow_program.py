@@ -148,9 +148,11 @@ MOST_AT_ONCE = 8
 """Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
 request already uses all processors; several hide the time of the transfers."""
 
+SESSION = "ie_serving.engines.tensorflow.tensorflow_session"
+"""Module of TensorFlow's process, imported with the job: TensorFlow's import takes seconds."""
 COMMAND = command_of(
-    "from ie_serving.engines.process.worker import serve;"
-    " from ie_serving.engines.tensorflow.loading import load; serve(load)"
+    "from importlib import import_module; from ie_serving.engines.process.worker import serve;"
+    f" serve(lambda job: import_module({SESSION!r}).load(job))"
 )
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}

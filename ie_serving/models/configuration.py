@@ -1,7 +1,7 @@
 """The configuration of one model, with its settings but those of engines."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ie_serving.core.settings import words
@@ -228,3 +228,18 @@ class ModelConfig:
     def keeps_sequences(self) -> bool:
         """Whether requests of a sequence share a state."""
         return self.engine.of(Sequences).stateful
+
+
+def labelled(found: Iterable[ModelConfig], desired: Iterable[ModelConfig]) -> list[ModelConfig]:
+    """Keep labels that clients have set until the settings of their model have other labels."""
+    own = {each.name: each for each in desired if each.labels_found is not None}
+    return [_labelled(each, own.get(each.name)) for each in found]
+
+
+def _labelled(found: ModelConfig, before: ModelConfig | None) -> ModelConfig:
+    if before is None or before.repository != found.repository:
+        return found
+    if before.labels_found != found.version_labels and not found.fault:
+        return found
+    labels = before.version_labels
+    return replace(found, version_labels=labels, labels_found=before.labels_found)

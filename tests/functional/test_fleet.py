@@ -513,6 +513,33 @@ def test_a_label_of_a_client_outlives_other_directories_and_a_worker(
     until(lambda: labels(server) == {"next": 2}, PATIENCE_S)
 
 
+def test_a_label_of_a_client_outlives_a_change_of_the_file_and_a_load(
+    shelf: Shelf, serve: Serve, tmp_path: Path
+) -> None:
+    for version in (1, 2):
+        shelf.put("m", version, sample=version)
+    shelf.put("two")
+    settings = {"model_version_policy": {"all": {}}, "version_labels": {"stable": 1}}
+    shelf.write("m/model.json", json.dumps(settings))
+    file = tmp_path / "config.json"
+
+    def configure(*excluded: str) -> None:
+        entry = {"base_path": shelf.url, "exclude": excluded}
+        file.write_text(json.dumps({"model_repository_list": [entry]}))
+
+    configure()
+    flags = (f"--config_path={file}", POLL, "--config_poll_wait_seconds=0.3")
+    server = serve(
+        "ie_serving", "config", *flags, "--model_control_mode=explicit", "--load_model=*"
+    )
+    assert server.rest.post("/v1/models/m:labels", json={"labels": {"stable": 2}}).is_success
+    configure("two")
+    until(lambda: is_gone(server, "two"), PATIENCE_S)
+    assert labels(server) == {"stable": 2}
+    assert server.rest.post("/v2/repository/models/m/load").is_success
+    assert labels(server) == {"stable": 2}
+
+
 def labels(server: Server) -> object:
     return server.rest.get("/v1/models/m/details").json()["labels"]
 

@@ -17,7 +17,7 @@ from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
 from ie_serving.core.values.errors import ConfigError, ServingError
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.fleet.watch import Fleet
 from ie_serving.models.manager import Edit, ModelManager
@@ -347,7 +347,8 @@ class FollowedConfig:
     def _kept(
         self, configs: Sequence[ModelConfig], loaded: Sequence[ModelConfig]
     ) -> Sequence[ModelConfig]:
-        """Leave out what clients have not loaded, where they decide what is."""
+        """Keep labels of clients; leave out what these have not loaded, where they decide."""
+        configs = labelled(configs, loaded)
         if not self._settings.server.is_explicit:
             return configs
         names = {config.name for config in loaded}

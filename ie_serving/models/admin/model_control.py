@@ -13,7 +13,7 @@ from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable,
 from ie_serving.core.values.hints import Hint, nearest
 from ie_serving.models.admin.reload_requests import Poll
 from ie_serving.models.admission import identity
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.manager import ApplyEdit, ModelManager
 
 Configured = Callable[[], Awaitable[Sequence[ModelConfig]]]
@@ -117,7 +117,7 @@ class ModelControl:
 
 
 def _with(desired: Sequence[ModelConfig], wanted: ModelConfig) -> Sequence[ModelConfig]:
-    return [*_without(desired, wanted.name), wanted]
+    return [*_without(desired, wanted.name), *labelled([wanted], desired)]
 
 
 def _without(desired: Sequence[ModelConfig], name: str) -> Sequence[ModelConfig]:

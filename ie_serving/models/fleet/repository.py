@@ -4,13 +4,13 @@ Which directories are models, and which configurations follow from them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from ie_serving.core.settings.words import name as name_of
 from ie_serving.core.values.errors import ConfigError, StorageError
-from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.repository.source import VERSION
 from ie_serving.storage.directories import Directories, Listed
 
@@ -109,8 +109,6 @@ def changed(
 ) -> Sequence[ModelConfig]:
     """Give the desired models after the repositories have changed.
 
-    Labels that clients have set stay until the labels in their model's settings change.
-
     Args:
         desired: the models until now.
         found: the models of the repositories.
@@ -118,23 +116,11 @@ def changed(
         only_known: take no model that was not desired before: clients decide what is loaded.
     """
     configured = [config for config in desired if not config.repository]
-    labelled = {each.name: each for each in desired if each.labels_found is not None}
-    kept = (_labelled(each, labelled.get(each.name)) for each in found)
-    models, _ = together(configured, [*kept, *staying(desired, unlisted)])
+    models, _ = together(configured, [*labelled(found, desired), *staying(desired, unlisted)])
     if not only_known:
         return models
     known = {config.name for config in desired}
     return [config for config in models if config.name in known]
-
-
-def _labelled(found: ModelConfig, before: ModelConfig | None) -> ModelConfig:
-    """Give a model that was found the labels that clients have set, if they still hold."""
-    if before is None or before.repository != found.repository:
-        return found
-    if before.labels_found != found.version_labels and not found.fault:
-        return found
-    labels = before.version_labels
-    return replace(found, version_labels=labels, labels_found=before.labels_found)
 
 
 def staying(

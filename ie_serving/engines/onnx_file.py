@@ -6,11 +6,12 @@ so a file of gigabytes takes milliseconds.
 
 import io
 import os
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from ie_serving.wire.protobuf.fields import delimited
 
@@ -108,11 +109,14 @@ def nodes(path: Path) -> Iterator[Node]:
     with path.open("rb") as file:
         model = _whole(file)
         imported = _opsets(file, model, _MODEL_OPSETS)
-        for graph in _fields(file, model, GRAPH):
-            yield from _nodes(file, graph, GRAPH_NODE, imported)
-        for function in _fields(file, model, _FUNCTIONS):
-            own = _opsets(file, function, _FUNCTION_OPSETS)
-            yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
+        try:
+            for graph in _fields(file, model, GRAPH):
+                yield from _nodes(file, graph, GRAPH_NODE, imported)
+            for function in _fields(file, model, _FUNCTIONS):
+                own = _opsets(file, function, _FUNCTION_OPSETS)
+                yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
+        except RecursionError:  # protobuf takes a tenth of such a depth
+            raise ValueError("too many graphs within each other") from None
 
 
 def steps(path: Path) -> list[Node]:
@@ -221,7 +225,7 @@ def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple
             case 1:
                 name = _text(file, field)
             case 2:  # f
-                value = _floats(file, field)[0]
+                (value,) = _floats(file, field)
             case 3:  # i
                 value = _integer(file, field)
             case 4:  # s
@@ -282,11 +286,12 @@ def _content(file: BinaryIO, field: _Field) -> bytes:
 
 def _floats(file: BinaryIO, field: _Field) -> tuple[float, ...]:
     """Read one float, or several that are packed."""
-    return tuple(number for (number,) in struct.iter_unpack("<f", _content(file, field)))
+    return tuple(np.frombuffer(_content(file, field), "<f4").tolist())
 
 
 def _integer(file: BinaryIO, field: _Field) -> int:
-    return _integers(file, field)[0]
+    (number,) = _integers(file, field)
+    return number
 
 
 def _integers(file: BinaryIO, field: _Field) -> tuple[int, ...]:

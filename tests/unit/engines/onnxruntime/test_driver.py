@@ -30,6 +30,7 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.wire.protobuf.fields import delimited as field
 from tests.onnx_models import Of, save_onnx
 from tests.unit.engines.contract import EngineContract
 
@@ -208,6 +209,31 @@ def test_without_the_library_the_model_says_how_to_install_it(
 def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     assert not uses_domain(tmp_path / "model.onnx", "ai.onnx.ml")
+
+
+def nested(depth: int) -> bytes:
+    graph = field(1, field(4, b"Abs"))
+    for _ in range(depth):
+        graph = field(1, field(4, b"If") + field(5, field(6, graph)))
+    return field(7, graph)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(field(7, field(1, field(5, field(7, b"12345")))), id="part of a float"),
+        pytest.param(field(7, field(1, field(5, field(2, b"")))), id="no float"),
+        pytest.param(field(7, field(1, field(5, field(3, b"")))), id="no integer"),
+        pytest.param(field(8, field(2, b"")), id="no version"),
+        pytest.param(nested(600), id="graphs in graphs"),
+    ],
+)
+def test_what_is_no_onnx_file_has_no_operators(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(ValueError, match=r"\w"):
+        list(nodes(tmp_path / "model.onnx"))
+    with pytest.raises(LoadFailed):
+        OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
 
 
 MASKED = """

@@ -5,7 +5,7 @@ It runs in the process that has the model. An error of the model is a finding, a
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,10 +94,11 @@ class Answers:
     release: str
     tensors: Tensors
     answered: list[tuple[GeneratedRequest, Arrays]]
+    crashed: dict[ValueKind, str] = field(default_factory=dict)
 
     def compared_with(self, model: CompiledModel, most_s: float) -> Findings:
         """Run `model` on the first request, and on others within `most_s` seconds. Blocking."""
-        comparison = Comparison(Findings(self.release), self.tensors, model)
+        comparison = Comparison(Findings(self.release, crashed=self.crashed), self.tensors, model)
         if not comparison.found.refused:
             began = time.perf_counter()
             for number, (request, expected) in enumerate(self.answered):

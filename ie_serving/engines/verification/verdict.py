@@ -83,7 +83,7 @@ class Findings:
         asked: requests that both engines answered.
         differs: the first difference of each kind of request, as text.
         refused: the first request of finite values that only OpenVINO refuses, and why.
-        crashed: by kind of request, the engine that ended the process, as text.
+        crashed: by kind of request, the engines that ended the process, as text, OpenVINO first.
         cut_off: whether time ran out before all requests were sent.
         why_not: why nothing was compared; empty if something was.
     """
@@ -158,7 +158,7 @@ FOLDER = "verdicts"
 """Name of the folder: `engines.kept` manages files only, not folders."""
 
 
-RULES = 2
+RULES = 3
 """Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
 
 

@@ -211,7 +211,7 @@ class _Load:
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
         """Refuse kinds of requests that crashed the second engine: it serves in this process."""
-        crashed = {k for k, text in found.crashed.items() if not text.startswith(OPENVINO)}
+        crashed = {k for k, how in found.crashed.items() if self._second.library in how}
         kinds = [kind for kind in _HANDED_OVER if kind in crashed]
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{self._second.library} crashes at {named} with this model: send others"
@@ -242,7 +242,7 @@ class _Load:
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
         refused = unsupported(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
-        has_crashed = any(text.startswith(self._second.library) for text in crashed)
+        has_crashed = any(self._second.library in text for text in crashed)
         if refused or has_crashed or not self._second.takes_odd:
             return HandingOver(model, kinds, None, f"{cause}: send others")
         reads = partial(self._reopened, _stamp(self._file))

@@ -69,19 +69,18 @@ def _compared(child: "_Child", task: ComparisonTask) -> Findings | Answers:
     crashed: dict[ValueKind, str] = {}
     for _ in range(MOST_DEATHS):
         last, found = child.asked(task)
-        if isinstance(found, Findings):
-            return replace(found, crashed=crashed)
         if found is not None:
-            return found
+            return replace(found, crashed=crashed)
         code, said = child.ended()
         if not last and code == 0:
             continue  # it exited, idle, just before it got this model
         if not last or -code not in CRASHES:
             return Findings(why_not=_why_not(code, said), crashed=crashed)
-        kind, text = ValueKind[last["kind"]], f"{last['engine']} ended its process"
-        if kind not in crashed or last["engine"] == OPENVINO:
-            how = signal.Signals(-code).name
-            crashed[kind] = f"{text} by {how}: {last['request']}"
+        kind, engine = ValueKind[last["kind"]], last["engine"]
+        if engine not in (before := crashed.get(kind, "")):
+            by = signal.Signals(-code).name
+            both = [before, f"{engine} ended its process by {by}: {last['request']}"]
+            crashed[kind] = "; ".join(filter(None, both[:: -1 if engine == OPENVINO else 1]))
         task = replace(task, skipped=task.skipped | {last["number"]})
     return Findings(why_not="its process has ended too often", crashed=crashed)
 

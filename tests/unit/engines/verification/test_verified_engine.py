@@ -272,6 +272,16 @@ def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
         ask(model, np.nan)
 
 
+def test_what_has_ended_both_engines_is_given_to_neither(tmp_path: Path) -> None:
+    both = "OpenVINO ended its process by SIGSEGV: x; onnxruntime ended its process by SIGSEGV: y"
+    crashed = {ValueKind.NAN: both}
+    for found in (Findings(RELEASE, asked=3), DIFFERS):
+        model = load(write(tmp_path), replace(found, crashed=crashed))
+        assert ask(model, 1) == [1]
+        with pytest.raises(InvalidTensor, match="send others"):
+            ask(model, np.nan)
+
+
 @pytest.mark.parametrize("engine", ["onnxruntime", "OpenVINO"])
 def test_the_reference_does_not_serve_what_has_ended_its_process(
     tmp_path: Path, engine: str

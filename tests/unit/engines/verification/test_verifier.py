@@ -14,6 +14,7 @@ import pytest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification import verifier as module
+from ie_serving.engines.verification.comparison import Answers
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
 
@@ -60,12 +61,29 @@ def test_an_engine_that_ends_the_process_is_named(
     assert found.crashed == {ValueKind.FINITE: f"OpenVINO ended its process by {name}: ones"}
 
 
-def test_of_two_that_end_it_openvino_counts(
+@pytest.mark.parametrize("first", ["OpenVINO", "onnxruntime"])
+def test_of_two_that_end_it_both_are_named_and_openvino_first(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    (second,) = {"OpenVINO", "onnxruntime"} - {first}
+    program = killing(1, first, "SIGSEGV") + killing(2, second, "SIGFPE") + FOUND
+    (told,) = findings(verifier, monkeypatch, program).crashed.values()
+    assert [each.split()[0] for each in told.split("; ")] == ["OpenVINO", "onnxruntime"]
+
+
+def test_a_crash_before_the_answers_to_a_large_model_is_kept(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = killing(1, "OpenVINO", "SIGSEGV") + killing(2, "onnxruntime", "SIGSEGV") + FOUND
-    found = findings(verifier, monkeypatch, program)
-    assert found.crashed[ValueKind.FINITE].startswith("OpenVINO")
+    answers = (
+        "from ie_serving.engines.verification.comparison import Answers, Tensors\n"
+        "found = pickle.dumps(Answers('r 1', Tensors(frozenset(), frozenset()), [])).hex()\n"
+        "print(json.dumps(dict(found=found, goes_on=False)), flush=True)\n"
+    )
+    program = killing(1, "onnxruntime", "SIGSEGV") + answers
+    monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", READS + STEP + program))
+    found = verifier.findings(Path("model.onnx"), EngineOptions(), large=True)
+    assert isinstance(found, Answers)
+    assert found.crashed.keys() == {ValueKind.FINITE}
 
 
 def test_what_others_end_says_nothing_of_an_engine(

@@ -44,6 +44,8 @@ DIVIDES: Final = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 """Types of which the processor divides the least number by -1; smaller ones become int32 before."""
+EMPTIED: Final = frozenset({"DynamicQuantizeLSTM", "GRU", "LSTM", "QAttention"})
+"""Operators that end the process, by SIGABRT or SIGFPE, for an input without elements."""
 LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
 """Operators that iterate as often as values say. The latencies of earlier requests do not predict
 the next one, so their graphs run in a thread and not on the event loop."""
@@ -80,7 +82,7 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         refuse_unsupported(options, signature, LIBRARY)
-        checks = _checks(signature) if DIVIDES & operators else []
+        checks = _checks(signature, operators)
         if LASTING & operators and options.execution == "auto":
             options = replace(options, execution="async")
         program = _program(session, signature, outputs, options, checks)
@@ -191,13 +193,24 @@ def _program(
     )
 
 
-def _checks(signature: Signature) -> list[tuple[str, Check]]:
+def _checks(signature: Signature, operators: Collection[str]) -> list[tuple[str, Check]]:
     """Return the checks of inputs: divided by -1, the least integer ends the process by SIGFPE.
 
-    A least integer that the graph itself computes is not seen.
+    What the graph itself computes is not seen.
     """
-    inputs = signature.inputs.items()
-    return [(name, partial(_refuse_least, name)) for name, spec in inputs if spec.dtype in DIVIDED]
+    found: list[tuple[str, Check]] = []
+    for name, spec in signature.inputs.items():
+        if spec.dtype in DIVIDED and not DIVIDES.isdisjoint(operators):
+            found.append((name, partial(_refuse_least, name)))
+        if not EMPTIED.isdisjoint(operators):
+            found.append((name, partial(_refuse_none, name)))
+    return found
+
+
+def _refuse_none(name: str, array: Array) -> None:
+    if not array.size:
+        cause = f"{LIBRARY} crashes at no elements with this model: send others"
+        raise InvalidTensor(f'input "{name}": {cause}')
 
 
 def _refuse_least(name: str, array: Array) -> None:

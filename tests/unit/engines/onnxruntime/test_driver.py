@@ -205,6 +205,23 @@ def test_without_the_library_the_model_says_how_to_install_it(
         OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
 
 
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+async def test_no_request_without_elements_reaches_what_ends_the_process(
+    tmp_path: Path, kind: str
+) -> None:
+    """By SIGABRT: "terminate called without an active exception"."""
+    gates = {"GRU": 9, "LSTM": 12}[kind]
+    node = helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=3)
+    weights = {"w": np.ones((1, gates, 4), np.float32), "r": np.ones((1, gates, 3), np.float32)}
+    save_onnx(tmp_path / "m.onnx", [node], {"x": ["t", "n", 4]}, "y", **weights)
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    signature = model.signatures[SERVING_DEFAULT]
+    empty = np.zeros((2, 0, 4), np.float32)
+    with pytest.raises(InvalidTensor, match='"x": onnxruntime crashes at no elements'):
+        await model.infer(signature, {"x": empty}, dict)
+    model.close()
+
+
 @pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
 def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)

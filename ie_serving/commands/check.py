@@ -16,7 +16,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from ie_serving.config.settings import Settings
@@ -173,8 +172,9 @@ class _Report:
             self.is_whole = self.is_whole and examined.is_whole
             self._say([*_report(model.name, examined)])
         labels, traffic = [*_labels(model, found)], [*_traffic(model, found)]
-        changes = [*_changes(found)]
-        held_back = changes if model.signature_changes == REFUSE else []
+        refuses = model.signature_changes == REFUSE
+        changes = [*_changes(found, refuses=refuses)]
+        held_back = changes if refuses else []
         self.is_whole = self.is_whole and not (labels or traffic or held_back)
         self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic, *changes)])
         shown = {"versions": [_shown(each) for each in found], "signature_changes": changes}
@@ -217,12 +217,15 @@ def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
             yield f"traffic: version {version} would not be served, and its {share} % go to others"
 
 
-def _changes(found: Sequence[Examined]) -> Iterator[str]:
-    """Name the versions that break clients of the next lower version."""
-    loading = sorted((each for each in found if each.served), key=lambda each: each.version)
-    for before, after in pairwise(loading):
-        if text := summary(before.signatures, after.signatures):
-            yield f"version {after.version}: clients of version {before.version} would fail: {text}"
+def _changes(found: Sequence[Examined], *, refuses: bool) -> Iterator[str]:
+    """Name the versions that break clients of the next lower version that is not held back."""
+    before: Examined | None = None
+    for each in sorted((each for each in found if each.served), key=lambda each: each.version):
+        if before and (text := summary(before.signatures, each.signatures)):
+            yield f"version {each.version}: clients of version {before.version} would fail: {text}"
+            if refuses:
+                continue
+        before = each
 
 
 def _versions(

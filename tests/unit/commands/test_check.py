@@ -1,6 +1,7 @@
 """What `check` prints, and its exit code, on the stand-in engine."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,19 @@ def test_a_version_that_breaks_clients_of_the_one_below_is_told(
     assert checked(tmp_path / "m", signature_changes=setting) == code
     told = 'model m: version 2: clients of version 1 would fail: signature "serving_default": input'
     assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("setting", "pairs"), [("allow", [(2, 1), (4, 3)]), ("refuse", [(2, 1), (3, 1)])]
+)
+def test_a_version_is_compared_with_the_one_that_serves_before_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    setting: str,
+    pairs: list[tuple[int, int]],
+) -> None:
+    for version, dtype in enumerate(("FP32", "INT64", "INT64", "FP32"), 1):
+        write(tmp_path / "m", str(version), dtype=dtype)
+    checked(tmp_path / "m", signature_changes=setting)
+    told = re.findall(r"version (\d): clients of version (\d) would", capsys.readouterr().out)
+    assert [(int(after), int(before)) for after, before in told] == pairs

@@ -194,9 +194,9 @@ def _program(
 
 
 def _checks(signature: Signature, operators: Collection[str]) -> list[tuple[str, Check]]:
-    """Return the checks of inputs: divided by -1, the least integer ends the process by SIGFPE.
+    """Return the checks of inputs at which operators of the graph end the process.
 
-    What the graph itself computes is not seen.
+    The least integer divided by -1 ends it by SIGFPE. What the graph itself computes is not seen.
     """
     found: list[tuple[str, Check]] = []
     for name, spec in signature.inputs.items():
@@ -209,8 +209,10 @@ def _checks(signature: Signature, operators: Collection[str]) -> list[tuple[str,
 
 def _refuse_none(name: str, array: Array) -> None:
     if not array.size:
-        cause = f"{LIBRARY} crashes at no elements with this model: send others"
-        raise InvalidTensor(f'input "{name}": {cause}')
+        raise InvalidTensor(
+            f'input "{name}" of shape {list(array.shape)} has no elements, at which {LIBRARY}'
+            " crashes with this model: send at least one"
+        )
 
 
 def _refuse_least(name: str, array: Array) -> None:

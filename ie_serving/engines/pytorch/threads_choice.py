@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Generic, TypeVar
 
+from ie_serving.core.values.tensors import Arrays
+
 CALLS = 12
 """Requests that are measured with each number of threads."""
 COUNTED = 8
@@ -20,6 +22,9 @@ class ChosenThreads(Generic[T]):
     they are more than the CPUs, they sleep between operations, and to wake them takes longer than
     the operations of a small model: Silero VAD takes 2.0 ms with two threads and 0.25 ms with one.
 
+    Requests of the first one's size are measured, and the choice holds for these and smaller ones.
+    Larger requests have all threads.
+
     Any thread may call.
 
     Args of the constructor:
@@ -28,24 +33,34 @@ class ChosenThreads(Generic[T]):
         most: threads.
     """
 
-    def __init__(self, torch: Any, compute: Callable[[Any], T], most: int) -> None:  # noqa: ANN401
+    def __init__(self, torch: Any, compute: Callable[[Arrays], T], most: int) -> None:  # noqa: ANN401
         self._torch = torch
         self._compute = compute
+        self._most = most
+        self._size = -1
         self._took_s: dict[int, list[float]] = {most: [], 1: []}
         self.chosen = most if most == 1 else None
 
-    def __call__(self, given: Any) -> T:  # noqa: ANN401
+    def __call__(self, given: Arrays) -> T:
         """Compute a request."""
-        count = self.chosen or self._measured()
+        size = sum(array.size for array in given.values())
+        if self._size < 0:
+            self._size = size
+        if self.chosen and size <= self._size:
+            return self._computed(given, self.chosen)
+        if size != self._size:
+            return self._computed(given, self._most)
+        count = self._measured()
+        began = time.perf_counter()
+        found = self._computed(given, count)
+        self._note(count, time.perf_counter() - began)
+        return found
+
+    def _computed(self, given: Arrays, count: int) -> T:
         # Of the calling thread. To set it empties caches of the library.
         if self._torch.get_num_threads() != count:
             self._torch.set_num_threads(count)
-        if self.chosen:
-            return self._compute(given)
-        began = time.perf_counter()
-        found = self._compute(given)
-        self._note(count, time.perf_counter() - began)
-        return found
+        return self._compute(given)
 
     def _measured(self) -> int:
         return next((each for each, took in self._took_s.items() if len(took) < CALLS), 1)

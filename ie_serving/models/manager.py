@@ -330,8 +330,10 @@ class ModelManager:
         except Missing as error:
             if not config.repository or isinstance(error, Emptied):
                 raise
-            gone = f"Could not find any versions of model {name}: its directory has gone"
-            raise DirectoryGone(gone) from error
+            raise DirectoryGone(
+                f"Could not find any versions of model {name}: its directory has gone, put it back"
+                " to have it served"
+            ) from error
 
     async def settled(self) -> None:
         """Wait until of each model that was listed everything wanted is loaded or has failed."""

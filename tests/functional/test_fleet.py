@@ -436,7 +436,10 @@ def test_a_poll_of_a_model_whose_directory_has_just_gone_is_not_found(
     reply = server.rest.post("/v1/models/m:poll")
     assert (reply.status_code, reply.json()) == (
         404,
-        {"error": "Could not find any versions of model m: its directory has gone"},
+        {
+            "error": "Could not find any versions of model m: its directory has gone, put it back"
+            " to have it served"
+        },
     )
 
 

@@ -217,7 +217,9 @@ async def test_no_request_without_elements_reaches_what_ends_the_process(
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     signature = model.signatures[SERVING_DEFAULT]
     empty = np.zeros((2, 0, 4), np.float32)
-    with pytest.raises(InvalidTensor, match='"x" of shape .* has no elements.*: send at least one'):
+    with pytest.raises(
+        InvalidTensor, match=r'"x" of shape .* has no elements.*: send at least one'
+    ):
         await model.infer(signature, {"x": empty}, dict)
     model.close()
 

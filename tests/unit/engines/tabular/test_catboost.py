@@ -62,23 +62,6 @@ async def test_categories_are_strings_and_every_feature_an_input(tmp_path: Path)
     model.close()
 
 
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        pytest.param(X[:, :3], r"Obtained shape .*3\]", id="features"),
-        pytest.param(X[:0], "has no rows", id="none"),
-    ],
-)
-async def test_wrong_inputs(tmp_path: Path, rows: Any, text: str) -> None:
-    fitted = catboost.CatBoostRegressor(**FEW).fit(X, LABELS)
-    model = load(saved(tmp_path, fitted), EngineOptions())
-    for _ in range(2):
-        with pytest.raises(InvalidTensor, match=text):
-            await answer(model, x=rows)
-    assert len((await answer(model, x=X))["y"]) == len(X)
-    model.close()
-
-
 def test_a_broken_file_fails_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "m.cbm").write_bytes(b"no model\n")
     with pytest.raises(LoadFailed, match=r"^m\.cbm cannot be read by catboost: ") as failure:

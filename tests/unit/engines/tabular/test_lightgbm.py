@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.tabular.lightgbm import load
 from tests.unit.engines.asking import answer, told
@@ -55,30 +55,6 @@ async def test_values(tmp_path: Path, objective: str) -> None:
     model = load(saved(tmp_path, booster), EngineOptions())
     assert told(model)["y"] == "double [-1]"
     assert np.allclose((await answer(model, x=X))["y"], booster.predict(X), atol=1e-5)
-    model.close()
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        pytest.param(X[:, :3], r"Obtained shape .*3\].*double \(-1, 4\)", id="features"),
-        pytest.param(X[:0], r'input "x" double \(-1, 4\) has no rows', id="none"),
-    ],
-)
-async def test_wrong_inputs(tmp_path: Path, rows: Any, text: str) -> None:
-    model = load(saved(tmp_path, fitted("regression")), EngineOptions())
-    for _ in range(2):
-        with pytest.raises(InvalidTensor, match=text):
-            await answer(model, x=rows)
-    assert len((await answer(model, x=X))["y"]) == len(X)
-    model.close()
-
-
-async def test_a_value_that_is_not_there_is_nan(tmp_path: Path) -> None:
-    booster = fitted("regression")
-    model = load(saved(tmp_path, booster), EngineOptions())
-    rows = np.full((2, 4), np.nan)
-    assert np.allclose((await answer(model, x=rows))["y"], booster.predict(rows))
     model.close()
 
 

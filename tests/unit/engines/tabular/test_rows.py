@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 from ie_serving.app.engine_stack import engine_of
 from ie_serving.commands.check import check
 from ie_serving.config.dialects.ie_serving import parse
+from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.storage.backends.local import SingleFile
@@ -20,42 +22,45 @@ from tests.unit.engines.asking import answer
 
 X, Y = load_iris(return_X_y=True)
 WAIT_S = 20.0
+Predict = Callable[[Any], Any]
+Write = Callable[[Path], Predict]
+"""Trains a model on `X`, writes its file, and gives the library's own answers to rows."""
 
 
-def sklearn(directory: Path) -> Any:
+def sklearn(directory: Path) -> Predict:
     skops_io = pytest.importorskip("skops.io")
     fitted = LinearRegression().fit(X, Y)
     skops_io.dump(fitted, directory / "m.skops")
-    return fitted.predict(X)
+    return fitted.predict
 
 
-def xgboost(directory: Path) -> Any:
+def xgboost(directory: Path) -> Predict:
     library = pytest.importorskip("xgboost")
     fitted = library.XGBRegressor(n_estimators=3).fit(X, Y)
     fitted.save_model(directory / "m.ubj")
-    return fitted.predict(X)
+    return fitted.predict
 
 
-def lightgbm(directory: Path) -> Any:
+def lightgbm(directory: Path) -> Predict:
     library = pytest.importorskip("lightgbm")
     fitted = library.train({"verbose": -1}, library.Dataset(X, Y), num_boost_round=3)
     fitted.save_model(directory / "m.txt")
-    return fitted.predict(X)
+    return fitted.predict
 
 
-def catboost(directory: Path) -> Any:
+def catboost(directory: Path) -> Predict:
     library = pytest.importorskip(
         "catboost", reason="catboost is not installed; see `make drivers`"
     )
     fitted = library.CatBoostRegressor(iterations=3, verbose=0, allow_writing_files=False)
     fitted.fit(X, Y).save_model(str(directory / "m.cbm"))
-    return fitted.predict(X)
+    return fitted.predict
 
 
 @pytest.mark.parametrize("write", [sklearn, xgboost, lightgbm, catboost])
-async def test_every_request_gets_its_own_answer(tmp_path: Path, write: Any) -> None:
+async def test_every_request_gets_its_own_answer(tmp_path: Path, write: Write) -> None:
     """Several threads ask the library's one object at once, with other numbers of rows."""
-    expected = write(tmp_path)
+    expected = write(tmp_path)(X)
     model = every([]).compile(tmp_path, EngineOptions(nireq=4))
     parts = [slice(i % 140, i % 140 + 1 + i % 7) for i in range(200)]
     calls = [answer(model, x=X[part]) for part in parts]
@@ -66,7 +71,7 @@ async def test_every_request_gets_its_own_answer(tmp_path: Path, write: Any) -> 
 
 
 async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> None:
-    expected = sklearn(tmp_path)
+    expected = sklearn(tmp_path)(X)
     model = every([]).compile(tmp_path, EngineOptions(nireq=2))
     tasks = [asyncio.ensure_future(answer(model, x=X)) for _ in range(20)]
     await asyncio.sleep(0)
@@ -76,6 +81,36 @@ async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> No
     for each in done[1::2]:
         assert isinstance(each, dict)
         assert np.allclose(each["y"], expected)
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        pytest.param(X[:, :3], r"Obtained shape .*3\].*{} \(-1, 4\)", id="features"),
+        pytest.param(X[:0], r'input "x" {} \(-1, 4\) has no rows', id="none"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("write", "dtype"),
+    [(sklearn, "double"), (xgboost, "float"), (lightgbm, "double"), (catboost, "float")],
+)
+async def test_wrong_inputs(tmp_path: Path, write: Write, dtype: str, rows: Any, text: str) -> None:
+    write(tmp_path)
+    model = every([]).compile(tmp_path, EngineOptions())
+    for _ in range(2):
+        with pytest.raises(InvalidTensor, match=text.format(dtype)):
+            await answer(model, x=rows)
+    assert len((await answer(model, x=X))["y"]) == len(X)
+    model.close()
+
+
+@pytest.mark.parametrize("write", [xgboost, lightgbm, catboost])
+async def test_a_value_that_is_not_there_is_nan(tmp_path: Path, write: Write) -> None:
+    predict = write(tmp_path)
+    model = every([]).compile(tmp_path, EngineOptions())
+    rows = np.full((2, 4), np.nan)
+    assert np.allclose((await answer(model, x=rows))["y"], predict(rows))
     model.close()
 
 

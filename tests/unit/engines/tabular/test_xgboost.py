@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from ie_serving.config.files.option_files import batching_of
-from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.layer_options import Batching
@@ -106,31 +106,6 @@ async def test_early_stopping_is_kept_as_the_library_keeps_it(tmp_path: Path) ->
     model = load(saved(tmp_path, fitted), EngineOptions())
     answered = await answer(model, x=X)
     assert np.allclose(answered["probabilities"], fitted.predict_proba(X), atol=1e-5)
-    model.close()
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        pytest.param(X[:, :3], r"Obtained shape .*3\].*float \(-1, 4\)", id="features"),
-        pytest.param(X[:0], r'input "x" float \(-1, 4\) has no rows', id="none"),
-    ],
-)
-async def test_wrong_inputs(tmp_path: Path, rows: Any, text: str) -> None:
-    model = load(saved(tmp_path, booster()), EngineOptions())
-    for _ in range(2):
-        with pytest.raises(InvalidTensor, match=text):
-            await answer(model, x=rows)
-    assert len((await answer(model, x=X))["y"]) == len(X)
-    model.close()
-
-
-async def test_a_value_that_is_not_there_is_nan(tmp_path: Path) -> None:
-    made = booster()
-    model = load(saved(tmp_path, made), EngineOptions())
-    rows = np.full((2, 4), np.nan)
-    expected = made.predict(xgboost.DMatrix(rows))
-    assert np.allclose((await answer(model, x=rows))["y"], expected)
     model.close()
 
 

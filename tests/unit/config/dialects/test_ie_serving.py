@@ -149,7 +149,6 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
     ("argv", "field", "value"),
     [
         (("--port", "9001"), "port", 9001),
-        (("--rest_port=8000",), "rest_port", 8000),
         (("--host", "::1"), "host", "::1"),
         (("--max_message_bytes", "1048576"), "max_message_bytes", 1 << 20),
         (("--grpc_transport", "grpcio"), "grpc_transport", "grpcio"),
@@ -172,7 +171,6 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
         (("--enable_model_warmup=false",), "warmup", False),
         (("--num_request_iterations_for_warmup", "3"), "warmup_iterations", 3),
         (("--log_level", "debug"), "log_level", "DEBUG"),
-        (("--log_path", "/tmp/log"), "log_path", "/tmp/log"),
         (("--log_format", "JSON"), "log_format", "json"),
         (("--access_log", "-"), "access_log", "-"),
         (("--file_system_poll_wait_seconds", "-1"), "poll_wait_s", 0.0),
@@ -186,31 +184,16 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
             {"/metrics": ("ovms_",), "/metrics/all": ()},
         ),
         (
-            (
-                "--rest_port=1",
-                "--metrics_enable",
-                "--metrics_list=ovms_streams,ovms_current_requests",
-            ),
-            "metrics_families",
-            ("ovms_streams", "ovms_current_requests"),
-        ),
-        (
             ("--rest_port", "1", "--metrics_enable", "--metrics_path", "/m"),
             "metrics_pages",
             {"/m": ()},
         ),
-        (("--rest_port", "1", "--metrics_enable", "false"), "metrics_path", ""),
         (("--grpc_bind_address", "127.0.0.1, ::1"), "grpc_host", "127.0.0.1,::1"),
-        (("--rest_bind_address", "::1"), "rest_host", "::1"),
-        (
-            ("--grpc_channel_arguments", "grpc.max_connection_age_ms=2000"),
-            "grpc_max_connection_age_s",
-            2.0,
-        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_server_flag(argv: tuple[str, ...], field: str, value: object) -> None:
+    """Beside what other servers have as well, which is in `tests/unit/config/migration`."""
     assert getattr(server(*argv), field) == value
 
 
@@ -234,17 +217,10 @@ def test_a_cache_that_was_named_keeps_compiled_models_too() -> None:
     ("variables", "field", "value"),
     [
         ({"LOG_LEVEL": "error"}, "log_level", "ERROR"),
-        ({"LOG_PATH": "/tmp/log"}, "log_path", "/tmp/log"),
         ({"LOG_FORMAT": "json"}, "log_format", "json"),
         ({"ACCESS_LOG": "/tmp/access"}, "access_log", "/tmp/access"),
-        ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "poll_wait_s", 0.25),
         ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "config_poll_wait_s", 0.25),
         ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "-1"}, "poll_wait_s", 0.0),
-        (
-            {"SERIALIZATION_FUNCTION": "_prepare_output_as_AppendArrayToTensorProto"},
-            "tensor_content",
-            False,
-        ),
         ({"LOG_LEVEL": ""}, "log_level", "INFO"),
     ],
     ids=str,
@@ -253,12 +229,9 @@ def test_variable(variables: dict[str, str], field: str, value: object) -> None:
     assert getattr(server(**variables), field) == value
 
 
-def test_the_command_line_beats_the_environment() -> None:
-    assert server("--log_level", "ERROR", LOG_LEVEL="DEBUG").log_level == "ERROR"
-
-
-def test_a_variable_that_a_flag_beats_is_not_even_read() -> None:
-    assert server("--log_level", "ERROR", LOG_LEVEL="loud").log_level == "ERROR"
+@pytest.mark.parametrize("beaten", ["DEBUG", "loud"], ids=["a level", "which is not even read"])
+def test_the_command_line_beats_the_environment(beaten: str) -> None:
+    assert server("--log_level", "ERROR", LOG_LEVEL=beaten).log_level == "ERROR"
 
 
 def test_an_unknown_log_level_of_the_environment_is_info_with_a_warning() -> None:

@@ -8,14 +8,6 @@ from tests.unit.config.dialects.test_ie_serving import ONE, faults, settings
 STATEFUL = ("--stateful", "--max_sequence_number", "7", "--idle_sequence_cleanup=false")
 
 
-def test_sequences_have_flags() -> None:
-    parsed = settings(*ONE, *STATEFUL, "--sequence_cleaner_poll_wait_minutes", "9")
-    assert parsed.models[0].engine.of(Sequences) == Sequences(
-        stateful=True, max_sequence_number=7, idle_sequence_cleanup=False
-    )
-    assert parsed.server.sequence_cleaner_poll_wait_minutes == 9
-
-
 @pytest.mark.parametrize(
     ("given", "fault"),
     [

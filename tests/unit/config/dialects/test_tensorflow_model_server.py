@@ -59,30 +59,15 @@ def test_defaults_are_the_originals() -> None:
 @pytest.mark.parametrize(
     ("argument", "field", "value"),
     [
-        ("--port=8600", "port", 8600),
-        ("--grpc_socket_path=/run/s", "grpc_socket_path", "/run/s"),
-        (
-            "--grpc_channel_arguments=grpc.max_connection_age_ms=90",
-            "grpc_max_connection_age_s",
-            0.09,
-        ),
-        ("--rest_api_port=8501", "rest_port", 8501),
-        ("--rest_api_timeout_in_ms=1500", "rest_timeout_s", 1.5),
-        ("--rest_api_enable_cors_support", "enable_cors", True),
-        ("--allow_version_labels_for_unavailable_models=true", "labels_for_unavailable", True),
-        ("--model_config_file_poll_wait_seconds=60", "config_poll_wait_s", 60.0),
-        ("--file_system_poll_wait_seconds=10", "poll_wait_s", 10.0),
         ("--file_system_poll_wait_seconds=-1", "poll_wait_s", 0.0),
-        ("--num_load_threads=4", "load_threads", 4),
         ("--num_load_threads=0", "load_threads", ServerSettings().load_threads),
-        ("--enable_model_warmup=false", "warmup", False),
-        ("--num_request_iterations_for_warmup=3", "warmup_iterations", 3),
         ("--num_request_iterations_for_warmup=0", "warmup_iterations", 1),
         ("--enable_signature_method_name_check", "method_name_check", True),
         ("--enable_serialization_as_tensor_content", "tensor_content", True),
     ],
 )
 def test_flag(argument: str, field: str, value: object) -> None:
+    """Beside the usual value of each, which is a row in `tests/unit/config/migration`."""
     assert getattr(parse(PATH, argument).settings.server, field) == value
 
 
@@ -108,13 +93,6 @@ def test_an_ssl_config_encrypts_grpc_alone(
     assert ["TLS_PORTS=both" in each for each in parsed.warnings] == [True] * warned
 
 
-def test_a_tflite_model_is_preferred_when_asked_for_and_without_a_warning() -> None:
-    parsed = parse(PATH, "--prefer_tflite_model")
-    assert parsed.settings.models[0].engine.of(OpenVinoOptions).prefer_tflite_model
-    assert not parsed.warnings
-    assert not parse(PATH).settings.engine.of(OpenVinoOptions).prefer_tflite_model
-
-
 def test_tensorflow_runs_the_rest_where_it_is_asked_for(tmp_path: Path) -> None:
     library = tmp_path / "ops.so"
     library.touch()
@@ -126,27 +104,10 @@ def test_tensorflow_runs_the_rest_where_it_is_asked_for(tmp_path: Path) -> None:
     assert not parse(PATH).settings.engine.of(TensorFlowOptions).fallback
 
 
-def test_mixed_precision_computes_in_bf16() -> None:
-    assert (
-        parse(PATH, "--mixed_precision=bfloat16")
-        .settings.engine.of(OpenVinoOptions)
-        .inference_precision
-        == "bf16"
-    )
-
-
 def test_a_precision_may_be_chosen_at_load_within_a_tolerance() -> None:
     flags = ("--mixed_precision=auto", "--precision_tolerance=0.002")
     found = parse(PATH, *flags).settings.engine.of(OpenVinoOptions)
     assert (found.inference_precision, found.precision_tolerance) == ("auto", 0.002)
-
-
-@pytest.mark.parametrize(
-    "name", ["tensorflow_session_parallelism", "tensorflow_intra_op_parallelism"]
-)
-def test_parallelism_limits_the_threads_of_an_inference(name: str) -> None:
-    (model,) = parse(PATH, f"--{name}=4").settings.models
-    assert model.engine.of(OpenVinoOptions).plugin_config == {"INFERENCE_NUM_THREADS": "4"}
 
 
 @pytest.mark.parametrize(

@@ -319,16 +319,11 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("custom_loader_options", {"loader_name": "x"}),
-    ],
-)
-def test_what_would_change_what_is_computed_is_refused_not_ignored(key: str, value: object) -> None:
+def test_what_would_change_what_is_computed_is_refused_not_ignored() -> None:
+    key, value = "custom_loader_options", {"loader_name": "x"}
     (fault,) = faults(of({**MODEL, key: value}))
     assert fault.startswith(f"model_config_list[0].config.{key}: {value!r} given; ")
-    for off in (type(value)(), None):
+    for off in ({}, None):
         assert read(of({**MODEL, key: off})).warnings == ()
 
 
@@ -349,33 +344,18 @@ def test_what_cannot_be_beside_sequences_names_key_and_model(
 
 
 def test_batch_size_is_dropped_beside_shape() -> None:
-    options = (
-        read(of({**MODEL, "shape": "auto", "batch_size": 2})).models[0].engine.of(OpenVinoOptions)
-    )
-    assert (options.shape, options.batch_size) == ("auto", None)
+    (model,) = read(of({**MODEL, "shape": "auto", "batch_size": 2})).models
+    assert model.engine.of(OpenVinoOptions) == OpenVinoOptions(shape="auto")
+
+
+KEYS = ["model_config_list", "config", "name", "base_path", "shape", "monitoring", "nireq"]
 
 
 @given(
     st.text()
     | st.recursive(
         st.none() | st.integers() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "model_config_list",
-                        "config",
-                        "name",
-                        "base_path",
-                        "shape",
-                        "monitoring",
-                        "nireq",
-                    ]
-                ),
-                inner,
-            )
-        ),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
     ).map(json.dumps)
 )
 def test_any_text_is_read_or_refused(text: str) -> None:

@@ -107,21 +107,6 @@ async def test_an_output_filter_is_bound_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output_filter", "text"),
-    [
-        (("z",), "output tensor alias not found in signature: z Outputs expected to be in the"),
-        (("y", "y"), "duplicate output tensor alias: y"),
-    ],
-)
-async def test_a_wrong_output_filter_is_refused(output_filter: tuple[str, ...], text: str) -> None:
-    heart = Heart()
-    plane = await heart.plane()
-    with pytest.raises(InvalidRequest, match=text):
-        await plane.predict(asked(output_filter=output_filter), Words().interface(), now())
-    assert heart.counted() == ['{model_name="m",status="INVALID_ARGUMENT"} 1']
-
-
-@pytest.mark.parametrize(
     ("dtype", "size", "at_once", "apart"),
     [
         pytest.param(np.float32, LARGE - 1, "never", False, id="small"),
@@ -214,18 +199,6 @@ async def test_a_large_reply_that_cannot_be_is_refused_while_its_inference_can_f
         await plane.predict(asked(np.zeros((1, 2), np.float32)), interface, now())
     await plane.predict(asked(np.zeros((1, 1), np.float32)), interface, now())
     assert seen == [("plain", ["y"])]
-
-
-async def test_missing_trailing_dimensions_are_added_and_taken_off_again() -> None:
-    shapes = []
-
-    def encoders(*_: Any) -> Mapping[object, Encode[Any]]:
-        return {"plain": lambda outputs: shapes.append(outputs["y"].shape)}
-
-    words = Words()
-    words.encoders = encoders  # type: ignore[method-assign]
-    await (await Heart().plane()).predict(asked(X[0, :1].reshape(())), words.interface(), now())
-    assert shapes == [()]
 
 
 async def test_a_version_is_held_until_its_reply_is_there() -> None:

@@ -140,14 +140,6 @@ async def test_a_manager_that_is_closed_leaves_no_task(world: World) -> None:
     assert not asyncio.all_tasks() - before
 
 
-async def test_a_platform_never_changes(world: World) -> None:
-    world.write(1)
-    manager = await managed(world, world.config(platform="tensorflow"))
-    with pytest.raises(InvalidRequest, match="Illegal to change a model's platform"):
-        await manager.apply([world.config(platform="openvino")], all_or_nothing=True)
-    await manager.close()
-
-
 async def test_an_unchanged_model_is_not_loaded_again(world: World) -> None:
     world.write(1)
     manager = await managed(world)
@@ -291,25 +283,6 @@ async def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
     await asyncio.gather(*manager._tasks)
     await manager.close()
     assert "poll failed" not in caplog.text
-
-
-async def test_a_label_moves_in_one_step_and_only_to_what_serves(world: World) -> None:
-    world.write(1)
-    world.write(2)
-    both = world.config(version_policy=All())
-    manager = await managed(world, both)
-    stable = ModelSpec("m", label="stable")
-    for version in (1, 2):
-        labelled = world.config(version_policy=All(), version_labels={"stable": version})
-        await manager.apply([labelled], all_or_nothing=True)
-        assert manager.served.handle(stable).version == version
-    with pytest.raises(PreconditionFailed):
-        await manager.apply(
-            [world.config(version_policy=All(), version_labels={"stable": 3})],
-            all_or_nothing=True,
-        )
-    assert manager.served.handle(stable).version == 2
-    await manager.close()
 
 
 async def test_memory_of_a_removed_model_goes_without_the_garbage_collector(

@@ -2,21 +2,11 @@
 
 import pytest
 
-from ie_serving.core.values.errors import NotFound, UnknownLabel
+from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import State
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import World, managed, serves
-
-
-async def test_the_default_is_the_highest_available_version(world: World) -> None:
-    world.write(1)
-    world.write(2)
-    world.write(3, fail="broken")
-    manager = await managed(world, world.config(version_policy=All()))
-    assert manager.served.handle(ModelSpec("m")).version == 2
-    assert manager.served.handle(ModelSpec("m", version=1)).version == 1
-    await manager.close()
 
 
 async def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -> None:
@@ -32,27 +22,19 @@ async def test_version_0_means_the_default_unless_there_is_a_version_0(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("spec", "kind", "text"),
+    ("spec", "text"),
     [
-        (
-            ModelSpec("n"),
-            NotFound,
-            r"Servable not found for request: Latest\(n\): .*served models: m",
-        ),
-        (ModelSpec("m", version=9), NotFound, r"Specific\(m, 9\): .*available versions: 1"),
-        (ModelSpec("m", label="x"), UnknownLabel, "Unrecognized servable version label: x"),
-        (ModelSpec("n", label="x"), UnknownLabel, "Unrecognized servable version label: x"),
-        (ModelSpec("m", label="gone"), NotFound, r"Specific\(m, 7\)"),
+        (ModelSpec("n"), r"Servable not found for request: Latest\(n\): .*served models: m"),
+        (ModelSpec("m", version=9), r"Specific\(m, 9\): .*available versions: 1"),
     ],
 )
-async def test_what_is_not_there_is_refused_by_name(
-    world: World, spec: ModelSpec, kind: type[Exception], text: str
+async def test_what_is_not_there_is_refused_with_what_is(
+    world: World, spec: ModelSpec, text: str
 ) -> None:
+    """Labels are in `tests/functional/conformance/cases/grpc_predict.py`."""
     world.write(1)
-    world.labels_wait = False
-    config = world.config(version_labels={"gone": 7})
-    manager = await managed(world, config, labels_for_unavailable=True)
-    with pytest.raises(kind, match=text):
+    manager = await managed(world)
+    with pytest.raises(NotFound, match=text):
         manager.served.handle(spec)
     await manager.close()
 

@@ -89,11 +89,6 @@ def test_the_largest_finite_number_stays_finite(dtype: DataType) -> None:
     assert array.tolist() == [largest]
 
 
-def test_a_document_that_lives_on_is_not_overwritten() -> None:
-    held = [parse_strictly(b"[%d, %d]" % (n, n)) for n in range(3)]
-    assert [document.as_list() for document in held] == [[0, 0], [1, 1], [2, 2]]
-
-
 def test_arrays_outlive_the_parser_s_next_document() -> None:
     first = read("[1, 2]", DataType.FP64)
     gc.collect()

@@ -43,34 +43,6 @@ def test_examples_without_context() -> None:
             "{}",
             "JSON Value: {} When method is classify, key 'examples' is expected and was not found",
         ),
-        ('{"examples": 1}', "Expecting 'examples' value to be an list/array"),
-        ('{"examples": []}', "'examples' value is an empty array"),
-        ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
-        ('{"context": [], "examples": [{}]}', "Example must be JSON object but got JSON Array"),
-        (
-            '{"examples": [{"f": null}]}',
-            "Feature: f has element with unexpected JSON type: Null",
-        ),
-        (
-            '{"examples": [{"f": [1, [2]]}]}',
-            "Feature: f has element with unexpected JSON type: Array",
-        ),
-        (
-            '{"examples": [{"f": {"a": 1}}]}',
-            "Feature: f has element with unexpected JSON type: Object",
-        ),
-        (
-            '{"examples": [{"f": [10, 10.0]}]}',
-            "Unexpected element type in feature: f expecting type: int64",
-        ),
-        (
-            '{"examples": [{"f": ["a", 1]}]}',
-            "Unexpected element type in feature: f expecting type: bytes",
-        ),
-        (
-            '{"examples": [{"f": [1.5, "a"]}]}',
-            "Unexpected element type in feature: f expecting type: float",
-        ),
         (
             '{"examples": [{"f": 9223372036854775808}]}',
             "Feature: f has uint64_t element. Only int64_t is supported.",
@@ -80,6 +52,7 @@ def test_examples_without_context() -> None:
     ],
 )
 def test_examples_that_are_refused(body: str, text: str) -> None:
+    """More are in `tests/functional/conformance/cases/rest_examples.py`."""
     for method in ("classify", "regress"):
         with pytest.raises(InvalidRequest) as caught:
             parse_examples(body.encode(), method)

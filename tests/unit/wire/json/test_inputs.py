@@ -48,47 +48,6 @@ def test_an_object_of_base64_is_a_value_and_names_no_input() -> None:
     assert found.tolist() == b"x"
 
 
-@pytest.mark.parametrize(
-    ("value", "dtypes", "text"),
-    [
-        ({"a": 1}, TWO, "Missing named input: b in 'inputs' object."),
-        ([1], TWO, "inputs is a plain value/list, but expecting an object"),
-        ({"x": ["y"]}, ONE, "not of expected type: float"),
-    ],
-)
-def test_faults_of_columns(value: Any, dtypes: dict[str, DataType], text: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        decode_columns(value, dtypes)
-    assert text in str(refused.value)
-
-
-AT_1 = "Failed to process element: 1 of 'instances' list."
-A_AT_1 = "Failed to process element: 1 key: a of 'instances' list. Error: INVALID_ARGUMENT:"
-
-
-@pytest.mark.parametrize(
-    ("rows", "dtypes", "text"),
-    [
-        ([1], TWO, "instances is a plain list, but expecting list of objects"),
-        ([1, {"x": 1}], ONE, "Expecting value/list but got object at item 1 of input list"),
-        ([{"x": 1}, 1], ONE, "Expecting object but got list at item 1 of input list"),
-        ([1, "x"], ONE, f"{AT_1} Error: INVALID_ARGUMENT: JSON Value: "),
-        (
-            [[1], [1, 2]],
-            ONE,
-            f"{AT_1} Error: INVALID_ARGUMENT: Expecting tensor size: 1 but got: 2",
-        ),
-        ([{"a": 1, "b": ""}, {"a": "1", "b": ""}], TWO, f"{A_AT_1} JSON Value: "),
-        ([{"a": 1, "b": ""}, {"a": 1}], TWO, f"{AT_1} JSON object: "),
-        ([{"a": 1, "b": "", "c": 1}], TWO, "JSON object: does not have named input: c"),
-    ],
-)
-def test_faults_of_rows(rows: list[Any], dtypes: dict[str, DataType], text: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        decode_rows(rows, dtypes)
-    assert text in str(refused.value)
-
-
 @pytest.mark.parametrize("place", [0, 1, 1024, 2047, 2999])
 def test_the_first_row_at_fault_is_named_wherever_it_is(place: int) -> None:
     rows: list[Any] = [0.5] * 3000

@@ -89,23 +89,9 @@ X = np.array([[1, 2], [3, 4]], np.int32)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(
-            columns(LINES, x=X[0]),
-            '{\n    "outputs": [\n        1,\n        2\n    ]\n}',
-            id="column",
-        ),
-        pytest.param(
-            rows(ONE_LINE, x=X), '{\n    "predictions": [[1, 2], [3, 4]\n    ]\n}', id="rows"
-        ),
         pytest.param(columns(DENSE, x=X), '{"outputs":[[1,2],[3,4]]}', id="dense column"),
         pytest.param(rows(DENSE, x=X), '{"predictions":[[1,2],[3,4]]}', id="dense rows"),
         pytest.param(rows(ONE_LINE, x=X[:0]), '{\n    "predictions": []\n}', id="no rows"),
-        pytest.param(
-            rows(ONE_LINE, x=X[:1], y=X[0, :1]),
-            '{\n    "predictions": [\n        {\n            "x": [1, 2],\n            "y": 1\n'
-            "        }\n    ]\n}",
-            id="rows of two outputs",
-        ),
     ],
 )
 def test_white_space(text: str, expected: str) -> None:

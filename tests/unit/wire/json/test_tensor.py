@@ -59,11 +59,6 @@ def test_strings_are_their_utf_8(texts: list[str]) -> None:
     assert found.tolist() == [text.encode() for text in texts]
 
 
-def test_base64_stands_for_any_bytes() -> None:
-    found = decode_tensor([{"b64": "AP8="}, {"b64": "AP8"}, "AP8="], DataType.STRING)
-    assert found.tolist() == [b"\x00\xff", b"\x00\xff", b"AP8="]
-
-
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_integer_reaches_from_the_least_to_the_largest_of_its_dtype(dtype: DataType) -> None:
     limits = np.iinfo(dtype.numpy)

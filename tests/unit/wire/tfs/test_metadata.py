@@ -1,4 +1,7 @@
-"""Status and metadata as clients of TensorFlow Serving compare them."""
+"""Status and metadata as clients of TensorFlow Serving compare them.
+
+To the byte they are in `tests/functional/conformance/cases/versions.py`.
+"""
 
 import json
 
@@ -17,21 +20,6 @@ SIGNATURES = {
         {"y": TensorSpec("y", DataType.INT64, None, "out")},
     )
 }
-
-STATUS_JSON = """{
- "model_version_status": [
-  {
-   "version": "123",
-   "state": "AVAILABLE",
-   "status": {
-    "error_code": "OK",
-    "error_message": ""
-   }
-  }
- ]
-}
-"""
-
 
 MESSAGE_JSON = """{
   "modelSpec": {
@@ -76,11 +64,6 @@ MESSAGE_JSON = """{
 }"""
 
 
-def test_status_json_to_the_byte() -> None:
-    status = VersionStatus(123, State.AVAILABLE, "")
-    assert metadata.StatusEncoder().json([status]).decode() == STATUS_JSON
-
-
 def test_a_failed_load_has_the_code_unknown_and_its_text() -> None:
     status = VersionStatus(3, State.LOADING, "Error occurred while loading version")
     (shown,) = json.loads(metadata.StatusEncoder().json([status]))["model_version_status"]
@@ -91,16 +74,6 @@ def test_a_failed_load_has_the_code_unknown_and_its_text() -> None:
     (entry,) = response.model_version_status
     assert (entry.version, entry.state) == (3, 20)
     assert (entry.status.error_code, entry.status.error_message) == (2, status.error)
-
-
-def test_metadata_json_to_the_byte() -> None:
-    text = metadata.metadata_json("m", 123, SIGNATURES).decode()
-    assert text.startswith(
-        '{\n"model_spec":{\n "name": "m",\n "signature_name": "",\n "version": "123"\n}\n,\n'
-        '"metadata": {"signature_def": {\n "signature_def": {\n  "serving_default": {\n'
-        '   "inputs": {\n    "x": {\n     "dtype": "DT_FLOAT",\n'
-    )
-    assert text.endswith('   "defaults": {}\n  }\n }\n}\n}\n}\n')
 
 
 def test_metadata_json_shows_every_field() -> None:
@@ -137,19 +110,6 @@ def test_the_form_of_2020_is_protobufs_own_json() -> None:
     )
     expected = json_format.MessageToDict(message, descriptor_pool=messages.POOL)
     assert json.loads(metadata.message_json("m", 7, signatures)) == expected
-
-
-def test_metadata_message_holds_all_signatures() -> None:
-    payload = metadata.metadata_response("m", 7, SIGNATURES)
-    response = messages.GetModelMetadataResponse.FromString(payload)
-    assert (response.model_spec.name, response.model_spec.version.value) == ("m", 7)
-    held = messages.SignatureDefMap()
-    assert response.metadata["signature_def"].Unpack(held)
-    signature = held.signature_def["serving_default"]
-    assert signature.method_name == "tensorflow/serving/predict"
-    x, y = signature.inputs["x"], signature.outputs["y"]
-    assert (x.name, x.dtype, [dim.size for dim in x.tensor_shape.dim]) == ("x:0", 1, [-1, 2])
-    assert (y.name, y.dtype, y.tensor_shape.unknown_rank) == ("out", 9, True)
 
 
 def test_defaults_are_shown() -> None:

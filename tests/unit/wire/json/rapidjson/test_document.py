@@ -1,7 +1,9 @@
-"""The JSON dialect of TensorFlow Serving, which is RapidJSON's. Offsets are its own."""
+"""The JSON dialect of TensorFlow Serving, which is RapidJSON's. Offsets are its own.
+
+More of what is taken and refused is in `tests/functional/conformance/cases/rest_json.py`.
+"""
 
 import json
-import math
 
 import orjson
 import pytest
@@ -15,24 +17,12 @@ from ie_serving.wire.json.rapidjson.document import KEPT_LEVELS, bytes_of, parse
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"", "The document is empty"),
-        (b" ", "The document is empty. at offset: 1"),
         (b"\xef\xbb\xbf", "The document is empty. at offset: 3"),
-        (b"}", "The document is empty. at offset: 0"),
-        (b"instances = [1, 2]", "Invalid value. at offset: 0"),
-        (b"{", "Missing a name for object member. at offset: 1"),
-        (b'{"a":1,}', "Missing a name for object member. at offset: 7"),
-        (b"{a:1}", "Missing a name for object member. at offset: 1"),
-        (b"{'a':1}", "Missing a name for object member. at offset: 1"),
-        (b'{"a" 1}', "Missing a colon after a name of object member. at offset: 5"),
         (b'{"a"', "Missing a colon after a name of object member. at offset: 4"),
-        (b'{"a":1 "b":2}', "Missing a comma or '}' after an object member. at offset: 7"),
         (b'{"a":01}', "Missing a comma or '}' after an object member. at offset: 6"),
         (b'{"a":1\x00}', "Missing a comma or '}' after an object member. at offset: 6"),
-        (b'{"a":[1 2]}', "Missing a comma or ']' after an array element. at offset: 8"),
         (b"[1", "Missing a comma or ']' after an array element. at offset: 2"),
         (b"[1,2,3 4,5]", "Missing a comma or ']' after an array element. at offset: 7"),
-        (b'{"a":[1,2,]}', "Invalid value. at offset: 10"),
         (b'{"a":[,1]}', "Invalid value. at offset: 6"),
         (b"[1,,2]", "Invalid value. at offset: 3"),
         (b"[", "Invalid value. at offset: 1"),
@@ -45,13 +35,9 @@ from ie_serving.wire.json.rapidjson.document import KEPT_LEVELS, bytes_of, parse
         (b"[.5]", "Invalid value. at offset: 1"),
         (b"[+1]", "Invalid value. at offset: 1"),
         (b"[-]", "Invalid value. at offset: 2"),
-        (b'{"a":1.}', "Miss fraction part in number. at offset: 7"),
-        (b'{"a":1e}', "Miss exponent in number. at offset: 7"),
         (b'{"a":1.5e+}', "Miss exponent in number. at offset: 10"),
-        (b'{"a":1E400}', "Number too big to be stored in double. at offset: 5"),
         (b"[NaN,1e400,2]", "Number too big to be stored in double. at offset: 5"),
         (b"[" + b"9" * 400 + b"]", "Number too big to be stored in double. at offset: 1"),
-        (b'{"a":"unterminated', "Missing a closing quotation mark in string. at offset: 18"),
         (b'["a\\"', "Missing a closing quotation mark in string. at offset: 5"),
         (b'["\\x"]', "Invalid escape character in string. at offset: 2"),
         (b'["ab\n"]', "Invalid escape character in string. at offset: 4"),
@@ -70,25 +56,14 @@ def test_what_is_refused(body: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("body", "value"),
     [
-        pytest.param(b'{"a":1}garbage', {"a": 1}, id="anything may follow the first value"),
         pytest.param(b"[1]]", [1], id="even a bracket"),
-        pytest.param(b'\xef\xbb\xbf{"a":1}', {"a": 1}, id="byte order mark"),
-        pytest.param(b'{"a":1,"a":2}', {"a": 1}, id="the first of equal keys"),
         pytest.param(b'["\\u0000\\ud83d\\ude00"]', ["\0\U0001f600"], id="escapes"),
-        pytest.param(b"[Inf,Infinity,-Inf,-Infinity]", [math.inf, math.inf, -math.inf, -math.inf]),
         pytest.param(b"[-0,0,-0.0]", [0, 0, -0.0], id="minus zero is an integer"),
-        pytest.param(b"[1e-400]", [0.0], id="underflow"),
         pytest.param(b"5 6", 5, id="a bare number"),
     ],
 )
 def test_what_is_taken(body: bytes, value: object) -> None:
     assert parse_document(body) == value
-
-
-@pytest.mark.parametrize("text", ["NaN", "-NaN"])
-def test_nan(text: str) -> None:
-    (value,) = parse_document(f"[{text}]".encode())
-    assert math.isnan(value)
 
 
 @pytest.mark.parametrize(

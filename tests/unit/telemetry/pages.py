@@ -47,6 +47,15 @@ def of(metrics: Metrics, name: str, /, *shown: str, **labels: str) -> dict[tuple
     }
 
 
+def families(metrics: Metrics, prefix: str) -> dict[str, tuple[str, set[str]]]:
+    """Give the type and the labels, `le` apart, of each family whose name begins so."""
+    return {
+        family.name: (family.type, {each for s in family.samples for each in s.labels} - {"le"})
+        for family in text_string_to_metric_families(metrics.text())
+        if family.name.startswith(prefix)
+    }
+
+
 def serve(metrics: Metrics, model: str, key: Key, seconds: float = 0.001) -> None:
     """Count a request that has succeeded."""
     served = metrics.served(model, key)

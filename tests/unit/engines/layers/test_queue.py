@@ -37,6 +37,13 @@ async def held(**rules: object) -> Asked:
     return asked
 
 
+async def released(asked: Asked, tasks: "Iterable[asyncio.Task[list[float]]]") -> list[object]:
+    """Let the model go on once these requests wait, and give their answers."""
+    await turns()
+    asked.model.open.set()
+    return await answers(tasks)
+
+
 async def test_a_lone_request_is_inferred_without_a_turn_of_the_loop() -> None:
     asked = Asked(Model())
     work = asked.queue.infer({"x": np.ones((2, 1), np.float32)}, lambda o: o["y"].tolist())
@@ -61,9 +68,7 @@ async def test_requests_gather_while_the_lane_is_busy_and_each_gets_its_rows() -
 async def test_the_engine_is_told_which_inferences_are_of_several_requests(gathered: bool) -> None:
     asked = await held()
     tasks = [asked.ask(1.0), asked.ask(2.0)] if gathered else [asked.ask(1.0, 2.0)]
-    await turns()
-    asked.model.open.set()
-    await answers(tasks)
+    await released(asked, tasks)
     assert asked.model.batches == [1, 2]
     assert asked.model.gathered == [False, gathered]
 
@@ -91,9 +96,7 @@ async def test_those_that_are_read_together_go_together() -> None:
 async def test_a_full_batch_is_sent_in_two() -> None:
     asked = await held(rows=4)
     tasks = [asked.ask(float(i)) for i in range(6)]
-    await turns()
-    asked.model.open.set()
-    assert await answers(tasks) == [[i + 1.0] for i in range(6)]
+    assert await released(asked, tasks) == [[i + 1.0] for i in range(6)]
     assert asked.record.sent[1:] == [("full", 4), ("lane_free", 2)]
 
 
@@ -125,9 +128,7 @@ async def test_a_bad_request_fails_alone(bad: int) -> None:
     values = [float(i) for i in range(5)]
     values[bad] = REFUSED
     tasks = [asked.ask(each) for each in values]
-    await turns()
-    asked.model.open.set()
-    found = await answers(tasks)
+    found = await released(asked, tasks)
     assert isinstance(found.pop(bad), InvalidTensor)
     assert found == [[value + 1.0] for value in values if value != REFUSED]
     assert asked.record.failed > 0
@@ -136,9 +137,7 @@ async def test_a_bad_request_fails_alone(bad: int) -> None:
 async def test_bad_requests_alone_each_get_their_error() -> None:
     asked = await held()
     tasks = [asked.ask(REFUSED) for _ in range(3)]
-    await turns()
-    asked.model.open.set()
-    assert all(isinstance(each, InvalidTensor) for each in await answers(tasks))
+    assert all(isinstance(each, InvalidTensor) for each in await released(asked, tasks))
     assert asked.model.batches == [1, 3, 1, 2, 1, 1]
     assert await answers([asked.ask(1.0)]) == [[2.0]]
 
@@ -146,9 +145,7 @@ async def test_bad_requests_alone_each_get_their_error() -> None:
 async def test_a_bad_piece_fails_its_request_and_no_other() -> None:
     asked = await held(rows=2)
     tasks = [asked.ask(1.0, 2.0, REFUSED, REFUSED, REFUSED), asked.ask(3.0)]
-    await turns()
-    asked.model.open.set()
-    refused, fine = await answers(tasks)
+    refused, fine = await released(asked, tasks)
     assert isinstance(refused, InvalidTensor)
     assert fine == [4.0]
 
@@ -156,18 +153,14 @@ async def test_a_bad_piece_fails_its_request_and_no_other() -> None:
 async def test_other_shapes_never_share_a_batch() -> None:
     asked = await held()
     tasks = [asked.ask(float(i), width=1 + i % 2) for i in range(6)]
-    await turns()
-    asked.model.open.set()
-    assert await answers(tasks) == [[i + 1.0] for i in range(6)]
+    assert await released(asked, tasks) == [[i + 1.0] for i in range(6)]
     assert asked.record.sent[1:] == [("other_shape", 3), ("lane_free", 3)]
 
 
 async def test_a_full_queue_refuses_and_serves_on() -> None:
     asked = await held(most_waiting=3)
     tasks = [asked.ask(float(i)) for i in range(5)]
-    await turns()
-    asked.model.open.set()
-    found = await answers(tasks)
+    found = await released(asked, tasks)
     assert found[:3] == [[1.0], [2.0], [3.0]]
     assert all(isinstance(each, QueueFull) for each in found[3:])
 
@@ -178,9 +171,7 @@ async def test_what_is_cancelled_while_it_waits_costs_no_inference() -> None:
     await turns()
     tasks[1].cancel()
     tasks[2].cancel()
-    await turns()
-    asked.model.open.set()
-    found = await answers(tasks)
+    found = await released(asked, tasks)
     assert [found[0], found[3]] == [[1.0], [4.0]]
     assert asked.model.batches == [1, 2]
 
@@ -269,9 +260,7 @@ async def test_a_model_that_loses_rows_is_asked_one_by_one_from_then_on() -> Non
 async def test_large_inputs_are_joined_beside_the_event_loop() -> None:
     asked = await held()
     tasks = [asked.ask(float(i), width=200_000) for i in range(3)]
-    await turns()
-    asked.model.open.set()
-    assert await answers(tasks) == [[1.0], [2.0], [3.0]]
+    assert await released(asked, tasks) == [[1.0], [2.0], [3.0]]
     assert asked.model.batches == [1, 3]
 
 

@@ -215,12 +215,8 @@ async def test_no_request_without_elements_reaches_what_ends_the_process(
     weights = {"w": np.ones((1, gates, 4), np.float32), "r": np.ones((1, gates, 3), np.float32)}
     save_onnx(tmp_path / "m.onnx", [node], {"x": ["t", "n", 4]}, "y", **weights)
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
-    signature = model.signatures[SERVING_DEFAULT]
-    empty = np.zeros((2, 0, 4), np.float32)
-    with pytest.raises(
-        InvalidTensor, match=r'"x" of shape .* has no elements.*: send at least one'
-    ):
-        await model.infer(signature, {"x": empty}, dict)
+    with pytest.raises(InvalidTensor, match=r'"x" of shape .* has no elements.*: send at least'):
+        await answer(model, x=np.zeros((2, 0, 4), np.float32))
     model.close()
 
 
@@ -292,15 +288,9 @@ async def test_sums_of_products_of_8_bits_are_not_cut_off(tmp_path: Path) -> Non
     ]
     save_onnx(tmp_path / "model.onnx", nodes, {"x": [1, 64]}, {"y": [1, 8]}, w=weights)
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
-    try:
-        answer = await model.infer(
-            model.signatures[SERVING_DEFAULT],
-            {"x": np.full((1, 64), 255, np.float32)},
-            lambda outputs: outputs["y"].copy(),
-        )
-    finally:
-        model.close()
-    assert answer.tolist() == (255.0 * weights.sum(0, dtype=np.float64))[None].tolist()
+    found = (await answer(model, x=np.full((1, 64), 255, np.float32)))["y"]
+    assert found.tolist() == (255.0 * weights.sum(0, dtype=np.float64))[None].tolist()
+    model.close()
 
 
 @pytest.mark.parametrize("kind", ["Div", "Mod"])
@@ -312,16 +302,12 @@ async def test_no_request_divides_the_least_integer(
     node, end = helper.make_node(kind, ["x", "y"], ["z"]), Of(dtype, ["n"])
     save_onnx(tmp_path / "m.onnx", [node], {"x": end, "y": end}, {"z": end})
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
-    signature = model.signatures[SERVING_DEFAULT]
     kind_of = helper.tensor_dtype_to_np_dtype(dtype)
-    least = np.array([np.iinfo(kind_of).min], kind_of)
-    given = {"x": least, "y": np.array([-1], least.dtype)}
+    least, y = np.array([np.iinfo(kind_of).min], kind_of), np.array([-1], kind_of)
     with pytest.raises(InvalidTensor, match=r'"x": .* does not divide the least integer: send'):
-        await model.infer(signature, given, dict)
-    answer = await model.infer(
-        signature, {**given, "x": least + 1}, lambda found: int(found["z"][0])
-    )
-    assert answer == (-int(least[0] + 1) if kind == "Div" else 0)
+        await answer(model, x=least, y=y)
+    found = (await answer(model, x=least + 1, y=y))["z"]
+    assert found.tolist() == [-int(least[0] + 1) if kind == "Div" else 0]
     model.close()
 
 
@@ -361,9 +347,8 @@ async def test_a_graph_whose_values_choose_its_time_leaves_the_event_loop_free(
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
     few = {"n": np.array(2), "x": np.ones(1, np.float32)}
     assert await thread_of(model, few) != threading.get_ident()
-    signature = model.signatures[SERVING_DEFAULT]
-    assert await model.infer(signature, few, lambda found: found["y"].tolist()) == [4]
-    many = model.infer(signature, {**few, "n": np.array(1_000_000)}, dict)
+    assert (await answer(model, **few))["y"].tolist() == [4]
+    many = answer(model, **{**few, "n": np.array(1_000_000)})
     task, turns = asyncio.ensure_future(many), 0
     while not task.done():
         await asyncio.sleep(0.001)

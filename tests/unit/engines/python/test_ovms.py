@@ -15,6 +15,7 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import is_absent, sent_in
+from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.ovms import Tensor
 from tests.unit.engines.asking import answer, strings
 from tests.unit.engines.python.kernels import served
@@ -43,10 +44,23 @@ class Helper:
 NUMBERS = {"dtype": "float32", "shape": [-1]}
 TEXT = {"dtype": "string", "shape": []}
 TEXTS = {"dtype": "string", "shape": [-1]}
+ANY = {"dtype": "any"}
 
 
 def declared(given: Any, gives: Any) -> dict[str, Any]:
     return {"inputs": {"input": given}, "outputs": {"output": gives}}
+
+
+def node(directory: Path, execute: str, given: Any, gives: Any) -> KernelModel:
+    """Load a node whose `execute` is this line."""
+    code = f"""
+import numpy as np
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        {execute}
+"""
+    return served(directory, code, "", declared(given, gives))
 
 
 async def test_the_basic_example_is_found_without_a_name(tmp_path: Path) -> None:
@@ -90,14 +104,8 @@ async def test_what_a_tensor_tells(tmp_path: Path) -> None:
     ],
 )
 async def test_strings_are_buffers(tmp_path: Path, given: Any, texts: Any, buffer: bytes) -> None:
-    code = """
-        from pyovms import Tensor
-        class OvmsPythonModel:
-            def execute(self, inputs):
-                assert inputs[0].datatype == "BYTES"
-                return [Tensor("output", bytes(inputs[0]))]
-        """
-    model = served(tmp_path, code, "", declared(given, TEXT))
+    execute = "t = inputs[0]; assert t.datatype == 'BYTES'; return [Tensor('output', bytes(t))]"
+    model = node(tmp_path, execute, given, TEXT)
     assert (await answer(model, input=texts))["output"].item() == buffer
     model.close()
 
@@ -114,14 +122,7 @@ async def test_strings_are_buffers(tmp_path: Path, given: Any, texts: Any, buffe
     ],
 )
 async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> None:
-    code = f"""
-import numpy as np
-from pyovms import Tensor
-class OvmsPythonModel:
-    def execute(self, inputs):
-        return [{made}]
-"""
-    model = served(tmp_path, code, "", declared(NUMBERS, gives))
+    model = node(tmp_path, f"return [{made}]", NUMBERS, gives)
     assert (await answer(model, input=[0.0]))["output"].tolist() == expected
     model.close()
 
@@ -139,20 +140,11 @@ class OvmsPythonModel:
     ],
 )
 async def test_faults(tmp_path: Path, ends: str, fault: str) -> None:
-    code = f"""
-from pyovms import Tensor
-class OvmsPythonModel:
-    def execute(self, inputs):
-        {ends}
-"""
-    model = served(tmp_path, code, "", declared(NUMBERS, NUMBERS))
+    model = node(tmp_path, ends, NUMBERS, NUMBERS)
     with pytest.raises(ServingError) as raised:
         await answer(model, input=[0.0])
     assert f"{code_of(raised.value).name}: {raised.value}".startswith(fault)
     model.close()
-
-
-ANY = {"dtype": "any"}
 
 
 @pytest.mark.parametrize(
@@ -166,14 +158,7 @@ ANY = {"dtype": "any"}
     ],
 )
 async def test_untyped_outputs_are_arrays(tmp_path: Path, made: str, expected: Any) -> None:
-    code = f"""
-import numpy as np
-from pyovms import Tensor
-class OvmsPythonModel:
-    def execute(self, inputs):
-        return [Tensor('output', {made})]
-"""
-    model = served(tmp_path, code, "", declared(ANY, ANY))
+    model = node(tmp_path, f"return [Tensor('output', {made})]", ANY, ANY)
     found = (await answer(model, input=[1.0]))["output"]
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     assert found.tolist() == expected.tolist()
@@ -191,14 +176,7 @@ class OvmsPythonModel:
     ],
 )
 async def test_untyped_outputs_that_are_no_arrays(tmp_path: Path, made: str, sent: Any) -> None:
-    code = f"""
-import numpy as np
-from pyovms import Tensor
-class OvmsPythonModel:
-    def execute(self, inputs):
-        return [Tensor('output', {made})]
-"""
-    model = served(tmp_path, code, "", declared(ANY, ANY))
+    model = node(tmp_path, f"return [Tensor('output', {made})]", ANY, ANY)
     found = sent_in((await answer(model, input=[1.0]))["output"])
     assert found is not None
     assert (bytes(found), found.datatype, found.shape) == sent
@@ -207,28 +185,17 @@ class OvmsPythonModel:
 
 @pytest.mark.parametrize("size", [-1, 1 << 63])
 async def test_a_shape_that_no_reply_can_have(tmp_path: Path, size: int) -> None:
-    code = f"""
-from pyovms import Tensor
-class OvmsPythonModel:
-    def execute(self, inputs):
-        return [Tensor("output", b"abc", [{size}])]
-"""
-    model = served(tmp_path, code, "", declared(ANY, ANY))
+    model = node(tmp_path, f"return [Tensor('output', b'abc', [{size}])]", ANY, ANY)
     with pytest.raises(ServingError, match="a size is from 0 to"):
         await answer(model, input=[1.0])
     model.close()
 
 
 async def test_an_untyped_output_may_be_left_out(tmp_path: Path) -> None:
-    code = """
-        class OvmsPythonModel:
-            def execute(self, inputs):
-                return []
-        """
-    model = served(tmp_path, code, "", declared(ANY, ANY))
+    model = node(tmp_path, "return []", ANY, ANY)
     assert is_absent((await answer(model, input=[1.0]))["output"])
     model.close()
-    model = served(tmp_path, code, "", declared(ANY, NUMBERS))
+    model = node(tmp_path, "return []", ANY, NUMBERS)
     with pytest.raises(ServingError, match='returned no output; it declares "output"'):
         await answer(model, input=[1.0])
     model.close()

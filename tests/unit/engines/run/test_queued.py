@@ -133,15 +133,7 @@ async def result(task: "asyncio.Task[Any]") -> object:
     return await asyncio.wait_for(task, WAIT_S)
 
 
-async def test_the_engine_has_the_next_before_the_first_is_over() -> None:
-    asked = await busy()
-    second = asked.ask(2)
-    await asked.until(lambda: asked.engine.begun == ["run", "start"])
-    asked.engine.go.set()
-    assert await result(second) == [4]
-
-
-async def test_it_runs_one_at_a_time_and_a_third_waits() -> None:
+async def test_the_engine_has_the_next_before_the_first_is_over_and_a_third_waits() -> None:
     asked = await busy()
     tasks = [asked.ask(2), asked.ask(3)]
     for _ in range(5):
@@ -186,20 +178,10 @@ async def test_a_request_that_is_cancelled_behind_another_gives_its_place_back()
         await gone
 
 
-async def test_large_inputs_are_copied_beside_the_event_loop(
+async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
-    asked = await busy()
-    second = asked.ask(2)
-    await asked.until(lambda: asked.engine.begun == ["run", "run_new"])
-    asked.engine.go.set()
-    assert await result(second) == [4]
-
-
-async def test_what_large_inputs_wait_behind_another_inference_is_none_of_their_own_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    """What they wait behind another inference is none of it."""
     monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
     asked = await busy()
     began = time.perf_counter()
@@ -207,7 +189,7 @@ async def test_what_large_inputs_wait_behind_another_inference_is_none_of_their_
     await asked.until(lambda: asked.engine.begun == ["run", "run_new"])
     await asked.until(lambda: time.perf_counter() - began > 0.1)
     asked.engine.go.set()
-    await result(second)
+    assert await result(second) == [4]
     assert asked.program._ran[-1] < 0.05
 
 
@@ -268,13 +250,6 @@ async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> No
     assert asked.engine.begun == []
 
 
-async def test_other_shapes_are_not_the_lone_programs() -> None:
-    asked = Alone()
-    asked.engine.go.set()
-    assert await result(asked.ask(1, 2)) == [2, 4]
-    assert asked.lone_engine.begun == []
-
-
 async def test_what_finds_it_at_work_goes_to_the_others() -> None:
     asked = Alone()
     first = asked.ask(1)
@@ -289,11 +264,18 @@ async def test_what_finds_it_at_work_goes_to_the_others() -> None:
     assert asked.lone_engine.begun == ["run"]
 
 
-async def test_what_was_gathered_is_not_the_lone_programs() -> None:
+@pytest.mark.parametrize(
+    ("given", "gathered"),
+    [
+        pytest.param([1.0, 2.0], False, id="of other shapes"),
+        pytest.param([1.0], True, id="gathered"),
+    ],
+)
+async def test_what_is_not_the_lone_programs(given: list[float], gathered: bool) -> None:
     asked = Alone()
     asked.engine.go.set()
-    GATHERED.set(True)
-    assert await result(asked.ask(1)) == [2]
+    GATHERED.set(gathered)
+    assert await result(asked.ask(*given)) == [2 * each for each in given]
     assert asked.lone_engine.begun == []
 
 

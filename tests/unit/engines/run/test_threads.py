@@ -19,83 +19,91 @@ from ie_serving.engines.run.threads import (
     thread_limit,
 )
 
-V2 = "0::/pod/container\n"
-V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container\n"
+V2 = "0::/pod/container"
+V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container"
 ROOT = "/sys/fs/cgroup"
 
 
 @pytest.mark.parametrize(
-    ("files", "quota"),
+    ("own", "files", "quota"),
     [
-        pytest.param({}, None, id="no cgroup"),
+        pytest.param(V2, {}, None, id="no quota"),
+        pytest.param(V2, {"pod/container/cpu.max": "max 100000"}, None, id="none in version 2"),
+        pytest.param(V2, {"pod/container/cpu.max": "150000 100000"}, 1.5, id="version 2"),
         pytest.param(
-            {"/proc/self/cgroup": V2, f"{ROOT}/pod/container/cpu.max": "max 100000\n"},
-            None,
-            id="version 2 without a quota",
-        ),
-        pytest.param(
-            {"/proc/self/cgroup": V2, f"{ROOT}/pod/container/cpu.max": "150000 100000\n"},
-            1.5,
-            id="version 2",
-        ),
-        pytest.param(
-            {
-                "/proc/self/cgroup": V2,
-                f"{ROOT}/pod/container/cpu.max": "400000 100000\n",
-                f"{ROOT}/pod/cpu.max": "200000 100000\n",
-            },
+            V2,
+            {"pod/container/cpu.max": "400000 100000", "pod/cpu.max": "200000 100000"},
             2.0,
             id="a quota above is tighter",
         ),
+        pytest.param("0::/", {"cpu.max": "100000 100000"}, 1.0, id="inside a container's names"),
         pytest.param(
-            {"/proc/self/cgroup": "0::/\n", f"{ROOT}/cpu.max": "100000 100000\n"},
-            1.0,
-            id="inside a container's namesmodel",
-        ),
-        pytest.param(
+            V1,
             {
-                "/proc/self/cgroup": V1,
-                f"{ROOT}/cpu,cpuacct/pod/container/cpu.cfs_quota_us": "50000\n",
-                f"{ROOT}/cpu,cpuacct/pod/container/cpu.cfs_period_us": "100000\n",
+                "cpu,cpuacct/pod/container/cpu.cfs_quota_us": "50000",
+                "cpu,cpuacct/pod/container/cpu.cfs_period_us": "100000",
             },
             0.5,
             id="version 1",
         ),
         pytest.param(
-            {
-                "/proc/self/cgroup": V1,
-                f"{ROOT}/cpu/cpu.cfs_quota_us": "-1\n",
-                f"{ROOT}/cpu/cpu.cfs_period_us": "100000\n",
-            },
+            V1,
+            {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"},
             None,
-            id="version 1 without a quota",
+            id="none in version 1",
+        ),
+        pytest.param("rubbish", {"cpu.max": "x y z"}, None, id="unreadable"),
+        pytest.param(
+            "0::/kubepods/pod1/app",
+            {"kubepods/cpu.max": "800000 100000", "kubepods/pod1/cpu.max": "250000 100000"},
+            2.5,
+            id="version 2: of the pod",
         ),
         pytest.param(
-            {"/proc/self/cgroup": "rubbish", f"{ROOT}/cpu.max": "x y z"}, None, id="unreadable"
+            "12:cpu,cpuacct:/docker/77\n0::/docker/77",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+            3.0,
+            id="both versions: the container sees its own group as the root",
         ),
+        pytest.param("0::/../other", {"cpu.max": "100000 50000"}, 2.0, id="outside of the root"),
     ],
 )
-def test_cgroup_quota(files: Mapping[str, str], quota: float | None) -> None:
-    assert cgroup_quota(files.get) == quota
+def test_cgroup_quota(
+    tmp_path: Path, own: str, files: Mapping[str, str], quota: float | None
+) -> None:
+    tree = {"/proc/self/cgroup": own, **{f"{ROOT}/{name}": text for name, text in files.items()}}
+    for name, text in tree.items():
+        place = tmp_path / name.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{text}\n")
+
+    def read(path: str) -> str | None:
+        place = tmp_path / path.lstrip("/")
+        return place.read_text() if place.is_file() else None
+
+    assert cgroup_quota(read) == quota
+    assert limit(8, range(8), quota, read) == (quota and math.ceil(quota))
+
+
+def test_without_cgroups_there_is_no_quota() -> None:
+    assert cgroup_quota({}.get) is None
 
 
 @pytest.mark.parametrize(
-    ("cpus", "usable", "quota", "threads"),
+    ("usable", "quota", "threads"),
     [
-        pytest.param(8, range(8), None, None, id="nothing limits"),
-        pytest.param(8, range(4), None, 4, id="affinity"),
-        pytest.param(8, range(8), 2.5, 3, id="a part of a CPU counts as one"),
-        pytest.param(8, range(2), 4.0, 2, id="the tighter of both"),
-        pytest.param(8, range(8), 0.1, 1, id="one at least"),
-        pytest.param(8, range(8), 16.0, None, id="more than there is"),
-        pytest.param(8, None, None, None, id="no affinity on this system"),
-        pytest.param(8, None, 3.0, 3, id="a quota without affinity"),
+        pytest.param(range(8), None, None, id="nothing limits"),
+        pytest.param(range(4), None, 4, id="affinity"),
+        pytest.param(range(8), 2.5, 3, id="a part of a CPU counts as one"),
+        pytest.param(range(2), 4.0, 2, id="the tighter of both"),
+        pytest.param(range(8), 0.1, 1, id="one at least"),
+        pytest.param(range(8), 16.0, None, id="more than there is"),
+        pytest.param(None, None, None, id="no affinity on this system"),
+        pytest.param(None, 3.0, 3, id="a quota without affinity"),
     ],
 )
-def test_limit(
-    cpus: int, usable: Sequence[int] | None, quota: float | None, threads: int | None
-) -> None:
-    assert limit(cpus, usable, quota, {}.get) == threads
+def test_limit(usable: Sequence[int] | None, quota: float | None, threads: int | None) -> None:
+    assert limit(8, usable, quota, {}.get) == threads
 
 
 @given(st.integers(1, 512), st.integers(1, 512), st.floats(0.01, 600) | st.none())
@@ -187,38 +195,3 @@ def test_many_loads_at_a_time_read_the_files_of_the_machine_once(
 def test_this_machine_has_an_answer() -> None:
     threads = thread_limit()
     assert threads is None or threads >= 1
-
-
-@pytest.mark.parametrize(
-    ("own", "files", "quota"),
-    [
-        pytest.param(
-            "0::/kubepods/pod1/app\n",
-            {"kubepods/cpu.max": "800000 100000", "kubepods/pod1/cpu.max": "250000 100000"},
-            2.5,
-            id="version 2: of the pod",
-        ),
-        pytest.param(
-            "12:cpu,cpuacct:/docker/77\n0::/docker/77\n",
-            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
-            3.0,
-            id="both versions: the container sees its own group as the root",
-        ),
-        pytest.param("0::/../other\n", {"cpu.max": "100000 50000"}, 2.0, id="outside of the root"),
-    ],
-)
-def test_a_tree_of_cgroups(
-    tmp_path: Path, own: str, files: Mapping[str, str], quota: float
-) -> None:
-    tree = {"/proc/self/cgroup": own, **{f"{ROOT}/{name}": text for name, text in files.items()}}
-    for name, text in tree.items():
-        place = tmp_path / name.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{text}\n")
-
-    def read(path: str) -> str | None:
-        place = tmp_path / path.lstrip("/")
-        return place.read_text() if place.is_file() else None
-
-    assert cgroup_quota(read) == quota
-    assert limit(8, range(8), quota, read) == math.ceil(quota)

@@ -69,6 +69,15 @@ def load(directory: Path, found: Findings | Answers, **options: Any) -> Compiled
     return verified.compile(directory, EngineOptions(**options))
 
 
+def compared(file: Path) -> Findings:
+    """Give what the real comparison finds of a file."""
+    verifier = Verifier()
+    found = verifier.findings(file, EngineOptions())
+    verifier.close()
+    assert isinstance(found, Findings)
+    return found
+
+
 def runs_on(model: CompiledModel) -> str:
     return model.signatures[SERVING_DEFAULT].runs_on
 
@@ -307,10 +316,7 @@ def test_the_reference_does_not_serve_what_has_ended_its_process(
 )
 def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind]) -> None:
     """OpenVINO's ReLU of NaN is 0."""
-    verifier = Verifier()
-    found = verifier.findings(write(tmp_path, operator) / "m.onnx", EngineOptions())
-    verifier.close()
-    assert isinstance(found, Findings)
+    found = compared(write(tmp_path, operator) / "m.onnx")
     assert found.reference.startswith("onnxruntime ")
     assert found.asked > 5
     assert set(found.differs) == kinds
@@ -323,10 +329,7 @@ def test_sizes_that_openvino_refuses_are_followed_by_larger_ones(tmp_path: Path)
     relu = helper.make_node("Relu", ["z"], ["y"])
     image = ["n", 1, "h", "w"]
     save_onnx(tmp_path / "m.onnx", [pool, relu], {"x": image}, {"y": None})
-    verifier = Verifier()
-    found = verifier.findings(tmp_path / "m.onnx", EngineOptions())
-    verifier.close()
-    assert isinstance(found, Findings)
+    found = compared(tmp_path / "m.onnx")
     assert "x [2, 1, 2, 2]" in found.refused
     assert found.asked > 5
     assert ValueKind.FINITE not in found.differs
@@ -337,21 +340,14 @@ def test_a_model_is_compared_beside_more_descriptors_than_select_takes(tmp_path:
     with ExitStack() as opened:
         for _ in range(1100):
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        verifier = Verifier()
-        found = verifier.findings(write(tmp_path, "Sqrt") / "m.onnx", EngineOptions())
-        verifier.close()
-    assert isinstance(found, Findings)
+        found = compared(write(tmp_path, "Sqrt") / "m.onnx")
     assert (found.why_not, found.asked > 5) == ("", True)
 
 
 def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path) -> None:
     node = helper.make_node("Relu", ["x:0"], ["y:0"])
     save_onnx(tmp_path / "m.onnx", [node], {"x:0": ["n"]}, {"y:0": ["n"]})
-    verifier = Verifier()
-    found = verifier.findings(tmp_path / "m.onnx", EngineOptions())
-    verifier.close()
-    assert isinstance(found, Findings)
-    assert found.asked > 1
+    assert compared(tmp_path / "m.onnx").asked > 1
 
 
 def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,15 +69,6 @@ async def test_a_compressed_one_has_the_sizes_of_what_it_says(tmp_path: Path, si
     assert (line["code"], line["bytes_in"], line["bytes_out"]) == ("OK", size, size)
 
 
-async def test_one_that_cannot_be_inflated(tmp_path: Path) -> None:
-    async with logging(tmp_path) as (_, peer):
-        peer.send(headers(1, call_headers("Echo", ("grpc-encoding", "gzip"))))
-        peer.send(data(1, message(b"abc", 1), "END_STREAM"))
-        reply = await peer.reply(1)
-    (line,) = lines(tmp_path)
-    assert (line["id"], line["code"]) == (reply.fields["x-request-id"], "INVALID_ARGUMENT")
-
-
 @pytest.mark.parametrize("method", ["Wait", "Echo"])
 async def test_one_that_is_late(tmp_path: Path, method: str) -> None:
     """While it is worked on, and while its message comes."""
@@ -102,10 +93,11 @@ async def test_one_that_answers_although_it_is_late(tmp_path: Path) -> None:
     assert (line["code"], line["bytes_out"]) == ("DEADLINE_EXCEEDED", 0)
 
 
-async def test_one_whose_client_has_left(tmp_path: Path) -> None:
-    async with logging(tmp_path) as (served, peer):
-        peer.send(call(1, "Wait", b"abc"))
-        await asyncio.wait_for(served.services.begun.wait(), PATIENCE_S)
+@pytest.mark.parametrize("method", ["Wait", "Stay"], ids=["cancelled", "answers all the same"])
+async def test_one_whose_client_has_left(tmp_path: Path, method: str) -> None:
+    async with logging(tmp_path) as (_, peer):
+        peer.send(call(1, method, b"abc"))
+        await peer.pong()
         peer.send(frames.rst_stream(1, frames.ErrorCode.CANCEL))
         await peer.pong()
         await ended_tasks()
@@ -113,13 +105,23 @@ async def test_one_whose_client_has_left(tmp_path: Path) -> None:
     assert (line["code"], line["bytes_out"]) == ("CANCELLED", 0)
 
 
+GZIP = headers(1, call_headers("Echo", ("grpc-encoding", "gzip")))
+
+
 @pytest.mark.parametrize(
-    ("method", "code"),
-    [("Fail", "INVALID_ARGUMENT"), ("Break", "INTERNAL"), ("Cancel", "CANCELLED")],
+    ("sent", "code"),
+    [
+        pytest.param(call(1, "Fail", b"abc"), "INVALID_ARGUMENT", id="refused"),
+        pytest.param(call(1, "Break", b"abc"), "INTERNAL", id="a defect"),
+        pytest.param(call(1, "Cancel", b"abc"), "CANCELLED", id="cancelled from inside"),
+        pytest.param(
+            GZIP + data(1, message(b"abc", 1), "END_STREAM"), "INVALID_ARGUMENT", id="gzip"
+        ),
+    ],
 )
-async def test_one_that_fails(tmp_path: Path, method: str, code: str) -> None:
+async def test_one_that_fails(tmp_path: Path, sent: bytes, code: str) -> None:
     async with logging(tmp_path) as (_, peer):
-        peer.send(call(1, method, b"abc"))
+        peer.send(sent)
         reply = await peer.reply(1)
     (line,) = lines(tmp_path)
     assert (line["id"], line["code"]) == (reply.fields["x-request-id"], code)
@@ -136,17 +138,6 @@ async def test_one_whose_reply_has_no_room(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.undo()
     (line,) = lines(tmp_path)
     assert (line["id"], line["code"]) == (reply.fields["x-request-id"], "RESOURCE_EXHAUSTED")
-
-
-async def test_one_that_answers_although_its_client_has_left(tmp_path: Path) -> None:
-    async with logging(tmp_path) as (_, peer):
-        peer.send(call(1, "Stay", b"abc"))
-        await peer.pong()
-        peer.send(frames.rst_stream(1, frames.ErrorCode.CANCEL))
-        await peer.pong()
-        await ended_tasks()
-    (line,) = lines(tmp_path)
-    assert (line["code"], line["bytes_out"]) == ("CANCELLED", 0)
 
 
 async def test_one_that_the_end_of_the_server_breaks_off(tmp_path: Path) -> None:

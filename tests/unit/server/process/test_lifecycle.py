@@ -145,23 +145,6 @@ async def test_the_begin_and_the_end_of_a_stop_are_logged(
     assert re.fullmatch(r"server has stopped took_s=[0-9.e-]+ requests_cut=2", end)
 
 
-async def test_a_stop_while_starting_is_logged_as_well(
-    ports: Ports, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    application, orders = Recorder(), Orders()
-
-    async def hang() -> None:
-        orders.stop_for("SIGINT")
-        await asyncio.Event().wait()
-
-    application.on_start = hang
-    await life(application, ports, orders, on_ready=pytest.fail)
-    begin, end = caplog.messages
-    assert begin.startswith("server stops cause=SIGINT ")
-    assert end.endswith(" requests_cut=0")
-
-
 async def test_listeners_are_prepared_while_the_models_load(ports: Ports) -> None:
     """In a thread: what a port needs takes a hundred milliseconds to import."""
     application, orders = Recorder(), Orders()
@@ -188,11 +171,14 @@ async def test_a_start_that_fails_opens_no_port_and_is_closed(ports: Ports) -> N
     assert application.said == ["start", "close"]
 
 
-async def test_a_stop_while_starting_cancels_the_start(ports: Ports) -> None:
+async def test_a_stop_while_starting_cancels_the_start_and_is_logged_as_well(
+    ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     application, orders = Recorder(), Orders()
 
     async def hang() -> None:
-        orders.stop.set()
+        orders.stop_for("SIGINT")
         try:
             await asyncio.Event().wait()
         finally:
@@ -201,6 +187,9 @@ async def test_a_stop_while_starting_cancels_the_start(ports: Ports) -> None:
     application.on_start = hang
     await life(application, ports, orders, on_ready=pytest.fail)
     assert application.said == ["start", "cancelled", "close"]
+    begin, end = caplog.messages
+    assert begin.startswith("server stops cause=SIGINT ")
+    assert end.endswith(" requests_cut=0")
 
 
 async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_number(

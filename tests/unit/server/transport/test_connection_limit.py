@@ -62,8 +62,13 @@ class Line:
         self.limit.closed(self)
 
 
-def opened(limit: ConnectionLimit, *idle_since: float | None, drains: bool = False) -> list[Line]:
-    lines = [Line(limit, since, drains) for since in idle_since]
+def opened(
+    limit: ConnectionLimit,
+    *idle_since: float | None,
+    drains: bool = False,
+    client: str | None = None,
+) -> list[Line]:
+    lines = [Line(limit, since, drains, client) for since in idle_since]
     for line in lines:
         limit.opened(line)
     return lines
@@ -170,38 +175,28 @@ async def test_the_log_says_why_once_in_a_while(caplog: pytest.LogCaptureFixture
     assert "closed_idle=9" in texts[1]
 
 
-def each_of(limit: ConnectionLimit, client: str | None, *idle_since: float | None) -> list[Line]:
-    lines = [Line(limit, since, client=client) for since in idle_since]
-    for line in lines:
-        limit.opened(line)
-    return lines
-
-
 async def test_of_one_address_its_own_give_way(caplog: pytest.LogCaptureFixture) -> None:
     limit = limit_of(100, 2)
-    others = each_of(limit, "::1", 1.0, 1.0)
-    lines = each_of(limit, "192.0.2.1", 5.0, 3.0, None, None)
+    others = opened(limit, 1.0, 1.0, client="::1")
+    lines = opened(limit, 5.0, 3.0, None, None, client="192.0.2.1")
     assert [line.how for line in lines] == ["ended", "ended", "", ""]
-    (refused,) = each_of(limit, "192.0.2.1", 4.0)
+    (refused,) = opened(limit, 4.0, client="192.0.2.1")
     assert refused.how == "aborted"
     assert not any(line.how for line in (*others, *lines[2:]))
     assert [line for line in caplog.messages if "address=192.0.2.1 limit=2" in line]
     assert len(caplog.messages) == 1
     lines[2].leave()
-    assert not each_of(limit, "192.0.2.1", None)[0].how
+    assert not opened(limit, None, client="192.0.2.1")[0].how
     for line in (*others, *lines):
         line.leave()
 
 
 async def test_unix_sockets_have_no_address() -> None:
-    assert not any(line.how for line in each_of(limit_of(100, 1), None, 1.0, 2.0, 3.0))
+    assert not any(line.how for line in opened(limit_of(100, 1), 1.0, 2.0, 3.0))
 
 
 async def test_one_that_ends_by_and_by_has_given_way() -> None:
-    limit = limit_of(100, 1)
-    lines = [Line(limit, float(i), drains=True, client="192.0.2.1") for i in range(3)]
-    for line in lines:
-        limit.opened(line)
+    lines = opened(limit_of(100, 1), 0.0, 1.0, 2.0, drains=True, client="192.0.2.1")
     assert [line.how for line in lines] == ["ended", "ended", ""]
 
 

@@ -1,19 +1,7 @@
 """What the page says of batches."""
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from ie_serving.telemetry.metrics.page import Metrics
-
-
-def samples(metrics: Metrics) -> dict[str, float]:
-    """Read the page with an independent parser, which adds `_total` to counters."""
-    return {
-        " ".join([sample.name, *(v for k, v in sample.labels.items() if k != "model_name")]): (
-            sample.value
-        )
-        for family in text_string_to_metric_families(metrics.text())
-        for sample in family.samples
-    }
+from tests.unit.telemetry.pages import of
 
 
 class Waiting:
@@ -45,19 +33,15 @@ def test_batches_by_reason_with_rows_and_times() -> None:
     del queue, queues[0]  # its version has gone
     assert 'model_name="a\\"b"' in metrics.text()
     assert "idle" not in metrics.text()
-    found = samples(metrics)
     name = "ie_serving_batch"
-    assert found[f"{name}es_total lane_free"] == 1
-    assert found[f"{name}es_total full"] == 2
-    assert found[f"{name}es_apart_total"] == 1
-    assert found[f"{name}_waiting_rows"] == 2
-    assert [found[f"{name}_rows_bucket {le}"] for le in ("2", "4", "64", "128")] == [
-        0,
-        1,
-        2,
-        3,
-    ]
-    assert (found[f"{name}_rows_sum"], found[f"{name}_rows_count"]) == (137, 3)
-    assert found[f"{name}_queue_seconds_count"] == 3
-    assert found[f"{name}_queue_seconds_sum"] == 515e-6
-    assert found[f"{name}_queue_seconds_bucket 3.24e-05"] == 2
+    reasons = of(metrics, f"{name}es_total", "reason")
+    assert reasons == {("lane_free",): 1, ("full",): 2}
+    assert of(metrics, f"{name}es_apart_total") == {(): 1}
+    assert of(metrics, f"{name}_waiting_rows") == {(): 2}
+    rows = of(metrics, f"{name}_rows_bucket", "le")
+    assert [rows[(le,)] for le in ("2", "4", "64", "128")] == [0, 1, 2, 3]
+    assert of(metrics, f"{name}_rows_sum") == {(): 137}
+    assert of(metrics, f"{name}_rows_count") == {(): 3}
+    assert of(metrics, f"{name}_queue_seconds_count") == {(): 3}
+    assert of(metrics, f"{name}_queue_seconds_sum") == {(): 515e-6}
+    assert of(metrics, f"{name}_queue_seconds_bucket", le="3.24e-05") == {(): 2}

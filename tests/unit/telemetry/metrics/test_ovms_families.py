@@ -1,10 +1,8 @@
 """Each family of OpenVINO Model Server: its name, type, labels, and what it counts."""
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import Key
-from tests.unit.telemetry.pages import GRPC, REST, Version, fail, of, serve
+from tests.unit.telemetry.pages import GRPC, REST, Version, fail, families, of, serve
 
 VERSION = {"name", "version"}
 FAMILIES = {
@@ -51,12 +49,7 @@ def test_names_types_and_labels() -> None:
     metrics.add("m").steps.is_graph = True
     serve(metrics, "m", INFER)
     fail(metrics, "m", "INVALID_ARGUMENT", INFER)
-    found = {}
-    for family in text_string_to_metric_families(metrics.text()):
-        if family.name.startswith("ovms_"):
-            labels = {label for sample in family.samples for label in sample.labels}
-            found[family.name] = family.type, labels - {"le"}
-    assert found == FAMILIES
+    assert families(metrics, "ovms_") == FAMILIES
 
 
 def test_a_version_has_its_series_from_the_load_on() -> None:

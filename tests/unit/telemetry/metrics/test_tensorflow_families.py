@@ -1,11 +1,10 @@
 """Each family of TensorFlow Serving: its name, type, labels, and what it counts."""
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import Key
-from tests.unit.telemetry.pages import GRPC, REST, Version, fail, of, serve
+from tests.unit.telemetry.pages import GRPC, REST, Version, fail, families, of, serve
 
 FAMILIES = {
     ":tensorflow:serving:request_count": ("counter", {"model_name", "status"}),
@@ -54,12 +53,7 @@ def used() -> tuple[Metrics, list[Version]]:
 
 def test_names_types_and_labels() -> None:
     metrics, _ = used()
-    found = {}
-    for family in text_string_to_metric_families(metrics.text()):
-        if family.name.startswith(":tensorflow:"):
-            labels = {label for sample in family.samples for label in sample.labels}
-            found[family.name] = family.type, labels - {"le"}
-    assert found == FAMILIES
+    assert families(metrics, ":tensorflow:") == FAMILIES
     assert "# HELP :tensorflow" not in metrics.text()
     assert f"\n{CORE}graph_runs{{}} 2\n" in metrics.text()
 

@@ -41,9 +41,7 @@ RESET = raw_frame(frames.RST_STREAM, 0, 1, bytes(4))
 
 @pytest.mark.parametrize("size", [0, 1, 100, 16_379, 16_380, 32_768, 60_000])
 async def test_a_reply_is_what_was_answered(served: Served, size: int) -> None:
-    peer = await served.connect()
-    peer.send(call(1, "Echo", pattern(size)))
-    reply = await peer.reply(1)
+    reply = await served.reply(call(1, "Echo", pattern(size)))
     assert (reply.status, reply.messages) == (OK, [pattern(size)])
     assert reply.fields[":status"] == "200"
     assert reply.fields["content-type"] == "application/grpc"
@@ -65,9 +63,7 @@ async def test_a_reply_larger_than_every_window(served: Served) -> None:
 
 async def test_metadata_reaches_the_service(served: Served) -> None:
     """Binary values as they came."""
-    peer = await served.connect()
-    peer.send(call(1, "Echo", b"", ("x-id", "7"), ("x-bin", "AAEC")))
-    await peer.reply(1)
+    await served.reply(call(1, "Echo", b"", ("x-id", "7"), ("x-bin", "AAEC")))
     metadata = served.services.contexts[0].invocation_metadata()
     assert metadata[-2:] == ((b"x-id", b"7"), (b"x-bin", b"AAEC"))
 
@@ -83,9 +79,7 @@ async def test_metadata_reaches_the_service(served: Served) -> None:
 async def test_failures_have_a_status_and_a_text(
     served: Served, method: str, content: bytes, status: int, text: str
 ) -> None:
-    peer = await served.connect()
-    peer.send(call(1, method, content))
-    reply = await peer.reply(1)
+    reply = await served.reply(call(1, method, content))
     assert reply.status == status
     assert text in reply.text
 
@@ -95,9 +89,7 @@ async def test_a_defect_does_not_show_its_text(
 ) -> None:
     """The log has it."""
     caplog.set_level(logging.ERROR)
-    peer = await served.connect()
-    peer.send(call(1, "Break"))
-    reply = await peer.reply(1)
+    reply = await served.reply(call(1, "Break"))
     assert reply.status == INTERNAL
     assert "secret" not in reply.text
     assert caplog.records[0].exc_info
@@ -117,9 +109,8 @@ async def test_a_unary_method_takes_exactly_one_message(
 
 
 async def test_headers_alone_are_a_request_without_a_message(served: Served) -> None:
-    peer = await served.connect()
-    peer.send(headers(1, call_headers("Echo"), "END_STREAM"))
-    assert (await peer.reply(1)).status == UNIMPLEMENTED
+    reply = await served.reply(headers(1, call_headers("Echo"), "END_STREAM"))
+    assert reply.status == UNIMPLEMENTED
 
 
 async def test_trailers_end_a_request(served: Served) -> None:
@@ -156,9 +147,7 @@ async def test_an_early_failure_stops_the_request(served: Served) -> None:
 
 
 async def test_a_call_ends_at_its_deadline(served: Served) -> None:
-    peer = await served.connect()
-    peer.send(call(1, "Wait", b"", ("grpc-timeout", "20m")))
-    reply = await peer.reply(1)
+    reply = await served.reply(call(1, "Wait", b"", ("grpc-timeout", "20m")))
     assert reply.status == DEADLINE_EXCEEDED
     assert "Deadline Exceeded" in reply.text
     assert served.services.log == ["cancelled"]
@@ -186,16 +175,13 @@ async def test_what_a_call_was_cancelled_for_is_told(
 
 
 async def test_a_deadline_holds_while_the_request_comes(served: Served) -> None:
-    peer = await served.connect()
-    peer.send(headers(1, call_headers("Echo", ("grpc-timeout", "10m"))))
-    assert (await peer.reply(1)).status == DEADLINE_EXCEEDED
+    reply = await served.reply(headers(1, call_headers("Echo", ("grpc-timeout", "10m"))))
+    assert reply.status == DEADLINE_EXCEEDED
 
 
 async def test_a_deadline_holds_while_the_client_takes_no_reply(served: Served) -> None:
     """The status needs no window."""
-    peer = await served.connect()
-    peer.send(call(1, "Size", b"100000", ("grpc-timeout", "50m")))
-    reply = await peer.reply(1)
+    reply = await served.reply(call(1, "Size", b"100000", ("grpc-timeout", "50m")))
     assert reply.status == DEADLINE_EXCEEDED
     assert len(reply.body) == 65_535
 
@@ -211,9 +197,7 @@ async def test_a_deadline_ends_a_conversation(served: Served, method: str) -> No
 
 @pytest.mark.parametrize("timeout", ["99999999H", "1S"])
 async def test_a_call_within_its_time_knows_what_is_left(served: Served, timeout: str) -> None:
-    peer = await served.connect()
-    peer.send(call(1, "Echo", b"x", ("grpc-timeout", timeout)))
-    assert (await peer.reply(1)).status == OK
+    assert (await served.reply(call(1, "Echo", b"x", ("grpc-timeout", timeout)))).status == OK
     left = served.services.contexts[0].time_remaining()
     assert left is not None
     assert 0 <= left <= (1 if timeout == "1S" else 99999999 * 3600)
@@ -221,9 +205,8 @@ async def test_a_call_within_its_time_knows_what_is_left(served: Served, timeout
 
 async def test_no_time_at_all(served: Served) -> None:
     """It ends at once, not never."""
-    peer = await served.connect()
-    peer.send(call(1, "Wait", b"", ("grpc-timeout", "0n")))
-    assert (await peer.reply(1)).status == DEADLINE_EXCEEDED
+    reply = await served.reply(call(1, "Wait", b"", ("grpc-timeout", "0n")))
+    assert reply.status == DEADLINE_EXCEEDED
 
 
 # Nothing is left.
@@ -313,9 +296,7 @@ async def test_what_a_unary_method_never_sees_is_told(
     served: Served, request_: bytes, kind: type[Exception]
 ) -> None:
     """So that the metrics count it, as they count what REST refuses."""
-    peer = await served.connect()
-    peer.send(request_)
-    await peer.reply(1)
+    await served.reply(request_)
     assert [type(error) for error in served.refused] == [kind]
 
 

@@ -62,9 +62,8 @@ async def test_replies_are_compressed_as_the_request_was_where_it_pays(
 
 
 async def test_with_an_encoding_messages_may_be_as_they_are(served: Served) -> None:
-    peer = await served.connect()
-    peer.send(call(1, "Echo", b"plain", ("grpc-encoding", "gzip")))
-    assert (await peer.reply(1)).messages == [b"plain"]
+    reply = await served.reply(call(1, "Echo", b"plain", ("grpc-encoding", "gzip")))
+    assert reply.messages == [b"plain"]
 
 
 @pytest.mark.parametrize(

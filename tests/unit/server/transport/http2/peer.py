@@ -347,6 +347,12 @@ class Served:
         self.peers.append(peer)
         return peer
 
+    async def reply(self, *sent: bytes) -> Reply:
+        """Send on a new connection, and give what comes on its stream 1."""
+        peer = await self.connect()
+        peer.send(*sent)
+        return await peer.reply(1)
+
 
 @asynccontextmanager
 async def serving(

@@ -184,19 +184,14 @@ def test_model_and_filter_are_read_before_the_tensors() -> None:
         call.decode(ANY_SIGNATURE)[0]
 
 
-def test_large_tensor_content_stays_in_the_payload() -> None:
+@pytest.mark.parametrize("is_list", [False, True], ids=["tensor_content", "a packed list"])
+def test_many_floats_stay_in_the_payload(is_list: bool) -> None:
     values = np.arange(100_000, dtype=np.float32)
-    payload = request(values.size, tensor_content=values.tobytes()).SerializeToString()
+    given = {"float_val": values.tolist()} if is_list else {"tensor_content": values.tobytes()}
+    payload = request(values.size, **given).SerializeToString()
     array = inputs_of(payload)["x"]
     assert np.shares_memory(array, np.frombuffer(payload, np.uint8))
     np.testing.assert_array_equal(array, values)
-
-
-def test_a_large_packed_list_of_floats_stays_in_the_payload() -> None:
-    values = np.arange(100_000, dtype=np.float32)
-    payload = request(values.size, float_val=values.tolist()).SerializeToString()
-    array = inputs_of(payload)["x"]
-    assert np.shares_memory(array, np.frombuffer(payload, np.uint8))
 
 
 def test_a_large_list_of_integers() -> None:

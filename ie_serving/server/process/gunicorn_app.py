@@ -49,6 +49,8 @@ LONGEST_PAUSE_S = 30.0
 """Longest wait in seconds before a worker is replaced; the wait doubles up to this while
 replacements die young. Constant reloading would take the processor from the rest of the machine,
 and a longer wait would keep clients waiting once the cause is gone."""
+SHORT_LOOK_S = 0.005
+"""Seconds between two looks for ended workers, in the first `LOOK_S` of a stop."""
 MOST_TURNED_AWAY = 2048
 """Connections of one port that are closed in one go while there is no worker: as many as the kernel
 queues (`listener.BACKLOG`)."""
@@ -186,6 +188,17 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         if not (successor or used_by_predecessor):
             remove(self._files)
         super().stop(graceful)
+
+    def kill_workers(self, sig: int) -> None:
+        """Send a signal to the workers; at a stop, look for the ended ones often at first.
+
+        gunicorn looks every 0.1 s, and the idle workers of most stops end sooner.
+        """
+        super().kill_workers(sig)
+        deadline = time.monotonic() + LOOK_S
+        while self._stopping and self.WORKERS and time.monotonic() < deadline:
+            time.sleep(SHORT_LOOK_S)
+            self.reap_workers()
 
     def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)
         """Wait for signals; only briefly while a successor is starting."""

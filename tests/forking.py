@@ -29,10 +29,17 @@ IMPORTED = (
     "ie_serving.server.transport.grpc.http2_server",
     "ie_serving.server.transport.http1.server",
     "boto3",
+    "falcon.asgi",
+    "google.cloud.storage",
+    "minio",
     "openvino",
     "uvloop",
 )
-"""What servers and the longer commands import; commands that ask a server import less."""
+"""What servers and the longer commands import; commands that ask a server import less.
+
+Some servers import less, too: the clients of stores take 0.2 s of processor time each, Falcon
+0.03 s.
+"""
 
 PATIENCE_S = 30.0
 REQUEST_BYTES = 1 << 17

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-COMPILING = [
-    Path(__file__).parent / "unit" / "engines" / engine for engine in ("openvino", "savedmodel")
-]
+COMPILING = tuple(
+    f"{Path(__file__).parent}/unit/engines/{engine}/" for engine in ("openvino", "savedmodel")
+)
 """Whose tests are thinned. Each of their cases compiles a model, for 0.1 s of processor time."""
 
 Case = Mapping[str, object]
@@ -18,7 +18,8 @@ def thin(items: Iterable[pytest.Item]) -> None:
     """Leave to `make soak` what tests of `COMPILING` have beside such cases."""
     tests: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if hasattr(item, "callspec") and any(each in item.path.parents for each in COMPILING):
+        # As text: paths of 17,000 tests, compared part by part, took 1.3 s of each process.
+        if hasattr(item, "callspec") and str(item.path).startswith(COMPILING):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
         kept = chosen([_case(each) for each in cases])

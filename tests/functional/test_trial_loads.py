@@ -15,7 +15,7 @@ import os, signal
 
 class Kernel:
     def load(self, ctx):
-        kept = bytearray(os.urandom(1 << 20) * 200)
+        kept = bytearray(os.urandom(1 << 20) * 20)
         {end}
 
     def metadata(self):

@@ -1,7 +1,7 @@
 """Requests in JSON that differ in the values of their input alone are read as if they were new."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest, ServingError
@@ -131,7 +131,6 @@ MORE = [
 ENDS = ["}]", '},{"name":"z","shape":[1],"datatype":"INT32","data":[1]}]', "}],", "]}"]
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_it_is_read_as_by_the_whole_parser(data: st.DataObject) -> None:
     """Requests with the text around the values, and parts of the values, of others before them."""

@@ -46,6 +46,8 @@ DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 """Types of which the processor divides the least number by -1; smaller ones become int32 before."""
 EMPTIED: Final = frozenset({"DynamicQuantizeLSTM", "GRU", "LSTM", "QAttention"})
 """Operators that end the process, by SIGABRT or SIGFPE, for an input without elements."""
+NEVER_EMPTY: Final = {"Conv": 1, "MultiHeadAttention": 0, "STFT": 2}
+"""Operators that hang or end the process where their input of this place alone has no elements."""
 LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
 """Operators that iterate as often as values say. The latencies of earlier requests do not predict
 the next one, so their graphs run in a thread and not on the event loop."""
@@ -83,7 +85,7 @@ class OnnxRuntimeEngine:
         )
         refuse_unsupported(options, signature, LIBRARY)
         checks = _checks(signature, operators)
-        if LASTING & operators and options.execution == "auto":
+        if LASTING & operators.keys() and options.execution == "auto":
             options = replace(options, execution="async")
         program = _program(session, signature, outputs, options, checks)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
@@ -106,23 +108,26 @@ def _only_model(directory: Path) -> Path:
     return models[0]
 
 
-def _operators(model: Path) -> set[str]:
-    """Name the operators of a graph; empty for a file that is no ONNX model.
+def _operators(model: Path) -> dict[str, set[str]]:
+    """Name the operators of a graph, each with what it takes where `NEVER_EMPTY` says.
+
+    Nothing for a file that is no ONNX model.
 
     Raises:
         LoadFailed: onnxruntime 1.32 computes one of the nodes differently from ONNX.
     """
-    found = set()
+    found: dict[str, set[str]] = {}
     try:
         for node in nodes(model):
-            found.add(node.kind)
+            place = NEVER_EMPTY.get(node.kind, len(node.inputs))
+            found.setdefault(node.kind, set()).update(node.inputs[place : place + 1])
             if _gives_masked_scores(node):
                 raise LoadFailed(
                     f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'
                     f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
                 )
     except ValueError:
-        return set()  # not an ONNX model: the library reports it
+        return {}  # not an ONNX model: the library reports it
     return found
 
 
@@ -193,16 +198,17 @@ def _program(
     )
 
 
-def _checks(signature: Signature, operators: Collection[str]) -> list[tuple[str, Check]]:
+def _checks(signature: Signature, operators: Mapping[str, set[str]]) -> list[tuple[str, Check]]:
     """Return the checks of inputs at which operators of the graph end the process.
 
     The least integer divided by -1 ends it by SIGFPE. What the graph itself computes is not seen.
     """
     found: list[tuple[str, Check]] = []
+    never_empty = set().union(*operators.values())
     for name, spec in signature.inputs.items():
         if spec.dtype in DIVIDED and not DIVIDES.isdisjoint(operators):
             found.append((name, partial(_refuse_least, name)))
-        if not EMPTIED.isdisjoint(operators):
+        if name in never_empty or not EMPTIED.isdisjoint(operators):
             found.append((name, partial(_refuse_none, name)))
     return found
 

@@ -157,6 +157,8 @@ class _Load:
             model.close()
             raise
         model.close()  # first, so that both are not in memory
+        if self._second.library in (how := shown.crashed.get(ValueKind.FINITE, "")):
+            raise LoadFailed(f"{OPENVINO} and {shown.reference} differ: {why}; and {how}")
         other = self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
         return self._without_crashes(other, shown)
 

@@ -220,6 +220,33 @@ async def test_no_request_without_elements_reaches_what_ends_the_process(
     model.close()
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "sizes"),
+    [
+        ("Conv", 1, [(1, 1, 4), (1, 1, 0)]),  # hangs
+        ("MultiHeadAttention", 0, [(1, 2, 0)] * 3),  # divides by nothing, as does the next
+        ("STFT", 2, [(1, 16, 1), (), (0,)]),
+    ],
+)
+async def test_no_input_without_elements_reaches_an_operator_that_fails_at_it(
+    tmp_path: Path, kind: str, place: int, sizes: list[tuple[int, ...]]
+) -> None:
+    domain, heads = ("com.microsoft", {"num_heads": 2}) if kind.startswith("Multi") else ("", {})
+    inputs = {
+        f"x{n}": np.ones(each, np.float32 if each else np.int64) for n, each in enumerate(sizes)
+    }
+    node = helper.make_node(kind, list(inputs), ["y"], domain=domain, **heads)
+    ends = {
+        name: [None] * array.ndim if array.ndim else Of(TensorProto.INT64, [])
+        for name, array in inputs.items()
+    }
+    save_onnx(tmp_path / "m.onnx", [node], ends, "y", domains={domain: 1} if domain else {})
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    with pytest.raises(InvalidTensor, match=rf'"x{place}" of shape .* has no elements'):
+        await answer(model, **inputs)
+    model.close()
+
+
 @pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
 def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)

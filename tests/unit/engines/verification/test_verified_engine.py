@@ -291,6 +291,12 @@ def test_what_has_ended_both_engines_is_given_to_neither(tmp_path: Path) -> None
             ask(model, np.nan)
 
 
+def test_a_reference_whose_process_usual_values_have_ended_serves_nothing(tmp_path: Path) -> None:
+    crashed = {ValueKind.FINITE: "onnxruntime ended its process by SIGABRT: ones"}
+    with pytest.raises(LoadFailed, match="y is 1, not 2; and onnxruntime ended its process by SIG"):
+        load(write(tmp_path), replace(DIFFERS, crashed=crashed))
+
+
 @pytest.mark.parametrize("engine", ["onnxruntime", "OpenVINO"])
 def test_the_reference_does_not_serve_what_has_ended_its_process(
     tmp_path: Path, engine: str

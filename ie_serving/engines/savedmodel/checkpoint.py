@@ -72,16 +72,26 @@ class Checkpoint:
 
     @property
     def is_unread(self) -> bool:
-        """Whether OpenVINO finds no variable, since the graph of objects is too long for it."""
+        """Whether OpenVINO finds no variable, or another one, by the graph of objects.
+
+        It finds none where that is too long, and one of several that share a name, as those do that
+        are made without one.
+        """
         entry = graph.BundleEntryProto.FromString(self._entries.get(_OBJECTS, b""))
-        return bool(entry.size > _OBJECTS_READ_BYTES)
+        if not entry.size or entry.size > _OBJECTS_READ_BYTES:
+            return bool(entry.size)
+        names = [each.full_name for each in self._saved if each.full_name]
+        return len({*names}) < len(names)
+
+    @cached_property
+    def _saved(self) -> list[Proto]:
+        objects = graph.TrackableObjectGraph.FromString(self.read(_OBJECTS).item())
+        return [each for node in objects.nodes for each in node.attributes]
 
     @cached_property
     def keys(self) -> dict[bytes, bytes]:
         """Names of entries by the names of variables in TensorFlow 2, from the graph of objects."""
-        objects = graph.TrackableObjectGraph.FromString(self.read(_OBJECTS).item())
-        saved = (each for node in objects.nodes for each in node.attributes)
-        return {each.full_name.encode(): each.checkpoint_key.encode() for each in saved}
+        return {each.full_name.encode(): each.checkpoint_key.encode() for each in self._saved}
 
     def index_by(self, keys: Mapping[bytes, bytes]) -> bytes:
         """Write an index of the same files by other names, without the graph of objects.

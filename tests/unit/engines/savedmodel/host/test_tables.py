@@ -116,6 +116,16 @@ def test_variables_are_read_as_they_were_saved(tmp_path: Path) -> None:
         checkpoint.read(b"other")
 
 
+@pytest.mark.parametrize(("names", "is_unread"), [(("a", "b"), False), ((None, None), True)])
+def test_variables_that_share_a_name_are_not_left_to_openvino(
+    tmp_path: Path, names: tuple[str | None, ...], is_unread: bool
+) -> None:
+    """In models of TensorFlow 2.0 to 2.3 it takes one for the other."""
+    held = {f"v{at}": tf.Variable(1.0, name=name) for at, name in enumerate(names)}
+    tf.train.Checkpoint(**held).write(str(tmp_path / "variables"))
+    assert Checkpoint(tmp_path / "variables").is_unread is is_unread
+
+
 @pytest.mark.parametrize("at", [0, 3, 8, 300])
 def test_a_flipped_byte_of_strings_is_found(tmp_path: Path, at: int) -> None:
     """In a length, in the checksum of the lengths, and in the texts."""

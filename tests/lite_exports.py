@@ -12,6 +12,8 @@ transposed_valid  another
 mediapipe         as transposed, by the operation that MediaPipe's files have for it
 mediapipe_valid   as transposed_valid
 unknown           as transposed, by an operation that no engine has
+select            likewise, by one of TensorFlow
+recurrent         an LSTM, whose state is in tensors that keep their values
 """
 
 import sys
@@ -22,6 +24,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from tensorflow.lite.python import schema_py_generated as schema
 
 PICTURE = [tf.TensorSpec([None, 4, 4, 1], name="x")]
@@ -52,6 +55,11 @@ def counted(module: tf.Module) -> Callable[[Any], Any]:
     return lambda x: x + module.seen.assign_add(tf.reduce_sum(x, 0))
 
 
+recurrent = tf_keras.Sequential(
+    [tf_keras.layers.Input((4, 3), 1, name="x"), tf_keras.layers.LSTM(2)]
+)
+
+
 def with_custom(file: bytes, name: str) -> bytes:
     """Exchange the transposed convolution for a custom operation with the bias in it."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(file))
@@ -77,7 +85,12 @@ def with_custom(file: bytes, name: str) -> bytes:
     return bytes(builder.Output())
 
 
-CUSTOM = {"mediapipe": "", "mediapipe_valid": "", "unknown": "Landmarks2TransformMatrix"}
+CUSTOM = {
+    "mediapipe": "",
+    "mediapipe_valid": "",
+    "unknown": "Landmarks2TransformMatrix",
+    "select": "FlexRoll",
+}
 
 
 def samples() -> Iterator[list[Any]]:
@@ -93,7 +106,10 @@ MODELS: dict[str, tuple[Callable[..., Any], Sequence[tf.TensorSpec]]] = {
     "sum": (lambda x: tf.reduce_sum(x, 1), ROW),
     "counting": (lambda x: x, ROW),
     "frames": (lambda x: x, [tf.TensorSpec([2, 3], name="x")]),
-    **dict.fromkeys(("transposed", "mediapipe", "unknown"), (transposed("SAME"), ONE_PICTURE)),
+    "recurrent": (recurrent, [tf.TensorSpec([1, 4, 3], name="x")]),
+    **dict.fromkeys(
+        ("transposed", "mediapipe", "unknown", "select"), (transposed("SAME"), ONE_PICTURE)
+    ),
     **dict.fromkeys(("transposed_valid", "mediapipe_valid"), (transposed("VALID"), ONE_PICTURE)),
 }
 COUNTING = ("counting", "frames")
@@ -105,7 +121,9 @@ def named(computes: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
 
 def converted(module: tf.Module, name: str, directory: Path) -> bytes:
     concrete = module.f.get_concrete_function()
-    if name in COUNTING:
+    if name == "recurrent":  # one operation, where others make a loop of it
+        converter = tf.lite.TFLiteConverter.from_keras_model(recurrent)
+    elif name in COUNTING:
         tf.saved_model.save(module, directory / "saved", signatures=concrete)
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory / "saved"))
         converter.experimental_enable_resource_variables = True

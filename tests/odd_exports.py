@@ -227,8 +227,14 @@ def lite(module: Module, root: Path) -> None:
     keys = ["serving_default", "two"]
     converter = tf.lite.TFLiteConverter.from_saved_model(str(source), signature_keys=keys)
     data = converter.convert()
+    two = tf.lite.TFLiteConverter.from_saved_model(str(source), signature_keys=["two"]).convert()
     tf.saved_model.save(module, str(root / "lite" / "1"), signatures=module.ten_times)
-    versions = {"lite": data, "plain": changed(data, undeclared), "defs": changed(data, declared)}
+    versions = {
+        "lite": data,
+        "plain": changed(data, undeclared),
+        "plain_two": changed(two, undeclared),
+        "defs": changed(data, declared),
+    }
     for name, model in versions.items():
         (root / name / "1").mkdir(parents=True, exist_ok=True)
         (root / name / "1" / "model.tflite").write_bytes(model)

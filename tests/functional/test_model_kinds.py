@@ -37,16 +37,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LITE = {
     "nearest": "nearest",
     "counting": "counting",
+    "recurrent": "recurrent",
     "mediapipe": "transposed",
     "mediapipe_valid": "transposed_valid",
 }
 """Models of TFLite, each with the file that LiteRT, the judge, runs for it."""
+UNREAD = {
+    "unknown": "Landmarks2TransformMatrix is no operation of TensorFlow Lite",
+    "select": "FlexRoll is TensorFlow's own operation Roll: serve the SavedModel",
+}
 
 
 @pytest.fixture(scope="module")
 def server(root: Path, lite_exports: Path) -> Iterator[Server]:
     models = {name: {"base_path": str(root / name), "driver": "openvino"} for name in KINDS}
-    models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, "unknown")}
+    models |= {name: {"base_path": str(lite_exports / name)} for name in (*LITE, *UNREAD)}
     models[QUANTIZED] = {"base_path": str(root / QUANTIZED)}
     models["by_openvino"] = {"base_path": str(root / QUANTIZED), "driver": "openvino"}
     flags = several(root / "c.json", models)
@@ -120,15 +125,19 @@ def test_a_kind_of_tflite_answers_as_litert_does(
         np.testing.assert_allclose(found, judging.get_tensor(made["index"]), rtol=1e-4, atol=1e-6)
 
 
-def test_a_tflite_that_no_engine_reads_says_why(server: Server) -> None:
-    (version,) = server.status("unknown")
-    rest = httpx.get(f"{server.url}/v1/models/unknown", timeout=PATIENCE_S).json()
+@pytest.mark.parametrize(("name", "why"), UNREAD.items())
+def test_a_tflite_that_no_engine_reads_says_why(server: Server, name: str, why: str) -> None:
+    (version,) = server.status(name)
+    rest = httpx.get(f"{server.url}/v1/models/{name}", timeout=PATIENCE_S).json()
     told = rest["model_version_status"][0]["status"]["error_message"]
     for said in (version.status.error_message, told):
-        assert "Landmarks2TransformMatrix is no operation of TensorFlow Lite" in said
+        assert why in said
 
 
-def test_check_tells_which_engine_serves_and_what_of_its_state(lite_exports: Path) -> None:
-    told = "".join(output_of("ie_serving", "check", f"--model_path={lite_exports / 'counting'}"))
+@pytest.mark.parametrize("name", ["counting", "recurrent"])
+def test_check_tells_which_engine_serves_and_what_of_its_state(
+    lite_exports: Path, name: str
+) -> None:
+    told = "".join(output_of("ie_serving", "check", f"--model_path={lite_exports / name}"))
     assert "served by LiteRT; its variables as the file has them, for each request, since" in told
     assert "it keeps state in variables from one call to the next" in told

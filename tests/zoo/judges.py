@@ -88,7 +88,7 @@ def _lite(model: Published, file: Path) -> tuple[Arrays, Run]:
 
 def _named(whole: Any, which: str) -> Mapping[str, Any]:
     return {
-        each["name"].partition(":")[0]: each for each in getattr(whole, f"get_{which}_details")()
+        each["name"].removesuffix(":0"): each for each in getattr(whole, f"get_{which}_details")()
     }
 
 

@@ -81,6 +81,12 @@ def _in_words(data: bytes, own: Sequence[CustomOperation], error: RuntimeError) 
             " export it with the state as inputs and outputs"
         )
     for each in own:
+        if each.kind in str(error) and each.kind.startswith(_SELECT):
+            kind = each.kind.removeprefix(_SELECT)
+            return LoadFailed(
+                f"{each.kind} is TensorFlow's own operation {kind}: serve the SavedModel that the"
+                " file was made of"
+            )
         if each.kind in str(error):
             return LoadFailed(
                 f"{each.kind} is no operation of TensorFlow Lite, but one of the program that the"
@@ -109,6 +115,8 @@ def _index(ports: Sequence[ov.Output], name: str, kind: str) -> int:
 
 
 KIND = "Convolution2DTransposeBias"
+_SELECT = "Flex"
+"""Begins the names of TensorFlow's operations, which a converter leaves in a file where it may."""
 _SAME = 1
 """Padding by which the output is the input times the stride."""
 

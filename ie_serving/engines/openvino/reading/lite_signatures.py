@@ -17,7 +17,7 @@ Source: the internals pages of FlatBuffers and FlexBuffers.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -159,7 +159,7 @@ _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
 """Fields of a SubGraph."""
 _CODE_INDEX, _OPERATOR_INPUTS, _CUSTOM_OPTIONS = 0, 1, 5
 """Fields of an Operator."""
-_SHAPE, _TYPE, _TENSOR_NAME, _SHAPE_SIGNATURE = 0, 1, 3, 7
+_SHAPE, _TYPE, _TENSOR_NAME, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 5, 7
 """Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
 """Fields of a SignatureDef."""
@@ -222,10 +222,15 @@ def signatures_of(data: bytes, file: str) -> list[LiteSignature]:
 
 
 def keeps_state(data: bytes, file: str) -> bool:
-    """Tell whether a TFLite file has variables, which keep their values. Raises: LoadFailed."""
+    """Tell whether a TFLite file has variables, which keep their values. Raises: LoadFailed.
+
+    Recurrent operations keep theirs in tensors that are marked so.
+    """
     with checked(file):
-        return any(
-            code.number(_BUILTIN_CODE) == _VARIABLE for code in Table.root(data).tables(_CODES)
+        model = Table.root(data)
+        tensors = (each for graph in model.tables(_SUBGRAPHS) for each in graph.tables(_TENSORS))
+        return any(code.number(_BUILTIN_CODE) == _VARIABLE for code in model.tables(_CODES)) or any(
+            tensor.byte(_IS_VARIABLE) for tensor in tensors
         )
 
 
@@ -279,10 +284,7 @@ class _Subgraph:
 
     def plain(self) -> LiteSignature:
         """Make the signature of a file that declares none."""
-        inputs, outputs = (
-            {_plain_name(tensor): tensor for tensor in self.ends[kind]}
-            for kind in ("inputs", "outputs")
-        )
+        inputs, outputs = (_plainly_named(self.ends[kind]) for kind in ("inputs", "outputs"))
         return self.signature(SERVING_DEFAULT, inputs, outputs)
 
     def signature(
@@ -343,8 +345,14 @@ def without_port(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _plain_name(tensor: Table) -> str:
-    return without_port(tensor.text(_TENSOR_NAME))
+def _plainly_named(tensors: Sequence[Table]) -> dict[str, Table]:
+    """Name tensors without their ports; with them where several would have one name."""
+    names = [tensor.text(_TENSOR_NAME).removesuffix(":0") for tensor in tensors]
+    plain = [without_port(name) for name in names]
+    return {
+        name if plain.count(short) > 1 else short: tensor
+        for name, short, tensor in zip(names, plain, tensors, strict=True)
+    }
 
 
 def _fill(info: Proto, tensor: Table) -> None:

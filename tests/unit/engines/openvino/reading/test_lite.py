@@ -39,6 +39,18 @@ async def test_without_signatures_the_tensors_have_their_own_names(odd_exports: 
     assert answer["StatefulPartitionedCall"].tolist() == Y
 
 
+async def test_outputs_whose_names_differ_in_the_port_alone_are_all_served(
+    odd_exports: Path,
+) -> None:
+    model = load(odd_exports / "plain_two" / "1", inference_precision="f32")
+    names = ("PartitionedCall", "PartitionedCall:1")
+    inputs = {"two_a": X, "two_b": np.array([2], np.float32)}
+    answer = await run(model, inputs)
+    assert {name: answer[name].tolist() for name in answer} == dict(
+        zip(names, [(X * 2).tolist(), (X + 2).tolist()], strict=True)
+    )
+
+
 async def test_the_metadata_of_the_file_counts_first_and_a_bad_one_costs_no_other(
     odd_exports: Path,
 ) -> None:

@@ -21,6 +21,7 @@ operation of the composition keeps the node's name.
 | `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -51,10 +52,11 @@ class Body:
         self.nodes = nodes
         self._function = function
         self._by_name = {node.name: node for node in nodes}
+        self._numbers = itertools.count(len(nodes))
 
     def add(self, op: str, inputs: Sequence[str], output: str = "output", **types: int) -> str:
         """Add a node and give the reference to its first output, whose name is `output`."""
-        node = self.nodes.add(name=f"ie_serving_replaced_{len(self.nodes)}", op=op)
+        node = self.nodes.add(name=f"ie_serving_replaced_{next(self._numbers)}", op=op)
         node.input.extend(inputs)
         for name, dtype in types.items():
             node.attr[name].type = dtype

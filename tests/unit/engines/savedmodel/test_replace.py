@@ -103,6 +103,12 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x[:2]), [6])),
     ),
+    "sparse places in other dimensions, twice": (
+        "SparseReshape",
+        lambda x, _: tf.sparse.to_dense(
+            tf.sparse.reshape(tf.sparse.reshape(_sparse(x), [3, -1]), [-1, 2])
+        ),
+    ),
     **{
         f"turned round along {axes}": (
             "ReverseV2",

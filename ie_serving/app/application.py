@@ -138,6 +138,8 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
+        self._fleet = self._watched_fleet(server)
+        self._models.list_repository = self._fleet.list_once
         name_lacking(self._health, self._models.lacking, server)
         self._used = GraphDependencies(self._models.within_reach, engine_stack.models_of)
         rules = ResidencyRules(
@@ -161,7 +163,7 @@ class ServingApplication:
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
         self._config = FollowedConfig(
-            self._settings, self._models, handovers, self._workers.among, self._fleet(server)
+            self._settings, self._models, handovers, self._workers.among, self._fleet
         )
         # Polls, reloads and loads share one: else these would evade the pause between polls of a
         # model.
@@ -274,7 +276,7 @@ class ServingApplication:
             on_applied=self._note_applied,
         )
 
-    def _fleet(self, server: ServerSettings) -> Fleet:
+    def _watched_fleet(self, server: ServerSettings) -> Fleet:
         rules = RepositoryRules(
             server.poll_wait_s,
             server.unload_when_empty,

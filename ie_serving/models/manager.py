@@ -99,6 +99,8 @@ class ModelManager:
         served: the models that requests can use.
         within_reach: the models that graphs can use: also those an all-or-nothing change loads.
         desired: the configuration that was applied last.
+        list_repository: lists a directory of models, by its base path; raises StorageError. None
+            where there are none.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class ModelManager:
         on_applied: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_stream = open_stream
+        self.list_repository: Callable[[str], Awaitable[None]] | None = None
         self._poll_wait_of = poll_wait_of
         self._on_names = on_names
         self._on_applied = on_applied
@@ -316,7 +319,7 @@ class ModelManager:
         await leave_all(versions, [*works, *own], limit_s)
 
     async def poll(self, name: str) -> None:
-        """List one model's repository, and return when its new versions have begun to load.
+        """List a model's repository, with the files that serve; new versions have begun to load.
 
         Raises:
             NotFound: no such model.
@@ -326,10 +329,12 @@ class ModelManager:
         config = self.served.entry(name).config
         streams = [stream for each, stream in self.streams() if each == name]
         try:
-            await asyncio.gather(*(stream.poll() for stream in streams))
+            await asyncio.gather(*(stream.poll(compares=True) for stream in streams))
         except Missing as error:
             if not config.repository or isinstance(error, Emptied):
                 raise
+            if self.list_repository:  # where it is away as a whole, that is the trouble
+                await self.list_repository(config.repository)
             raise DirectoryGone(
                 f"Could not find any versions of model {name}: its directory has gone, put it back"
                 " to have it served"
@@ -338,7 +343,7 @@ class ModelManager:
     async def settled(self) -> None:
         """Wait until of each model that was listed everything wanted is loaded or has failed."""
         listed = [stream for _, stream in self.streams() if stream.trouble is None]
-        await asyncio.gather(*(stream.first_load() for stream in listed))
+        await asyncio.gather(*(stream.settled() for stream in listed))
 
     def streams(self) -> list[tuple[str, ModelStream]]:
         """Give model name and stream of all that serve, and of those that load to replace them."""

@@ -260,6 +260,11 @@ class ModelStream:
         while not self.is_settled:
             await self.changed()
 
+    async def settled(self) -> None:
+        """Wait also for changed files of versions that serve, where these are to take over."""
+        while not (self.is_settled and self._renewals.are_settled):
+            await self.changed()
+
     async def changed(self) -> None:
         """Wait for the next change of any version."""
         # Changes before this call do not count: the caller has just looked at the state, and
@@ -304,7 +309,8 @@ class ModelStream:
 
     def own_statuses(self) -> list[VersionStatus]:
         """Status of every version of this worker alone."""
-        found = [remarked(s, self._renewals.error_of(s.version)) for s in self._versions.statuses()]
+        errors = self._renewals.failures
+        found = [remarked(s, errors.get(s.version, "")) for s in self._versions.statuses()]
         found = [remarked(each, self._rules.remark(each.version)) for each in found]
         if self.split:
             found = [remarked(each, self.split.remark(each.version)) for each in found]
@@ -320,6 +326,10 @@ class ModelStream:
     def failures(self) -> dict[int, str]:
         """Wanted versions that failed to load, with the cause."""
         return self._versions.failures()
+
+    def all_failures(self) -> dict[int, str]:
+        """As `failures`, with versions that serve whose changed files failed to load."""
+        return {**self._renewals.failures, **self.failures()}
 
     async def retire(self) -> None:
         """Want no version any more, and wait until all are gone."""
@@ -351,12 +361,17 @@ class ModelStream:
             self._trouble, self._versions.retries_at(), is_moving=self._wanted.listing.moving
         )
 
-    async def poll(self) -> None:
+    async def poll(self, *, compares: bool = False) -> None:
         """List once and act on it.
+
+        Args:
+            compares: list the files of the versions that serve as well.
 
         Raises:
             StorageError: nothing has changed.
         """
+        if compares:
+            self._comparisons.ask()
         await self._schedule.once(self)
 
     def to_list(self) -> List:

@@ -463,7 +463,25 @@ def test_a_reload_while_the_directory_of_models_is_away_is_a_trouble_of_the_stor
     shelf.base.rename(shelf.base.with_name("away"))
     reply = server.rest.post("/v1/config/reload")
     assert reply.status_code == 503
-    assert "its directory has gone" in reply.json()["error"]
+    assert f"{shelf.base}: no such directory" in reply.json()["error"]
+    assert serves(server, 1, "m")
+
+
+@pytest.mark.parametrize(
+    ("is_mount_there", "says"), [(False, "no such directory"), (True, "no model is left of 2")]
+)
+def test_a_poll_while_the_directory_of_models_is_away_says_so(
+    shelf: Shelf, start: Callable[..., Server], is_mount_there: bool, says: str
+) -> None:
+    for name in ("m", "other"):
+        shelf.put(name)
+    server = start(shelf, "--file_system_poll_wait_seconds=3")
+    shelf.base.rename(shelf.base.with_name("away"))
+    if is_mount_there:
+        shelf.base.mkdir()
+    reply = server.rest.post("/v1/models/m:poll")
+    assert reply.status_code == 503
+    assert f"{shelf.base}: {says}" in reply.json()["error"]
     assert serves(server, 1, "m")
 
 

@@ -1,6 +1,7 @@
 """A version that breaks clients of the one that serves is held back, or told in the log."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -94,6 +95,24 @@ def test_other_files_under_the_same_number_are_compared_as_well(serve: Serve, ba
     (base.parent / "config.json").write_text(written)
     server.send(signal.SIGHUP)
     until(lambda: answer(server, "z") == [[2.0, 4.0]])
+
+
+@pytest.mark.parametrize(("name", "code"), [("x", 201), ("z", 500)], ids=["fits", "breaks"])
+def test_a_reload_answers_when_other_files_serve_or_are_held_back(
+    serve: Serve, base: Path, name: str, code: int
+) -> None:
+    flags = ("--reload_changed_versions", "--file_system_poll_wait_seconds=60")
+    server = serving(serve, base, *flags, signature_changes="refuse")
+    times_version(base, 2, name).rename(base.parent / "new")
+    for file in (base.parent / "new").iterdir():
+        os.utime(file, (1.0, 1.0))
+    (base / "1").rename(base.parent / "old")
+    (base.parent / "new").rename(base / "1")
+    reply = server.rest.post("/v1/config/reload")
+    assert reply.status_code == code
+    assert answer(server, "x") == [[2.0, 4.0] if name == "x" else [1.0, 2.0]]
+    if code == 500:
+        assert "clients of version 1 would fail" in reply.json()["error"]
 
 
 def test_by_default_it_serves_and_the_log_names_the_change(serve: Serve, base: Path) -> None:

@@ -109,8 +109,8 @@ class ModelControl:
 
     async def _loaded(self, name: str) -> None:
         streams = [stream for each, stream in self._models.streams() if each == name]
-        await asyncio.gather(*(stream.first_load() for stream in streams))
-        failures = (item for stream in streams for item in sorted(stream.failures().items()))
+        await asyncio.gather(*(stream.settled() for stream in streams))
+        failures = (item for stream in streams for item in sorted(stream.all_failures().items()))
         causes = [f"version {number}: {cause}" for number, cause in failures]
         if causes:
             raise LoadFailed(f"model {name} does not load: {'; '.join(causes)}")

@@ -163,16 +163,17 @@ class ReloadRequests:
         if causes:
             raise LoadFailed(f"{VERSIONS_FAILED} {'; '.join(causes)}")
 
-    def _shown(self) -> Iterator[tuple[str, int, State]]:
+    def _shown(self) -> Iterator[tuple[str, int, State, int]]:
+        # With the identity of what serves: changed files may have taken over under their number.
         return (
-            (name, status.version, status.state)
+            (name, status.version, status.state, id(stream.available.get(status.version)))
             for name, stream in self._models.streams()
             for status in stream.statuses()
         )
 
     def _failures(self) -> Iterator[tuple[str, int, str]]:
         for name, stream in self._models.streams():
-            for number, cause in sorted(stream.failures().items()):
+            for number, cause in sorted(stream.all_failures().items()):
                 yield name, number, cause
 
 

@@ -223,6 +223,11 @@ class Fleet:
                 raise error
         return trouble
 
+    async def list_once(self, base_path: str) -> None:
+        """List the repositories with that base path. Raises: StorageError."""
+        found = [each for each in self._watched.values() if each.repository.base_path == base_path]
+        await asyncio.gather(*map(self._polls.once, found))
+
     def shelves(self) -> Sequence[Shelf]:
         """Give all repositories as they were listed last; those that never were are left out."""
         watched = [each for each in self._watched.values() if each.listed_last is not None]

@@ -34,10 +34,16 @@ class Renewals:
         """The controls of content that does not serve yet."""
         return self._fresh.values()
 
-    def error_of(self, number: int) -> str:
-        """Why the new content of a version has failed to load; empty where it has not."""
-        fresh = self._fresh.get(number)
-        return fresh.error if fresh else ""
+    @property
+    def failures(self) -> Mapping[int, str]:
+        """Versions whose new content has failed to load, with the cause."""
+        return {number: fresh.error for number, fresh in self._fresh.items() if fresh.error}
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether each whose files are at rest has failed once, or is over."""
+        fresh = self._fresh.values()
+        return all(each.is_settled or not each.candidate.at_rest for each in fresh)
 
     @property
     def is_over(self) -> bool:

@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 LOOK_S: Final = 0.02
 """Seconds between two looks at models in use that hold the room: most requests take less."""
 LONGEST_S: Final = 60.0
-"""Seconds that a load waits for models in use, such as by streams: further loads wait behind it."""
+"""Seconds that a load waits for models in use, such as by streams."""
+FIRST_S: Final = 1.0
+"""Seconds for which further loads wait behind it, so that they do not take the room that becomes
+free meanwhile: requests that take longer may take minutes, and then those loads go on that fit."""
 IDLE_LOOKS: Final = 10
 """Looks for idle models in the time that one may be idle: it is unloaded a tenth late at most."""
 
@@ -108,6 +111,8 @@ class Residency:
         self._base = 0
         """Resident bytes before the first load: what is left of the budget, models may hold."""
         self._room = asyncio.Lock()  # first come, first served
+        self._waiting = 0
+        """Loads that wait for models in use and let others go on: they take turns in looking."""
         self._sweep: asyncio.Task[None] | None = None
 
     def on_demand(self, config: ModelConfig) -> OnDemand | None:
@@ -211,17 +216,20 @@ class Residency:
 
     async def _until_there_is_room(self, stream: Dormant) -> None:
         """Unload others until the load fits, and note its bytes as used."""
-        name = stream.name
+        name, began = stream.name, time.monotonic()
         known, stored = self._sizes.get(name), stream.stored_bytes
         needed, spare = (known, 0) if known else (stored, stored)
-        if self._rules.budget:
-            # One at a time: a small model does not take the room that a large one waits for.
-            async with self._room:
-                try:
-                    await self._make_room(name, needed, spare)
-                except BudgetFull:
-                    self.metrics.refused[name] += 1
-                    raise
+        try:
+            while self._rules.budget:
+                async with self._room:  # one at a time, and in turn
+                    if await self._make_room(name, needed, spare, began):
+                        break
+                self._waiting += 1
+                await asyncio.sleep(LOOK_S * self._waiting)
+                self._waiting -= 1
+        except BudgetFull:
+            self.metrics.refused[name] += 1
+            raise
         if name in self._entries:  # of a stream that another configuration has ended
             before = self._forget(name)
             self._used -= before.size + before.spare
@@ -231,15 +239,19 @@ class Residency:
         self._used += needed + spare
         usage.last = time.monotonic()
 
-    async def _make_room(self, name: str, needed: int, spare: int) -> None:
+    async def _make_room(self, name: str, needed: int, spare: int, began: float) -> bool:
+        """Unload others until the load fits; False: it has to wait longer, and others may go on.
+
+        Raises: BudgetFull.
+        """
         if not self._used:
             self._used = self._base = self._resident()
         budget = self._rules.budget
-        end, is_trimmed = time.monotonic() + LONGEST_S, False
+        is_trimmed = False
         while step := self._step(needed, spare):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
-            elif time.monotonic() > end:
+            elif time.monotonic() > began + LONGEST_S:
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and models in use hold the budget of"
                     f" {budget} bytes: ask again later",
@@ -255,8 +267,11 @@ class Residency:
                     f" are at most {step.most} for it",
                     Hint(": raise {server.model_memory_budget_bytes}"),
                 )
+            elif time.monotonic() > began + FIRST_S:
+                return False
             else:
                 await asyncio.sleep(LOOK_S)
+        return True
 
     def _step(self, needed: int, spare: int = 0) -> Step | None:
         budget = self._rules.budget

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 
+from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.version.handle import Servable
@@ -88,6 +90,49 @@ class Draining(Model):
 
     async def changed(self) -> None:
         await self._ended.wait()
+
+
+class Busy(Model):
+    """A model that a request uses, until `end`."""
+
+    def admit(self) -> None:
+        super().admit()
+        self.available = {1: Servable(self.name, 1, cast(CompiledModel, None), {})}
+        self.available[1].holders = 1
+
+    def end(self) -> None:
+        self.available[1].holders = 0
+
+
+async def test_a_load_that_fits_does_not_wait_behind_one_that_waits_for_a_model_in_use() -> None:
+    memory = Memory(budget=110)
+    memory.serve("busy")
+    busy = Busy("busy", 60, memory.held)
+    await memory.residency.load(busy)
+    large, small = memory.model("large", 90), memory.model("small", 20)
+    waits = [asyncio.create_task(memory.residency.load(each)) for each in (large, large)]
+    await asyncio.sleep(0.01)
+    await memory.residency.load(small)
+    assert memory.held == {"": BASE, "busy": 60, "small": 20}
+    busy.end()
+    await asyncio.gather(*waits)
+    assert memory.held == {"": BASE, "large": 90}
+
+
+async def test_a_load_that_fits_waits_behind_one_whose_room_is_free_soon() -> None:
+    memory = Memory(budget=110)
+    memory.serve("busy")
+    busy = Busy("busy", 60, memory.held)
+    await memory.residency.load(busy)
+    large, small = memory.model("large", 90), memory.model("small", 20)
+    loads = [asyncio.create_task(memory.residency.load(each)) for each in (large, small)]
+    await asyncio.sleep(0.1)
+    assert memory.held == {"": BASE, "busy": 60}
+    busy.end()
+    await loads[0]
+    assert memory.held == {"": BASE, "large": 90}
+    await loads[1]
+    assert memory.held == {"": BASE, "small": 20}
 
 
 @pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "always loaded now"])

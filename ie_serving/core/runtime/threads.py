@@ -4,9 +4,9 @@ import asyncio
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeVar
@@ -52,43 +52,110 @@ def let_go(error: BaseException | None) -> None:
         error = error.__context__
 
 
-class GrowingPool(ThreadPoolExecutor):
+class GrowingPool(Executor):
     """A pool that gets one more thread each time that work waits and none ends for `stall_s`.
 
     So work that hangs, such as a load from a network mount that is gone, delays the work behind it
-    by `stall_s`. Work is submitted on an event loop. A `ThreadPoolExecutor` grows by its private
-    field alone; the test of this class shows whether a new Python still does.
+    by `stall_s`. For each further thread one that hung leaves, once its work ends. Work is
+    submitted on an event loop.
     """
 
     def __init__(self, threads: int, name: str, stall_s: float = STALL_S) -> None:
-        super().__init__(threads, name)
+        self._name = name
         self._stall_s = stall_s
-        self._most = threads + MOST_MORE
+        self._most = threads
+        self._most_ever = threads + MOST_MORE
+        self._own = threads
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._running: set[Future[Any]] = set()
+        self._late: set[Future[Any]] = set()
+        """Work that ran when the pool grew."""
+        self._news = threading.Condition()
+        """Held for changes of all of these."""
         self._ended_at = 0.0
-        self._is_watched = False
+        self._is_watched = self._is_shut = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """As `Executor.submit`."""
-        future = super().submit(fn, *args, **kwargs)
-        future.add_done_callback(self._note_end)
+        future: Future[T] = Future()
+        with self._news:
+            if self._is_shut:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._idle <= len(self._waiting) and len(self._threads) < self._most:
+                self._start()
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+            self._news.notify()
         if not self._is_watched:
             self._is_watched, self._ended_at = True, time.monotonic()
             asyncio.get_running_loop().call_later(self._stall_s, self._look)
         return future
 
-    def _note_end(self, future: "Future[Any]") -> None:
-        self._ended_at = time.monotonic()
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As `Executor.shutdown`."""
+        with self._news:
+            self._is_shut = True
+            while cancel_futures and self._waiting:
+                self._waiting.popleft()[0].cancel()
+            self._news.notify_all()
+            threads = (*self._threads,)
+        for thread in threads if wait else ():
+            thread.join()
+
+    def _start(self) -> None:
+        """Start a thread. Raises: RuntimeError, where there is none at all."""
+        thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread left
+            if not self._threads:
+                raise
+        else:
+            self._threads.add(thread)
+
+    def _live(self) -> None:
+        while self._work_once():
+            pass
+        with self._news:
+            self._threads.discard(threading.current_thread())
+
+    def _work_once(self) -> bool:
+        """Do some work as soon as there is any; False: this thread leaves."""
+        with self._news:
+            self._idle += 1
+            self._news.wait_for(lambda: self._waiting or self._is_shut)
+            self._idle -= 1
+            if not self._waiting:
+                return False
+            future, work = self._waiting.popleft()
+            self._running.add(future)
+        if future.set_running_or_notify_cancel():
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        with self._news:
+            self._ended_at = time.monotonic()
+            self._running.discard(future)
+            is_surplus = future in self._late and self._most > self._own
+            self._late.discard(future)
+            self._most -= is_surplus
+        return not is_surplus
 
     def _look(self) -> None:
-        self._is_watched = not (self._work_queue.empty() or self._shutdown)
-        if not self._is_watched:
-            return
-        left_s = self._ended_at + self._stall_s - time.monotonic()
-        if left_s <= 0 and self._max_workers < self._most:
-            self._max_workers += 1
-            with suppress(RuntimeError):  # the system has no thread left
-                super().submit(int)  # starts one
-            self._ended_at = time.monotonic()
+        with self._news:
+            self._is_watched = bool(self._waiting) and not self._is_shut
+            if not self._is_watched:
+                return
+            left_s = self._ended_at + self._stall_s - time.monotonic()
+            if left_s <= 0 and self._most < self._most_ever:
+                self._most += 1
+                self._late |= self._running
+                self._start()
+                self._ended_at = time.monotonic()
         asyncio.get_running_loop().call_later(max(left_s, 0) or self._stall_s, self._look)
 
 

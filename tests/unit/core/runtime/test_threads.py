@@ -70,8 +70,9 @@ def test_threads_that_work_get_no_more_beside_them() -> None:
         loop, pause = asyncio.get_running_loop(), threading.Event()
         works = [loop.run_in_executor(pool, pause.wait, 0.02) for _ in range(30)]
         await asyncio.gather(*works)
+        found = len(pool._threads)
         pool.shutdown()
-        return len(pool._threads)
+        return found
 
     assert asyncio.run(run()) == 1
 
@@ -86,9 +87,37 @@ def test_the_threads_of_a_pool_whose_work_hangs_are_bounded() -> None:
         while len(pool._threads) <= MOST_MORE:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
+        found = len(pool._threads)
         go_on.set()
         await asyncio.gather(*hanging)
         pool.shutdown()
-        return len(pool._threads)
+        return found
 
     assert asyncio.run(run()) == 1 + MOST_MORE
+
+
+def test_a_pool_whose_work_has_hung_has_its_own_number_of_threads_again() -> None:
+    go_on, pause = threading.Event(), threading.Event()
+    begun: list[int] = []
+
+    async def run() -> int:
+        pool = GrowingPool(2, "load", 0.02)
+        loop = asyncio.get_running_loop()
+        hanging = [loop.run_in_executor(pool, go_on.wait, 60.0) for _ in range(4)]
+        assert await asyncio.wait_for(loop.run_in_executor(pool, int, "7"), 10.0) == 7
+        go_on.set()
+        await asyncio.gather(*hanging)
+
+        def work() -> None:
+            begun.append(1)
+            pause.wait(60.0)
+
+        further = [loop.run_in_executor(pool, work) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        found = len(begun)
+        pause.set()
+        await asyncio.gather(*further)
+        pool.shutdown()
+        return found
+
+    assert asyncio.run(run()) == 2

@@ -8,12 +8,14 @@ does. The outputs are compared within the tolerances of the file: floats by
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from ie_serving.core.runtime.threads import apart
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.values.requests import GoldenRequest
@@ -26,9 +28,10 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LONGEST_S = 60.0
-"""Seconds that one golden request may take; beyond them the version fails to load."""
+"""Seconds that one golden request may take, or its reading; beyond, the version fails to load."""
 
 Step = Callable[[Servable, Path], Awaitable[None]]
 """A check of a version before it serves. Raises LoadFailed to refuse the version."""
@@ -72,12 +75,12 @@ class Golden:
         for name, read in self._readers.items():
             path = directory / name
             # A dangling link counts as a file: its version must not serve without the check.
-            if os.path.lexists(path):
+            if await _read(path, partial(os.path.lexists, path)):
                 await self._ask_all(servable, path, read)
 
     async def _ask_all(self, servable: Servable, path: Path, read: Read) -> None:
         requests, asked = golden_requests(path, read), 0
-        while golden := await _next(path, requests):
+        while golden := await _read(path, partial(next, requests, None)):
             asked += 1
             fault = await self._fault(servable, golden)
             if fault:
@@ -109,10 +112,10 @@ class Golden:
             return str(error)
 
 
-async def _next(path: Path, requests: Iterator[GoldenRequest]) -> GoldenRequest | None:
-    """Read the next request, in a thread. Raises: LoadFailed."""
+async def _read(path: Path, read: Callable[[], T]) -> T:
+    """Read from the file, in a thread. Raises: LoadFailed."""
     try:
-        return await asyncio.to_thread(next, requests, None)
+        return await apart(LONGEST_S, read)
     except (OSError, ServingError) as error:
         raise LoadFailed(f"{path.name} cannot be used: {error}") from error
 

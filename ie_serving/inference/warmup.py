@@ -19,10 +19,12 @@ import logging
 import stat
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ie_serving.core.runtime.threads import apart
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -42,6 +44,10 @@ MOST_RECORDS = 1000
 LONGEST_REPLAY_S = 60.0
 """Seconds that one recorded request may take. A longer one ends the warm-up, and the version serves
 without the rest, so that a recording cannot block a version."""
+
+LONGEST_READ_S = 60.0
+"""Seconds that the file may take to be read; a mount that does not answer must not block a version
+either."""
 
 Records = Callable[[BinaryIO], Iterator[tuple[str, bytes]]]
 """Reads a file of records: kind and serialized request of each. Raises InvalidRequest."""
@@ -66,12 +72,13 @@ class WarmUp:
 
     async def __call__(self, servable: Servable, directory: Path) -> None:
         """Warm up `servable` from the files in `directory`. A bad record is logged, not raised."""
-        path = directory / RECORDS
-        if self._iterations == 0 or not path.is_file():
+        if self._iterations == 0:
             return
         name, version = servable.name, servable.version
         try:
-            recorded = await asyncio.to_thread(self._read, path)
+            recorded = await apart(LONGEST_READ_S, partial(self._read, directory / RECORDS))
+            if recorded is None:
+                return
             replayed = [await self._replayed(servable, *each) for each in enumerate(recorded)]
         # Any other error is a defect: it fails the load, so that it is noticed.
         except (ServingError, OSError) as error:
@@ -113,7 +120,9 @@ class WarmUp:
             raise NotSupported(f"Unsupported log_type for warmup: {kind}")
         await limited(LONGEST_REPLAY_S, replay(servable, request))
 
-    def _read(self, path: Path) -> list[tuple[str, bytes]]:
+    def _read(self, path: Path) -> list[tuple[str, bytes]] | None:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             found = list(islice(self._records(file), MOST_RECORDS + 1))
         if len(found) > MOST_RECORDS:

@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeVar
 
-from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +30,31 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     Otherwise the loop would free that data when it answers: 300,000 keys of a JSON body take 40 ms.
     """
     return await asyncio.to_thread(_done, partial(work, *args, **kwargs))
+
+
+async def apart(seconds: float, work: Callable[[], T]) -> T:
+    """Run work that may hang, such as on a network mount, in a thread of its own.
+
+    The threads of `asyncio.to_thread` are few, and what hangs would keep one.
+
+    Raises:
+        DeadlineExceeded: it takes longer than `seconds`; its thread is left.
+    """
+    loop, future = asyncio.get_running_loop(), Future[T]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="apart", daemon=True).start()
+    try:
+        return await asyncio.wait_for(
+            asyncio.shield(asyncio.wrap_future(future, loop=loop)), seconds
+        )
+    except asyncio.TimeoutError:
+        raise DeadlineExceeded(f"it did not answer within {seconds:g} s") from None
 
 
 def _done(work: Callable[[], T]) -> T:

@@ -10,6 +10,7 @@ are unloaded if the estimate was too low.
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -102,7 +103,8 @@ class Residency:
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """Bytes of a model's files, and what it took with them; 0 where that is not known yet."""
         self._pinned: Collection[str] = frozenset()
         self._by_use: list[_Entry] = []
         """The entries, in the order of the last sort, so that the next one takes little time."""
@@ -122,6 +124,8 @@ class Residency:
     def keep(self, names: Collection[str]) -> None:
         """Forget the models that are not configured any more."""
         self.metrics.keep(names)
+        for name in self._sizes.keys() - set(names):
+            del self._sizes[name]
         for name in self._entries.keys() - set(names):
             task = asyncio.create_task(self._leave(name, self._entries[name]))
             self._leaving.add(task)
@@ -203,9 +207,10 @@ class Residency:
         await stream.look_anew()
         await self._until_there_is_room(stream)
         # How many are fetched and compiled at a time, their pools of threads decide.
+        known = len(sys.modules)
         stream.admit()
         await stream.first_load()
-        self._measure(stream)
+        self._measure(stream, is_true=len(sys.modules) == known)
         # A load that makes room sees what is used now; this one must not wait for it, since it may
         # wait for this one to end.
         if self._used > self._rules.budget > 0 and not self._room.locked():
@@ -217,8 +222,9 @@ class Residency:
     async def _until_there_is_room(self, stream: Dormant) -> None:
         """Unload others until the load fits, and note its bytes as used."""
         name, began = stream.name, time.monotonic()
-        known, stored = self._sizes.get(name), stream.stored_bytes
-        needed, spare = (known, 0) if known else (stored, stored)
+        stored = stream.stored_bytes
+        of, known = self._sizes.get(name, (0, 0))
+        needed, spare = (known, 0) if known and of == stored else (stored, stored)
         try:
             while self._rules.budget:
                 async with self._room:  # one at a time, and in turn
@@ -284,16 +290,24 @@ class Residency:
         while isinstance(step := self._step(0), Evict):
             await self._evict(step.name, "room")
 
-    def _measure(self, stream: Dormant) -> None:
-        """Correct the size of the model just loaded, and the bytes used in all."""
+    def _measure(self, stream: Dormant, *, is_true: bool) -> None:
+        """Correct the size of the model just loaded, and the bytes used in all.
+
+        Args:
+            stream: the model.
+            is_true: whether its load imported nothing. The first load of an engine takes the memory
+                of its libraries as well, which stays; the next load of the model tells its size.
+        """
         entry, budget = self._entries[stream.name], self._rules.budget
         entry.spare = 0
         held = self._resident() if budget else 0
         found = [each.memory for each in stream.available.values()]
-        if found and None not in found:
+        stored, size = stream.stored_bytes, 0
+        if found and None not in found and (is_true or stream.name in self._sizes):
             most = budget - self._base if held <= budget > 0 else None
-            size = measured_size(sum(filter(None, found)), stream.stored_bytes, most)
-            self._sizes[stream.name] = entry.size = size
+            size = entry.size = measured_size(sum(filter(None, found)), stored, most)
+        if size or stream.name not in self._sizes:
+            self._sizes[stream.name] = stored, size
         if budget:
             self._used = held + self._coming(entry)
 

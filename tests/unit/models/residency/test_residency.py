@@ -1,6 +1,7 @@
 """What models that are loaded on demand hold of the budget, while they come and go."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from typing import cast
 
@@ -90,6 +91,55 @@ class Draining(Model):
 
     async def changed(self) -> None:
         await self._ended.wait()
+
+
+class WithLibraries(Model):
+    """A model whose first load imports its engine, of 50 bytes."""
+
+    async def first_load(self) -> None:
+        servable = Servable(self.name, 1, cast(CompiledModel, None), {})
+        servable.memory = self.stored_bytes + 50
+        self.available = {1: servable}
+        self._held["engine"] = 50
+        sys.modules["engine of the test"] = sys.modules[__name__]
+
+
+async def test_the_libraries_of_an_engine_are_not_taken_for_the_model_that_is_loaded_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it would be refused for ever once it has been unloaded."""
+    monkeypatch.delitem(sys.modules, "engine of the test", raising=False)
+    memory = Memory(budget=110)
+    memory.serve("first")
+    first, other = WithLibraries("first", 20, memory.held), memory.model("other", 40)
+    await memory.residency.load(first)
+    await memory.residency.load(other)
+    first.available = {}
+    await memory.residency.load(first)
+    assert memory.held == {"": BASE, "engine": 50, "first": 20}
+
+
+class Measured(Model):
+    """A model of which 1.5 times the bytes of its files are measured."""
+
+    async def first_load(self) -> None:
+        servable = Servable(self.name, 1, cast(CompiledModel, None), {})
+        servable.memory = self.stored_bytes * 3 // 2
+        self.available = {1: servable}
+
+
+async def test_what_other_files_of_a_model_took_does_not_refuse_it() -> None:
+    memory = Memory(budget=110)
+    model = Measured("m", 60, memory.held)
+    await memory.residency.load(model)
+    model.dismiss()
+    memory.residency.keep(["m"])
+    memory.held[""] = 40  # so that the files of before would not fit any more
+    model.stored_bytes = 20
+    await memory.residency.load(memory.model("other", 20))
+    memory.residency._forget("m")
+    await memory.residency.load(model)
+    assert memory.held == {"": 40, "m": 20, "other": 20}
 
 
 class Busy(Model):

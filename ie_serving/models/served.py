@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ie_serving.core.values.access import Caller
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.versions import State, VersionStatus, remarked
+from ie_serving.core.values.versions import NOT_APPLIED, State, VersionStatus, remarked
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
@@ -45,7 +45,7 @@ class Served:
 
     def statuses(self) -> list[VersionStatus]:
         """Give the status of every version for clients, highest first."""
-        why = f"newer settings are not applied: {mask(self.not_applied)}"
+        why = f"{NOT_APPLIED}{mask(self.not_applied)}"
         remark = why if self.not_applied else ""
         return [remarked(each, remark) for each in self.stream.statuses()]
 

@@ -212,6 +212,10 @@ def test_settings_that_break_before_the_first_request_are_told_by_the_status(
     said = "the first request loads it; newer settings are not applied: "
     until(lambda: said in server.rest.get("/v1/models/one").text, PATIENCE_S)
     assert "one/model.json:1:2: not JSON" in server.status("one")[0].status.error_message
+    for names in ((), ("one",)):
+        ran = ie_serving("status", *names, f"--url={server.url}")
+        assert ran.out.count("one/model.json:1:2: not JSON") == 1
+        assert "0 of 1 models loaded" in ran.out
 
 
 ODD_NAMES = (b"two\nlines", b"\x01", b"\xff", b" ")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ie_serving.commands.remote.failures import Refused, Unreachable
 from ie_serving.commands.remote.rest import Rest
-from ie_serving.core.values.versions import NOT_LOADED
+from ie_serving.core.values.versions import NOT_APPLIED, NOT_LOADED
 from ie_serving.wire.clients.paths import model_path
 
 AVAILABLE: Final = "AVAILABLE"
@@ -146,7 +146,7 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
             Version(
                 number=int(each["version"]),
                 state=str(each["state"]),
-                cause=_cause(each.get("status", {})),
+                cause=_cause(each.get("status", {}), has_details=bool(details)),
                 labels=tuple(labels.get(int(each["version"]), ())),
                 is_default=int(each["version"]) == details.get("default_version"),
                 memory=memory.get(str(each["version"])),
@@ -166,7 +166,12 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
     )
 
 
-def _cause(status: Mapping[str, Any]) -> str:
-    """Give the message of a status; OpenVINO Model Server's of a good one is "OK"."""
+def _cause(status: Mapping[str, Any], *, has_details: bool) -> str:
+    """Give the message of a status, without what the model's details tell as well.
+
+    OpenVINO Model Server's message of a good status is "OK".
+    """
     message = str(status.get("error_message", ""))
+    if has_details:
+        message = message.partition(NOT_APPLIED)[0].removesuffix("; ")
     return "" if message == "OK" else message

@@ -6,6 +6,8 @@ from typing import Final
 
 NOT_LOADED: Final = "not loaded: the first request loads it"
 """Message of a version that is known and waits for its model to be asked for."""
+NOT_APPLIED: Final = "newer settings are not applied: "
+"""Begins the last remark of each version of such a model."""
 
 
 class State(enum.IntEnum):

@@ -48,6 +48,9 @@ LONGEST_S: Final = 60.0
 FIRST_S: Final = 1.0
 """Seconds for which further loads wait behind it, so that they do not take the room that becomes
 free meanwhile: requests that take longer may take minutes, and then those loads go on that fit."""
+LEAVES_S: Final = 10.0
+"""Seconds that other loads wait for an unloaded model to be out of memory: its code may hang as it
+is closed, or its load, where that is overdue."""
 IDLE_LOOKS: Final = 10
 """Looks for idle models in the time that one may be idle: it is unloaded a tenth late at most."""
 
@@ -339,9 +342,11 @@ class Residency:
         self.metrics.unloads[name, why] += 1
         log.info(Event("model unloaded until it is asked for", model=name, cause=why))
         entry.stream.dismiss()
-        # A request may want it back meanwhile: then it is loaded again once it is out.
-        while not (entry.stream.is_out or entry.stream.is_admitted):
-            await entry.stream.changed()
+        try:
+            await asyncio.wait_for(_out(entry.stream), LEAVES_S)
+        except asyncio.TimeoutError:  # further models can be unloaded; its memory still counts
+            log.warning(Event("model not out of memory yet", model=name, waited_s=LEAVES_S))
+            return
         self._used -= entry.size
         if self._rules.budget:  # it may have held more than was believed
             self._used = min(self._used, self._resident() + self._coming())
@@ -370,6 +375,12 @@ class Residency:
                     # Again: a request may have come while this waited for other unloads.
                     if name in idle_too_long(self._residents(), time.monotonic() - idle_s):
                         await self._evict(name, "idle")
+
+
+async def _out(stream: Dormant) -> None:
+    """Wait until a model is out of memory, or a request has wanted it back meanwhile."""
+    while not (stream.is_out or stream.is_admitted):
+        await stream.changed()
 
 
 _LAST_USE: Final = attrgetter("usage.last")

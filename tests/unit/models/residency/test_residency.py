@@ -9,6 +9,7 @@ import pytest
 
 from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.residency import residency
 from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.version.handle import Servable
 
@@ -231,6 +232,20 @@ async def test_a_model_that_is_removed_holds_the_budget_until_it_is_out() -> Non
     await load
     assert memory.held == {"": BASE, "large": 80}
     assert [*memory.residency._entries] == ["large"]
+
+
+async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one whose load is overdue, on a mount that does not answer."""
+    monkeypatch.setattr(residency, "LEAVES_S", 0.05)
+    memory = Memory(budget=110)
+    memory.serve("hangs")
+    hangs, idle = Draining("hangs", 40, memory.held), memory.model("idle", 40)
+    for each in (hangs, idle):
+        await memory.residency.load(each)
+    await memory.residency.load(memory.model("other", 40))
+    assert memory.held == {"": BASE, "hangs": 40, "other": 40}
 
 
 async def test_a_model_that_is_removed_while_it_is_loaded_leaves_nothing_behind() -> None:

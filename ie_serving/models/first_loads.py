@@ -69,6 +69,8 @@ def _note_waiting_labels(served: Served) -> None:
 async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
     """Wait until models serve their expected first version, or their first loads have ended.
 
+    Models on demand are waited for until they are listed.
+
     While other models serve, a load that hangs is given up on with a warning.
 
     Args:
@@ -94,7 +96,7 @@ async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
         done, pending = await asyncio.wait(
             pending, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED
         )
-        if not done and any(each.stream.default for each in waits.values()):
+        if not done and any(each.stream.answerable for each in waits.values()):
             break
     return pending
 
@@ -108,6 +110,10 @@ async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
 
 
 async def _serves(stream: ModelStream) -> None:
+    if stream.is_on_demand:  # a request loads it once it is listed
+        while not (stream.answerable or stream.trouble):
+            await stream.changed()
+        return
     # Not any version: a version lower than the one that answered before would be a step back.
     while stream.default is None or stream.default.version != stream.answers_with:
         await stream.changed()

@@ -161,8 +161,9 @@ class ModelManager:
     async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
         """Begin with the models of the worker that this one replaces.
 
-        Returns when each model that served does so again, or cannot. A model that fails does not
-        affect the others, and models that had not served yet are not waited for.
+        Returns when each model that served does so again, or cannot, and each on demand is listed:
+        until then requests for it would find no version that they could load. A model that fails
+        does not affect the others, and models that had not served yet are not waited for.
 
         Args:
             configs: the models as they were served.
@@ -175,7 +176,8 @@ class ModelManager:
         self._commit(configs, opened)
         begun = [(each, self._spawn(begin_alone(each))) for each in opened.values()]
         if not self._opens_early:
-            await until_they_answer([each for each in begun if each[0].config.name in answered])
+            awaited = [b for b in begun if b[0].config.name in answered or b[0].stream.is_on_demand]
+            await until_they_answer(awaited)
 
     async def apply(
         self,

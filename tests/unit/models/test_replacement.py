@@ -77,6 +77,18 @@ async def test_a_model_on_demand_is_known_while_it_gets_other_settings(world: Wo
     await manager.close()
 
 
+async def test_a_model_on_demand_is_known_when_its_worker_is_replaced(world: World) -> None:
+    """Otherwise its first requests would be told that there is no such version."""
+    world.write(1)
+    world.on_demand = lambda stream: asyncio.sleep(0)
+    manager = world.manager()
+    nowhere = world.config("nowhere", load="on_demand")  # has no directory
+    await manager.resume([world.config(load="on_demand"), nowhere], {})
+    with pytest.raises(NotLoaded):
+        manager.served.handle(M)
+    await manager.close()
+
+
 async def test_a_model_that_is_loaded_on_demand_is_not_left_to_the_next_worker(
     world: World,
 ) -> None:

@@ -14,6 +14,8 @@ mediapipe_valid   as transposed_valid
 unknown           as transposed, by an operation that no engine has
 select            likewise, by one of TensorFlow
 recurrent         an LSTM, whose state is in tensors that keep their values
+svdf              an SVDF of 8 bits, with a state of 16
+micro             likewise, with a state of 8, which only TensorFlow Lite Micro takes
 """
 
 import sys
@@ -80,11 +82,48 @@ def with_custom(file: bytes, name: str) -> bytes:
     node.builtinOptions, node.builtinOptionsType = None, 0
     given = np.array([1 if same else 2, options.strideW, options.strideH], np.int32)
     node.customOptions = list(given.tobytes())
+    return packed(model)
+
+
+def svdf(bits: int) -> bytes:
+    """Write an SVDF of 8 bits with a state, and weights of it, of so many."""
+    kinds = {getattr(np, f"int{n}"): getattr(schema.TensorType, f"INT{n}") for n in (8, 16, 32)}
+    own = np.int16 if bits == 16 else np.int8
+    tensors = {
+        "x": ([1, 4], np.int8),
+        "features": ([UNITS, 4], np.int8),
+        "times": ([UNITS, STEPS], own),
+        "bias": ([UNITS], np.int32),
+        "state": ([1, UNITS * STEPS], own),
+        "y": ([1, UNITS], np.int8),
+    }
+    model = schema.ModelT(version=3, buffers=[schema.BufferT()], description="")
+    graph = schema.SubGraphT(tensors=[], inputs=[0], outputs=[len(tensors) - 1])
+    for name, (shape, dtype) in tensors.items():
+        scale = schema.QuantizationParametersT(scale=[0.1], zeroPoint=[0])
+        tensor = schema.TensorT(shape, kinds[dtype], 0, name, scale, isVariable=name == "state")
+        if name in {"features", "times", "bias"}:
+            tensor.buffer = len(model.buffers)
+            data = np.frombuffer(np.ones(shape, dtype).tobytes(), np.uint8)
+            model.buffers.append(schema.BufferT(data=data))
+        graph.tensors.append(tensor)
+    code = schema.BuiltinOperator.SVDF
+    model.operatorCodes = [schema.OperatorCodeT(code, builtinCode=code, version=3)]
+    relu = schema.ActivationFunctionType.RELU
+    options = schema.SVDFOptionsT(rank=1, fusedActivationFunction=relu)
+    node = schema.OperatorT(0, [0, 1, 2, 3, 4], [5], schema.BuiltinOptions.SVDFOptions, options)
+    graph.operators, model.subgraphs = [node], [graph]
+    return packed(model)
+
+
+def packed(model: schema.ModelT) -> bytes:
     builder = flatbuffers.Builder()
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
 
 
+UNITS, STEPS = 64, 8
+WRITTEN = {"svdf": 16, "micro": 8}
 CUSTOM = {
     "mediapipe": "",
     "mediapipe_valid": "",
@@ -144,9 +183,14 @@ def main(root: Path) -> None:
         file = converted(module, name, root / name)
         if name in CUSTOM:
             file = with_custom(file, CUSTOM[name] or "Convolution2DTransposeBias")
-        directory = root / name / "1"
-        directory.mkdir(parents=True)
-        (directory / "model.tflite").write_bytes(file)
+        write(root / name, file)
+    for name, bits in WRITTEN.items():
+        write(root / name, svdf(bits))
+
+
+def write(model: Path, file: bytes) -> None:
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.tflite").write_bytes(file)
 
 
 if __name__ == "__main__":

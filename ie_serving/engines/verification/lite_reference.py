@@ -16,14 +16,20 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays
 from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter, one_line
-from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature, signatures_of
+from ie_serving.engines.openvino.reading.lite_signatures import (
+    LiteSignature,
+    check_states,
+    signatures_of,
+)
 from ie_serving.engines.verification.comparison import Refused, Tensors
 from ie_serving.engines.verification.verdict import QUANTIZED
 
 
 def opened(file: Path) -> Sequence["LiteReference"]:
     """Open each signature of a file. Raises: LoadFailed."""
-    signatures = signatures_of(file.read_bytes(), file.name)
+    data = file.read_bytes()
+    signatures = signatures_of(data, file.name)
+    check_states(data, file.name)
     found = []
     for signature in signatures:
         with suppress(KeyError):  # the file lacks a tensor: OpenVINO leaves the signature out

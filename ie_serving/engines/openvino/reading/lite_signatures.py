@@ -151,8 +151,12 @@ METADATA = "signature_defs_metadata"
 
 _CODES, _SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 1, 2, 4, 6, 7
 """Fields of a Model."""
-_CUSTOM_CODE, _BUILTIN_CODE = 1, 3
-"""Fields of an OperatorCode."""
+_OLD_CODE, _CUSTOM_CODE, _BUILTIN_CODE = 0, 1, 3
+"""Fields of an OperatorCode; the first one holds builtin codes of old files, up to 127."""
+_SVDF = 27
+"""Builtin code of SVDF, a recurrent operation."""
+_INT16, _INT8 = 7, 9
+"""TensorType of schema.fbs."""
 _VARIABLE = 142
 """Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
 _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
@@ -232,6 +236,31 @@ def keeps_state(data: bytes, file: str) -> bool:
         return any(code.number(_BUILTIN_CODE) == _VARIABLE for code in model.tables(_CODES)) or any(
             tensor.byte(_IS_VARIABLE) for tensor in tensors
         )
+
+
+def check_states(data: bytes, file: str) -> None:
+    """Refuse a file with an SVDF of 8 bits whose state or its weights have not 16.
+
+    TensorFlow Lite Micro takes these with 8. TensorFlow Lite reads and writes them as 16 bits
+    without a check, beyond the end of the tensors, and so crashes its process.
+
+    Raises:
+        LoadFailed: there is one, or the file is damaged.
+    """
+    with checked(file):
+        model = Table.root(data)
+        codes = [max(c.byte(_OLD_CODE), c.number(_BUILTIN_CODE)) for c in model.tables(_CODES)]
+        for graph in model.tables(_SUBGRAPHS):
+            tensors = graph.tables(_TENSORS)
+            for node in graph.tables(_OPERATORS):
+                if codes[node.number(_CODE_INDEX)] != _SVDF:
+                    continue
+                x, _, *own = (tensors[i].byte(_TYPE) for i in node.numbers(_OPERATOR_INPUTS))
+                if x == _INT8 and own[::2] != [_INT16, _INT16]:
+                    raise LoadFailed(
+                        "SVDF has a state of 8 bits, which TensorFlow Lite Micro alone takes:"
+                        " export the model with one of 16 bits, as TensorFlow Lite's converter does"
+                    )
 
 
 @dataclass(frozen=True)

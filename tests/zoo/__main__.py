@@ -124,7 +124,7 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
     with Server("ie_serving", *flags, executed=True) as server:  # its memory is told
         server.ready(LOAD_S)
         if judged is None:
-            return Row("", **_facts(server))
+            return Row("", **_facts(server, model))
         inputs, own = judged
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model.name
@@ -138,7 +138,7 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
         # Without the client's own work: a request is encoded once, and replies stay as they are.
         encoded = request.SerializeToString()
         predict = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-        found, facts = ask(), _facts(server)
+        found, facts = ask(), _facts(server, model)
         with (
             _empty(len(predict(encoded, LOAD_S))) as channel,
             _placed(server, model.name, inputs, found) as placed,
@@ -201,15 +201,17 @@ def _empty(size: int) -> Iterator[grpc.Channel]:
             yield channel
 
 
-def _facts(server: Server) -> dict[str, Any]:
+def _facts(server: Server, model: Published) -> dict[str, Any]:
     log = server.log
     other = re.search(r"served by another engine.* engine=(\S+)", log)
     compiled = re.search(r"model compiled .*precision=(\S+)", log)
     chosen = re.search(r"precision chosen .*precision=(\S+)", log) or compiled
     load = re.search(r"version loaded .*compile_s=(\S+)", log)
     memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())
+    # Of formats that OpenVINO does not read, and of trees, the log does not tell the engine.
+    only = "PyTorch" if model.file.endswith(".jit") else "onnxruntime"
     return {
-        "engine": other[1] if other else "OpenVINO" if chosen else "PyTorch",
+        "engine": other[1] if other else "OpenVINO" if chosen else only,
         "precision": "f32" if other or not chosen else chosen[1],
         "load_s": float(load[1]) if load else 0.0,
         "memory_mb": memory / 1e6,

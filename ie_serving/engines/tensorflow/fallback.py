@@ -3,6 +3,7 @@
 The server imports the code for that process only when a signature needs it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import util
@@ -19,6 +20,9 @@ from ie_serving.engines.tensorflow.options import TensorFlowOptions
 LIBRARY = "tensorflow"
 INSTALL = "pip install '.[tensorflow]'"
 WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
+LOST = re.compile(r'\b(BoostedTrees\w+) \("')
+"""Finds, in a cause, operations of which releases of TensorFlow have no kernel any more."""
+NEITHER = "; TensorFlow has no kernel of {kind} any more"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 
 
@@ -40,7 +44,7 @@ class TensorFlowFallback:
             advice = str(ADVICE)
             if advice and not is_installed:
                 advice += f", and install it: {INSTALL}"
-            return [], [*others, *(_with(each, advice) for each in able)]
+            return [], [*others, *(_with(each, _lost(each) or advice) for each in able)]
         if not is_installed:
             lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"
             return [], [*others, *(_with(each, lacking) for each in able)]
@@ -70,9 +74,21 @@ def _sorted(
     return able, others
 
 
+def _lost(signature: Signature) -> str:
+    """Say that TensorFlow lacks the operation too; empty where it may have it."""
+    found = LOST.search(signature.left_out)
+    return NEITHER.format(kind=found[1]) if found else ""
+
+
 def _able(signature: Signature) -> bool:
-    """Tell whether every tensor has a name to feed or fetch; sparse tensors have none."""
-    return all(spec.tensor for spec in (*signature.inputs.values(), *signature.outputs.values()))
+    """Tell whether every tensor has a name to feed or fetch, and is fed once.
+
+    Sparse tensors have none.
+    """
+    fed = [spec.tensor for spec in signature.inputs.values()]
+    return all([*fed, *(spec.tensor for spec in signature.outputs.values())]) and (
+        len(set(fed)) == len(fed)
+    )
 
 
 def _with(signature: Signature, more: str) -> Signature:

@@ -1,5 +1,6 @@
 """Which signatures TensorFlow is given, and what those are told that it is not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_without_it_a_signature_is_told_how_to_turn_it_on() -> None:
     assert told(signature(), OFF) == f"{expected}tensorflow.fallback"
 
 
+def test_an_operation_that_tensorflow_has_no_kernel_of_is_not_advised_to_it() -> None:
+    lost = 'OpenVINO has no Foo ("foo"), BoostedTreesBucketize ("a/BoostedTreesBucketize")'
+    given = replace(signature(), left_out=lost)
+    expected = f"{lost}; TensorFlow has no kernel of BoostedTreesBucketize any more"
+    assert told(given, OFF) == expected
+
+
 def test_without_both_one_line_says_what_to_install_and_to_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -50,6 +58,12 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.Monk
 
 def test_a_tensor_without_a_name_cannot_be_fed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(signature(tensor=""), ON) == "cannot be converted"
+
+
+def test_a_tensor_that_two_inputs_name_cannot_be_fed() -> None:
+    inputs = signature().inputs
+    given = replace(signature(), inputs={**inputs, "again": inputs["x"]})
+    assert told(given, ON) == "cannot be converted"
 
 
 @pytest.mark.parametrize("options", [OFF, ON], ids=["off", "on"])

@@ -12,7 +12,7 @@ answered beside the model (`program.py`):
 | serialized Examples | inputs for the parsed tensors | `cut_examples.py` |
 | an operation that OpenVINO lacks | others that it has (`replace.py`) | |
 | an output that depends on no input | nothing | its value at load |
-| an output that is an input | nothing | the input |
+| an output that is an input, or its identity | nothing | the input |
 | an output under a second name | nothing | the first one |
 
 Computations on strings and tables are cut out of the prepared graph afterwards (`host/`).
@@ -42,6 +42,8 @@ from ie_serving.wire.tfs.tensor_proto import decode_tensor
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "Timestamp")
 """Prefixes of operations whose output differs each time, without any input."""
+CHECKS = frozenset({"CheckNumerics", "EnsureShape"})
+"""Operations that give their input, and refuse some inputs."""
 
 
 @dataclass
@@ -89,7 +91,7 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
         LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
     """
     prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
-    _name_all(signature)
+    _check_names(signature)
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
     _set_outputs_apart(prepared, frame)
     _find_defaults(prepared, frame, meta_graph.signature_def[signature.name].defaults)
@@ -107,11 +109,18 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
     return prepared
 
 
-def _name_all(signature: Declared) -> None:
+def _check_names(signature: Declared) -> None:
     for alias, info in [*signature.inputs.items(), *signature.outputs.items()]:
         if not info.tensor:
             raise LoadFailed(
                 f"{alias!r} is no dense tensor; split it into dense tensors in the model"
+            )
+    fed = {_full(info.tensor): alias for alias, info in signature.inputs.items()}
+    for alias, info in signature.inputs.items():
+        if (other := fed[_full(info.tensor)]) != alias:
+            raise LoadFailed(
+                f"its inputs {alias!r} and {other!r} are one tensor, {info.tensor!r}, which"
+                " TensorFlow does not take twice: export it with one of them"
             )
 
 
@@ -135,8 +144,12 @@ def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
     fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
     fed_nodes = {name.partition(":")[0] for name in fed}
     first: dict[str, str] = {}
+    are_plain = all(frame.place(name).node.op == "Placeholder" for name in fed)
     for alias, info in prepared.signature.outputs.items():
         tensor = _full(info.tensor)
+        # Above another fed tensor nothing is computed, so an output there is no placeholder's.
+        if are_plain and tensor not in fed:
+            tensor = _placeholder(frame.place(info.tensor)) or tensor
         if tensor in fed:
             prepared.echoes[alias] = fed[tensor]
         elif tensor in first:
@@ -151,6 +164,15 @@ def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
             first[tensor] = alias
             continue
         del prepared.outputs[alias]
+
+
+def _placeholder(place: NodeOutput) -> str:
+    """Name the placeholder of the graph that an output passes on; empty where there is none."""
+    origin = place.origin()
+    if origin.frame.parent is not None or origin.node.op != "Placeholder":
+        return ""
+    passed = {each.node.op for each in above([place]) if each.node is not None}
+    return "" if passed & CHECKS else f"{origin.node.name}:0"
 
 
 def _full(tensor: str) -> str:

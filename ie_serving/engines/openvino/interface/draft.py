@@ -79,6 +79,8 @@ class Draft:
         """Describe the engine that computes it."""
         by_server = [*self._by_server()]
         if self.model is None:
+            if not by_server and self.beside is not None and self.beside.echoes:
+                by_server = ["copies inputs"]
             what = (
                 f", which {' and '.join(by_server)}"
                 if by_server

@@ -85,6 +85,7 @@ def plain_graph() -> Signatures:
     names, threshold = tf.constant(["a", "b"], name="names"), tf.constant(0.25, name="threshold")
     flag = tf.constant([True, False], name="flag")
     held = tf.identity(weights, name="held")
+    passed = tf.stop_gradient(tf.identity(x))
     constants = {"y": y, "names": names, "threshold": threshold, "held": held, "flag": flag}
     declared = signature({"x": x, "keep": keep}, {"y": y})
     if hasattr(declared, "defaults"):
@@ -97,7 +98,9 @@ def plain_graph() -> Signatures:
         "constants": signature({"x": x}, constants),
         "only_constants": signature({"x": x}, {"names": names, "double": weights * 2.0}),
         "twice": signature({"x": x}, {"y": y, "z": y}),
-        "echo": signature({"x": x}, {"y": y, "x2": x}),
+        "echo": signature({"x": x}, {"y": y, "x2": x, "x3": passed}),
+        "checked": signature({"x": x}, {"y": y, "x4": tf.debugging.check_numerics(passed, "x")}),
+        "only_echo": signature({"x": x}, {"x3": passed}),
     }
 
 
@@ -204,6 +207,7 @@ INPUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "only_constants": {"x": X},
         "twice": {"x": X},
         "echo": {"x": X},
+        "only_echo": {"x": X},
     },
     "estimator": {
         "serving_default": {"inputs": strings(*EXAMPLES)},

@@ -59,9 +59,22 @@ def test_outputs_of_no_input_are_constants_or_computed_once(plain: Path) -> None
     assert [len(definition.inputs), len(definition.outputs)] == [1, 1]
 
 
-def test_an_output_that_is_an_input_is_echoed(plain: Path) -> None:
+def test_an_output_that_is_an_input_or_its_identity_is_echoed(plain: Path) -> None:
     _, made = prepared(plain, "echo")
-    assert (set(made.outputs), made.echoes) == ({"y"}, {"x2": "x"})
+    assert (set(made.outputs), made.echoes) == ({"y"}, {"x2": "x", "x3": "x"})
+
+
+def test_an_input_that_is_checked_is_not_echoed(plain: Path) -> None:
+    _, made = prepared(plain, "checked")
+    assert (set(made.outputs), made.echoes) == ({"y", "x4"}, {})
+
+
+def test_a_tensor_that_two_inputs_name_is_refused(plain: Path) -> None:
+    meta_graph = read_graph(plain)
+    inputs = meta_graph.signature_def["echo"].inputs
+    inputs["again"].CopyFrom(inputs["x"])
+    with pytest.raises(LoadFailed, match=r"'again' and 'x'|'x' and 'again'"):
+        prepare(meta_graph, declared(meta_graph)["echo"])
 
 
 def test_an_output_of_two_names_is_computed_once(plain: Path) -> None:

@@ -6,7 +6,7 @@ model that cannot be served as its directory says has a fault, and concerns no o
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from ie_serving.config.files.fleet_models import FleetModels
@@ -105,9 +105,9 @@ class FollowedFleet:
         return await self._refresh()
 
     async def _joined(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
-        found = await self._found()
+        found, unlisted = await self._found()
         # As in a refresh: a change of the file beside an outage takes no model away.
-        going_on = staying(self._desired(), self._fleet.unlisted())
+        going_on = staying(self._desired(), unlisted)
         models, left_out = together(configured, [*found, *going_on])
         self._say(left_out)
         return models
@@ -119,12 +119,15 @@ class FollowedFleet:
                 log.warning(Event("directory of a model ignored", cause=each))
         self._left_out = left_out
 
-    async def _found(self) -> Sequence[ModelConfig]:
+    async def _found(self) -> tuple[Sequence[ModelConfig], Collection[ModelRepository]]:
+        """Read the models of the repositories; give those that were never listed beside them."""
         async with self._reading:
-            found = await asyncio.to_thread(self._read.of, self._fleet.shelves())
+            # At once: the first listing of one may come while the files of others are read.
+            shelves, unlisted = self._fleet.shelves(), self._fleet.unlisted()
+            found = await asyncio.to_thread(self._read.of, shelves)
             if not self._read.is_whole:
                 self._fleet.not_applied()
-        return found
+        return found, unlisted
 
     def _note(self) -> None:
         task = asyncio.create_task(self._refresh_alone())
@@ -143,13 +146,13 @@ class FollowedFleet:
 
     async def _refresh(self) -> bool:
         async with self._changing:
-            found = await self._found()
+            found, unlisted = await self._found()
             configured = [config for config in self._desired() if not config.repository]
             self._say(together(configured, found)[1])
             edit = partial(
                 changed,
                 found=found,
-                unlisted=self._fleet.unlisted(),
+                unlisted=unlisted,
                 only_known=self._is_explicit,
             )
             if not differ(edit(self._desired()), self._desired()):

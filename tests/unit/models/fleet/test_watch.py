@@ -1,7 +1,15 @@
 """A directory of models is believed to be gone when two listings, some time apart, lack it."""
 
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
+from ie_serving.config.files.fleet_models import FleetModels
+from ie_serving.config.files.followed_fleet import FollowedFleet
+from ie_serving.engines.base import EngineOptions
+from ie_serving.models.configuration import ModelConfig
+from ie_serving.models.fleet import repository
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.listing.schedule import Polls
@@ -124,3 +132,40 @@ async def test_a_listing_that_a_client_asks_for_is_the_truth() -> None:
     watched.shelf.there = dict(BESIDE)
     assert not await watched.fleet.listed(anew=True)
     assert watched.listed == BESIDE
+
+
+class ReadWithPauses(FleetModels):
+    """Reads the models once `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(EngineOptions(), lambda config: "")
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def of(self, shelves: Sequence[repository.Shelf]) -> list[ModelConfig]:
+        self.begun.set()
+        assert self.go_on.wait(10.0)
+        return super().of(shelves)
+
+
+async def test_a_first_listing_that_comes_while_models_are_read_takes_none_away() -> None:
+    """As in a worker that replaces another one, which knows the models and no listing."""
+    watched, read = Watched(), ReadWithPauses()
+    watched.shelf.there = dict(BESIDE)
+    desired = [ModelConfig(name="other", base_path="/models/other", repository="/models")]
+    changes: list[list[str]] = []
+
+    async def change(
+        edit: Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]], *, all_or_nothing: bool
+    ) -> None:
+        changes.append([config.name for config in edit(desired)])
+
+    followed = FollowedFleet(
+        watched.fleet, read, lambda: desired, change, is_lenient=False, is_explicit=False
+    )
+    followed.begin()
+    assert await asyncio.to_thread(read.begun.wait, 10.0)
+    await watched.poll()
+    read.go_on.set()
+    while followed._tasks:
+        await asyncio.wait(followed._tasks, timeout=10.0)
+    assert [] not in changes

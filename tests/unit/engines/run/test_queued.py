@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,22 @@ async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not
     asked.engine.go.set()
     assert await result(second) == [4]
     assert asked.program._ran[-1] < 0.05
+
+
+async def test_what_large_inputs_wait_for_their_thread_counts_as_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
+    asked, at_work = await busy(), threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asked.program._threads = threads
+        threads.submit(at_work.wait, WAIT_S)
+        second = asked.ask(2)
+        await asyncio.sleep(0.1)
+        at_work.set()
+        asked.engine.go.set()
+        assert await result(second) == [4]
+    assert asked.program._record.waits.sum > 0.05
 
 
 @pytest.mark.parametrize(

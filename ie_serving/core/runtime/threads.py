@@ -41,14 +41,9 @@ async def apart(seconds: float, work: Callable[[], T]) -> T:
         DeadlineExceeded: it takes longer than `seconds`; its thread is left.
     """
     loop, future = asyncio.get_running_loop(), Future[T]()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="apart", daemon=True).start()
+    threading.Thread(
+        target=_settle, args=(future, partial(_done, work)), name="apart", daemon=True
+    ).start()
     try:
         return await asyncio.wait_for(
             asyncio.shield(asyncio.wrap_future(future, loop=loop)), seconds
@@ -63,6 +58,15 @@ def _done(work: Callable[[], T]) -> T:
     except ServingError as error:
         let_go(error)
         raise
+
+
+def _settle(future: "Future[T]", work: Callable[[], T]) -> None:
+    """Run work and hand over what it gives or raises."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+        del future, work  # else the error's frames refer to what has it; see `let_go`
 
 
 def let_go(error: BaseException | None) -> None:
@@ -156,18 +160,14 @@ class GrowingPool(Executor):
             future, work = self._waiting.popleft()
             self._running.add(future)
         if future.set_running_or_notify_cancel():
-            try:
-                result = work()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            _settle(future, work)
         with self._news:
             self._ended_at = time.monotonic()
             self._running.discard(future)
             is_surplus = future in self._late and self._most > self._own
             self._late.discard(future)
             self._most -= is_surplus
+        del future, work  # the frames of an error lead here too, see `_settle`
         return not is_surplus
 
     def _look(self) -> None:

@@ -1,12 +1,15 @@
 """Work in threads, and what is left of it when it is refused."""
 
 import asyncio
+import gc
 import threading
 import weakref
+from collections.abc import Callable, Coroutine
+from functools import partial
 
 import pytest
 
-from ie_serving.core.runtime.threads import MOST_MORE, GrowingPool, in_thread
+from ie_serving.core.runtime.threads import MOST_MORE, GrowingPool, apart, in_thread
 from ie_serving.core.values.errors import InvalidRequest
 
 
@@ -32,6 +35,38 @@ def test_the_thread_that_refuses_frees_what_it_held() -> None:
 
     asyncio.run(ask())
     assert freed_in != [threading.get_ident()]
+
+
+async def _in_pool(work: Callable[[], None]) -> None:
+    pool = GrowingPool(1, "load")
+    try:
+        await asyncio.get_running_loop().run_in_executor(pool, work)
+    finally:
+        pool.shutdown()
+
+
+@pytest.mark.parametrize("run", [_in_pool, partial(apart, 10.0)], ids=["in a pool", "apart"])
+def test_what_work_held_that_failed_does_not_wait_for_the_garbage_collector(
+    run: Callable[[Callable[[], None]], Coroutine[None, None, None]],
+) -> None:
+    """Such as the bytes of a model that does not load."""
+    freed: list[bool] = []
+
+    def fail() -> None:
+        held = Held()
+        weakref.finalize(held, freed.append, True)
+        raise InvalidRequest("no such thing")
+
+    async def ask() -> None:
+        with pytest.raises(InvalidRequest):
+            await run(fail)
+
+    gc.disable()
+    try:
+        asyncio.run(ask())
+        assert freed
+    finally:
+        gc.enable()
 
 
 def test_a_defect_keeps_its_traceback() -> None:

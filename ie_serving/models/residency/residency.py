@@ -236,6 +236,8 @@ class Residency:
                 self._waiting += 1
                 await asyncio.sleep(LOOK_S * self._waiting)
                 self._waiting -= 1
+                # What was unloaded may have left memory late.
+                self._used = min(self._used, self._resident() + self._coming())
         except BudgetFull:
             self.metrics.refused[name] += 1
             raise
@@ -260,12 +262,6 @@ class Residency:
         while step := self._step(needed, spare):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
-            elif time.monotonic() > began + LONGEST_S:
-                raise BudgetFull(
-                    f"model {name} takes {needed} bytes, and models in use hold the budget of"
-                    f" {budget} bytes: ask again later",
-                    Hint(", or raise {server.model_memory_budget_bytes}"),
-                )
             elif isinstance(step, Refuse) and not is_trimmed and needed <= budget - self._base:
                 # What models have left in the heaps is no more theirs, and counts all the same.
                 await asyncio.to_thread(HEAPS.give_back)
@@ -275,6 +271,12 @@ class Residency:
                     f"model {name} takes {needed} bytes, and of the budget of {budget} bytes there"
                     f" are at most {step.most} for it",
                     Hint(": raise {server.model_memory_budget_bytes}"),
+                )
+            elif time.monotonic() > began + LONGEST_S:
+                raise BudgetFull(
+                    f"model {name} takes {needed} bytes, and models in use hold the budget of"
+                    f" {budget} bytes: ask again later",
+                    Hint(", or raise {server.model_memory_budget_bytes}"),
                 )
             elif time.monotonic() > began + FIRST_S:
                 return False

@@ -248,6 +248,25 @@ async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
     assert memory.held == {"": BASE, "hangs": 40, "other": 40}
 
 
+async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(residency, "LEAVES_S", 0.05)
+    monkeypatch.setattr(residency, "FIRST_S", 0.05)
+    memory = Memory(budget=110)
+    for name in ("late", "busy"):
+        memory.serve(name)
+    late = Draining("late", 40, memory.held)
+    for each in (late, Busy("busy", 30, memory.held)):
+        await memory.residency.load(each)
+    load = asyncio.create_task(memory.residency.load(memory.model("other", 60)))
+    await asyncio.sleep(0.1)
+    assert "late" in memory.held
+    late.end()
+    await load
+    assert memory.held == {"": BASE, "busy": 30, "other": 60}
+
+
 async def test_a_model_that_is_removed_while_it_is_loaded_leaves_nothing_behind() -> None:
     memory = Memory(budget=0)
     goes = Draining("goes", 60, memory.held)

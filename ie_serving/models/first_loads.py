@@ -89,15 +89,18 @@ async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"
 
 async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
     """Wait as long as it takes while none serves, then from one to the next; give what hangs."""
-    pending = set(waits)
-    while pending:
+    news = asyncio.Event()  # `asyncio.wait` would take a second for a thousand that end one by one
+    for wait in waits:
+        wait.add_done_callback(lambda _: news.set())
+    while pending := [wait for wait in waits if not wait.done()]:
+        news.clear()
         # The time restarts with each model that serves or fails, so that a thousand models may
         # take longer in all than the limit for one that hangs.
-        done, pending = await asyncio.wait(
-            pending, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED
-        )
-        if not done and any(each.stream.answerable for each in waits.values()):
-            break
+        try:
+            await asyncio.wait_for(news.wait(), LONGEST_WAIT_S)
+        except asyncio.TimeoutError:
+            if any(each.stream.answerable for each in waits.values()):
+                break
     return pending
 
 

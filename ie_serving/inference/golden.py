@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ie_serving.core.runtime.threads import apart
+from ie_serving.core.runtime.threads import in_own_thread
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.values.requests import GoldenRequest
@@ -115,7 +115,7 @@ class Golden:
 async def _read(path: Path, read: Callable[[], T]) -> T:
     """Read from the file, in a thread. Raises: LoadFailed."""
     try:
-        return await apart(LONGEST_S, read)
+        return await in_own_thread(LONGEST_S, read)
     except (OSError, ServingError) as error:
         raise LoadFailed(f"{path.name} cannot be used: {error}") from error
 

@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ie_serving.core.runtime.threads import apart
+from ie_serving.core.runtime.threads import in_own_thread
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -76,7 +76,7 @@ class WarmUp:
             return
         name, version = servable.name, servable.version
         try:
-            recorded = await apart(LONGEST_READ_S, partial(self._read, directory / RECORDS))
+            recorded = await in_own_thread(LONGEST_READ_S, partial(self._read, directory / RECORDS))
             if recorded is None:
                 return
             replayed = [await self._replayed(servable, *each) for each in enumerate(recorded)]

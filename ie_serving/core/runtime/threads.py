@@ -32,24 +32,33 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.to_thread(_done, partial(work, *args, **kwargs))
 
 
-async def apart(seconds: float, work: Callable[[], T]) -> T:
+async def in_own_thread(seconds: float, work: Callable[[], T]) -> T:
     """Run work that may hang, such as on a network mount, in a thread of its own.
 
-    The threads of `asyncio.to_thread` are few, and what hangs would keep one.
+    All other work shares the few threads of `asyncio.to_thread`, and work that hangs would keep
+    one of them. A ServingError is raised as by `in_thread`.
 
     Raises:
-        DeadlineExceeded: it takes longer than `seconds`; its thread is left.
+        DeadlineExceeded: the work takes longer than `seconds`; its thread goes on.
     """
-    loop, future = asyncio.get_running_loop(), Future[T]()
-    threading.Thread(
-        target=_settle, args=(future, partial(_done, work)), name="apart", daemon=True
-    ).start()
+    future: Future[T] = Future()
+    run = partial(_fulfil, future, partial(_done, work))
+    threading.Thread(target=run, name="own thread", daemon=True).start()
     try:
-        return await asyncio.wait_for(
-            asyncio.shield(asyncio.wrap_future(future, loop=loop)), seconds
-        )
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
     except asyncio.TimeoutError:
-        raise DeadlineExceeded(f"it did not answer within {seconds:g} s") from None
+        raise DeadlineExceeded(f"not done within {seconds:g} s: does its storage answer?") from None
+
+
+def _fulfil(future: "Future[T]", work: Callable[[], T]) -> None:
+    """Work, and give the future the result or the error."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+        # The error refers to this frame. Such a cycle would keep what the work holds, such as the
+        # graph of a model, until the garbage collector runs.
+        del future, work
 
 
 def _done(work: Callable[[], T]) -> T:
@@ -58,15 +67,6 @@ def _done(work: Callable[[], T]) -> T:
     except ServingError as error:
         let_go(error)
         raise
-
-
-def _settle(future: "Future[T]", work: Callable[[], T]) -> None:
-    """Run work and hand over what it gives or raises."""
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)
-        del future, work  # else the error's frames refer to what has it; see `let_go`
 
 
 def let_go(error: BaseException | None) -> None:
@@ -85,8 +85,8 @@ class GrowingPool(Executor):
     """A pool that gets one more thread each time that work waits and none ends for `stall_s`.
 
     So work that hangs, such as a load from a network mount that is gone, delays the work behind it
-    by `stall_s`. For each further thread one that hung leaves, once its work ends. Work is
-    submitted on an event loop.
+    by `stall_s`. For each further thread, one whose work hung ends once that work has ended. Work
+    is submitted on an event loop.
     """
 
     def __init__(self, threads: int, name: str, stall_s: float = STALL_S) -> None:
@@ -98,9 +98,9 @@ class GrowingPool(Executor):
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._running: set[Future[Any]] = set()
-        self._late: set[Future[Any]] = set()
-        """Work that ran when the pool grew."""
+        self._running: set[threading.Thread] = set()
+        self._late: set[threading.Thread] = set()
+        """Threads whose work ran when the pool grew."""
         self._news = threading.Condition()
         """Held for changes of all of these."""
         self._ended_at = 0.0
@@ -133,11 +133,11 @@ class GrowingPool(Executor):
             thread.join()
 
     def _start(self) -> None:
-        """Start a thread. Raises: RuntimeError, where there is none at all."""
+        """Start a thread. Raises: RuntimeError: the system has none left, and the pool has none."""
         thread = threading.Thread(target=self._live, name=self._name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the system has no thread left
+        except RuntimeError:
             if not self._threads:
                 raise
         else:
@@ -150,7 +150,8 @@ class GrowingPool(Executor):
             self._threads.discard(threading.current_thread())
 
     def _work_once(self) -> bool:
-        """Do some work as soon as there is any; False: this thread leaves."""
+        """Do the next work as soon as there is any; False: this thread has to end."""
+        thread = threading.current_thread()
         with self._news:
             self._idle += 1
             self._news.wait_for(lambda: self._waiting or self._is_shut)
@@ -158,16 +159,16 @@ class GrowingPool(Executor):
             if not self._waiting:
                 return False
             future, work = self._waiting.popleft()
-            self._running.add(future)
+            self._running.add(thread)
         if future.set_running_or_notify_cancel():
-            _settle(future, work)
+            _fulfil(future, work)
+        del future, work  # an error refers to this frame as well
         with self._news:
             self._ended_at = time.monotonic()
-            self._running.discard(future)
-            is_surplus = future in self._late and self._most > self._own
-            self._late.discard(future)
+            self._running.discard(thread)
+            is_surplus = thread in self._late and self._most > self._own
+            self._late.discard(thread)
             self._most -= is_surplus
-        del future, work  # the frames of an error lead here too, see `_settle`
         return not is_surplus
 
     def _look(self) -> None:

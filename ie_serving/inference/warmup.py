@@ -121,6 +121,7 @@ class WarmUp:
         await limited(LONGEST_REPLAY_S, replay(servable, request))
 
     def _read(self, path: Path) -> list[tuple[str, bytes]] | None:
+        """Read all records; None where there is no file. Raises: InvalidRequest, OSError."""
         if not path.is_file():
             return None
         with path.open("rb") as file:

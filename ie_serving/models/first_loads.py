@@ -69,7 +69,7 @@ def _note_waiting_labels(served: Served) -> None:
 async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
     """Wait until models serve their expected first version, or their first loads have ended.
 
-    Models on demand are waited for until they are listed.
+    Of a model on demand, only the first listing is waited for: a request loads it.
 
     While other models serve, a load that hangs is given up on with a warning.
 
@@ -113,7 +113,7 @@ async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
 
 
 async def _serves(stream: ModelStream) -> None:
-    if stream.is_on_demand:  # a request loads it once it is listed
+    if stream.is_on_demand:
         while not (stream.answerable or stream.trouble):
             await stream.changed()
         return

@@ -100,7 +100,7 @@ class ModelManager:
         within_reach: the models that graphs can use: also those an all-or-nothing change loads.
         desired: the configuration that was applied last.
         list_repository: lists a directory of models, by its base path; raises StorageError. None
-            where there are none.
+            where no directories of models are watched.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class ModelManager:
         await leave_all(versions, [*works, *own], limit_s)
 
     async def poll(self, name: str) -> None:
-        """List a model's repository, with the files that serve; new versions have begun to load.
+        """List a model's repository, and the files that serve; return once loads have begun.
 
         Raises:
             NotFound: no such model.

@@ -261,7 +261,7 @@ class ModelStream:
             await self.changed()
 
     async def settled(self) -> None:
-        """Wait also for changed files of versions that serve, where these are to take over."""
+        """As `first_load`; wait also for changed files that are to replace those that serve."""
         while not (self.is_settled and self._renewals.are_settled):
             await self.changed()
 

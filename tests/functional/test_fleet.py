@@ -472,7 +472,9 @@ def test_a_reload_while_the_directory_of_models_is_away_is_a_trouble_of_the_stor
 
 
 @pytest.mark.parametrize(
-    ("is_mount_there", "says"), [(False, "no such directory"), (True, "no model is left of 2")]
+    ("is_mount_there", "says"),
+    [(False, "no such directory"), (True, "no model is left of 2")],
+    ids=["gone", "empty"],
 )
 def test_a_poll_while_the_directory_of_models_is_away_says_so(
     shelf: Shelf, start: Callable[..., Server], is_mount_there: bool, says: str

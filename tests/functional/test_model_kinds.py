@@ -127,7 +127,7 @@ def test_a_kind_of_tflite_answers_as_litert_does(
         np.testing.assert_allclose(found, judging.get_tensor(made["index"]), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "why"), UNREAD.items())
+@pytest.mark.parametrize(("name", "why"), UNREAD.items(), ids=UNREAD)
 def test_a_tflite_that_no_engine_reads_says_why(server: Server, name: str, why: str) -> None:
     (version,) = server.status(name)
     rest = httpx.get(f"{server.url}/v1/models/{name}", timeout=PATIENCE_S).json()

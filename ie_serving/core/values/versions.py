@@ -7,7 +7,7 @@ from typing import Final
 NOT_LOADED: Final = "not loaded: the first request loads it"
 """Message of a version that is known and waits for its model to be asked for."""
 NOT_APPLIED: Final = "newer settings are not applied: "
-"""Begins the last remark of each version of such a model."""
+"""Begins the last remark on each version of a model whose newer settings do not serve."""
 
 
 class State(enum.IntEnum):

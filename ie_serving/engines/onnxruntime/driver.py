@@ -47,7 +47,7 @@ DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 EMPTIED: Final = frozenset({"DynamicQuantizeLSTM", "GRU", "LSTM", "QAttention"})
 """Operators that end the process, by SIGABRT or SIGFPE, for an input without elements."""
 NEVER_EMPTY: Final = {"Conv": 1, "MultiHeadAttention": 0, "STFT": 2}
-"""Operators that hang or end the process where their input of this place alone has no elements."""
+"""Operators that hang or end the process where one input has no elements, with its place."""
 LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
 """Operators that iterate as often as values say. The latencies of earlier requests do not predict
 the next one, so their graphs run in a thread and not on the event loop."""
@@ -109,9 +109,9 @@ def _only_model(directory: Path) -> Path:
 
 
 def _operators(model: Path) -> dict[str, set[str]]:
-    """Name the operators of a graph, each with what it takes where `NEVER_EMPTY` says.
+    """Give the operators of a graph, each with the names of its inputs that must not be empty.
 
-    Nothing for a file that is no ONNX model.
+    `NEVER_EMPTY` has the operators with such an input. Empty for a file that is no ONNX model.
 
     Raises:
         LoadFailed: onnxruntime 1.32 computes one of the nodes differently from ONNX.

@@ -72,14 +72,16 @@ class Checkpoint:
 
     @property
     def is_unread(self) -> bool:
-        """Whether OpenVINO finds no variable, or another one, by the graph of objects.
+        """Whether OpenVINO would find no variable, or the wrong one, by the graph of objects.
 
-        It finds none where that is too long, and one of several that share a name, as those do that
-        are made without one.
+        It finds none where that graph is too long, and the wrong one where several variables share
+        a name: those without a name are all called Variable in TensorFlow 2.0 to 2.3.
         """
         entry = graph.BundleEntryProto.FromString(self._entries.get(_OBJECTS, b""))
-        if not entry.size or entry.size > _OBJECTS_READ_BYTES:
-            return bool(entry.size)
+        if not entry.size:
+            return False
+        if entry.size > _OBJECTS_READ_BYTES:
+            return True
         names = [each.full_name for each in self._saved if each.full_name]
         return len({*names}) < len(names)
 

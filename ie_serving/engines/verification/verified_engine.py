@@ -157,9 +157,11 @@ class _Load:
             model.close()
             raise
         model.close()  # first, so that both are not in memory
-        if self._second.library in (how := shown.crashed.get(ValueKind.FINITE, "")):
-            raise LoadFailed(f"{OPENVINO} and {shown.reference} differ: {why}; and {how}")
-        other = self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
+        differ = f"{OPENVINO} and {shown.reference} differ: {why}"
+        crash = shown.crashed.get(ValueKind.FINITE, "")
+        if self._second.library in crash:
+            raise LoadFailed(f"{differ}; and {crash}: neither engine can serve it, export it anew")
+        other = self._by_reference(differ)
         return self._without_crashes(other, shown)
 
     def _findings(self, made: "Made") -> Findings:

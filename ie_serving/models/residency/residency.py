@@ -2,10 +2,10 @@
 
 A request for a model that is not there awaits `Residency.load`: one load for all who wait. Before
 it the models whose last use is longest ago are unloaded, until the load fits the budget
-(`policy.py`). What a model holds is measured at its load, where no other load ran beside it;
-before that its files are the estimate, and as much again is spare: engines keep weights in an order
-of their own. After each load the resident bytes of the process correct the sum, and further models
-are unloaded if the estimate was too low.
+(`policy.py`). What a model holds is measured at a load that no other load overlaps and that
+imports no library; before that its files are the estimate, and as much again is spare: engines keep
+weights in an order of their own. After each load the resident bytes of the process correct the sum,
+and further models are unloaded if the estimate was too low.
 """
 
 import asyncio
@@ -45,12 +45,13 @@ LOOK_S: Final = 0.02
 """Seconds between two looks at models in use that hold the room: most requests take less."""
 LONGEST_S: Final = 60.0
 """Seconds that a load waits for models in use, such as by streams."""
-FIRST_S: Final = 1.0
-"""Seconds for which further loads wait behind it, so that they do not take the room that becomes
-free meanwhile: requests that take longer may take minutes, and then those loads go on that fit."""
-LEAVES_S: Final = 10.0
-"""Seconds that other loads wait for an unloaded model to be out of memory: its code may hang as it
-is closed, or its load, where that is overdue."""
+HEAD_OF_LINE_S: Final = 1.0
+"""Seconds for which further loads wait behind one that waits for models in use, so that they do not
+take the room that becomes free. Requests that take longer may take minutes: then loads that fit go
+on."""
+LONGEST_UNLOAD_S: Final = 10.0
+"""Seconds that other loads wait for an unloaded model to be out of memory: its code may hang in
+`close`, or its load may be overdue."""
 IDLE_LOOKS: Final = 10
 """Looks for idle models in the time that one may be idle: it is unloaded a tenth late at most."""
 
@@ -107,7 +108,7 @@ class Residency:
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._sizes: dict[str, tuple[int, int]] = {}
-        """Bytes of a model's files, and what it took with them; 0 where that is not known yet."""
+        """Bytes of a model's files, and the bytes it took in memory with them; 0: not measured."""
         self._pinned: Collection[str] = frozenset()
         self._by_use: list[_Entry] = []
         """The entries, in the order of the last sort, so that the next one takes little time."""
@@ -213,7 +214,7 @@ class Residency:
         known = len(sys.modules)
         stream.admit()
         await stream.first_load()
-        self._measure(stream, is_true=len(sys.modules) == known)
+        self._measure(stream, has_imported=len(sys.modules) > known)
         # A load that makes room sees what is used now; this one must not wait for it, since it may
         # wait for this one to end.
         if self._used > self._rules.budget > 0 and not self._room.locked():
@@ -226,8 +227,9 @@ class Residency:
         """Unload others until the load fits, and note its bytes as used."""
         name, began = stream.name, time.monotonic()
         stored = stream.stored_bytes
-        of, known = self._sizes.get(name, (0, 0))
-        needed, spare = (known, 0) if known and of == stored else (stored, stored)
+        measured_with, size = self._sizes.get(name, (0, 0))
+        is_known = size and measured_with == stored
+        needed, spare = (size, 0) if is_known else (stored, stored)
         try:
             while self._rules.budget:
                 async with self._room:  # one at a time, and in turn
@@ -278,7 +280,7 @@ class Residency:
                     f" {budget} bytes: ask again later",
                     Hint(", or raise {server.model_memory_budget_bytes}"),
                 )
-            elif time.monotonic() > began + FIRST_S:
+            elif time.monotonic() > began + HEAD_OF_LINE_S:
                 return False
             else:
                 await asyncio.sleep(LOOK_S)
@@ -295,20 +297,20 @@ class Residency:
         while isinstance(step := self._step(0), Evict):
             await self._evict(step.name, "room")
 
-    def _measure(self, stream: Dormant, *, is_true: bool) -> None:
+    def _measure(self, stream: Dormant, *, has_imported: bool) -> None:
         """Correct the size of the model just loaded, and the bytes used in all.
 
         Args:
             stream: the model.
-            is_true: whether its load imported nothing. The first load of an engine takes the memory
-                of its libraries as well, which stays; the next load of the model tells its size.
+            has_imported: whether modules were imported meanwhile. The first load of an engine also
+                takes the memory of its libraries, which stays: the model's next load is measured.
         """
         entry, budget = self._entries[stream.name], self._rules.budget
         entry.spare = 0
         held = self._resident() if budget else 0
         found = [each.memory for each in stream.available.values()]
         stored, size = stream.stored_bytes, 0
-        if found and None not in found and (is_true or stream.name in self._sizes):
+        if found and None not in found and (not has_imported or stream.name in self._sizes):
             most = budget - self._base if held <= budget > 0 else None
             size = entry.size = measured_size(sum(filter(None, found)), stored, most)
         if size or stream.name not in self._sizes:
@@ -345,9 +347,9 @@ class Residency:
         log.info(Event("model unloaded until it is asked for", model=name, cause=why))
         entry.stream.dismiss()
         try:
-            await asyncio.wait_for(_out(entry.stream), LEAVES_S)
+            await asyncio.wait_for(_out(entry.stream), LONGEST_UNLOAD_S)
         except asyncio.TimeoutError:  # further models can be unloaded; its memory still counts
-            log.warning(Event("model not out of memory yet", model=name, waited_s=LEAVES_S))
+            log.warning(Event("model not out of memory yet", model=name, waited_s=LONGEST_UNLOAD_S))
             return
         self._used -= entry.size
         if self._rules.budget:  # it may have held more than was believed

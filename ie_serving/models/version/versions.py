@@ -41,7 +41,7 @@ class Renewals:
 
     @property
     def are_settled(self) -> bool:
-        """Whether each whose files are at rest has failed once, or is over."""
+        """Whether all new content whose files are at rest has taken over, or has failed once."""
         fresh = self._fresh.values()
         return all(each.is_settled or not each.candidate.at_rest for each in fresh)
 

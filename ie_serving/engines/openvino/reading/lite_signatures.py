@@ -228,7 +228,7 @@ def signatures_of(data: bytes, file: str) -> list[LiteSignature]:
 def keeps_state(data: bytes, file: str) -> bool:
     """Tell whether a TFLite file has variables, which keep their values. Raises: LoadFailed.
 
-    Recurrent operations keep theirs in tensors that are marked so.
+    Recurrent operations keep their state in tensors that are marked as variables.
     """
     with checked(file):
         model = Table.root(data)

@@ -155,11 +155,17 @@ class Busy(Model):
         self.available[1].holders = 0
 
 
-async def test_a_load_that_fits_does_not_wait_behind_one_that_waits_for_a_model_in_use() -> None:
+async def full() -> tuple[Memory, Busy]:
+    """Give a memory that a model in use leaves no room for a large one."""
     memory = Memory(budget=110)
     memory.serve("busy")
     busy = Busy("busy", 60, memory.held)
     await memory.residency.load(busy)
+    return memory, busy
+
+
+async def test_a_load_that_fits_does_not_wait_behind_one_that_waits_for_a_model_in_use() -> None:
+    memory, busy = await full()
     large, small = memory.model("large", 90), memory.model("small", 20)
     waits = [asyncio.create_task(memory.residency.load(each)) for each in (large, large)]
     await asyncio.sleep(0.01)
@@ -171,10 +177,7 @@ async def test_a_load_that_fits_does_not_wait_behind_one_that_waits_for_a_model_
 
 
 async def test_a_load_that_fits_waits_behind_one_whose_room_is_free_soon() -> None:
-    memory = Memory(budget=110)
-    memory.serve("busy")
-    busy = Busy("busy", 60, memory.held)
-    await memory.residency.load(busy)
+    memory, busy = await full()
     large, small = memory.model("large", 90), memory.model("small", 20)
     loads = [asyncio.create_task(memory.residency.load(each)) for each in (large, small)]
     await asyncio.sleep(0.1)
@@ -238,7 +241,7 @@ async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such as one whose load is overdue, on a mount that does not answer."""
-    monkeypatch.setattr(residency, "LEAVES_S", 0.05)
+    monkeypatch.setattr(residency, "LONGEST_UNLOAD_S", 0.05)
     memory = Memory(budget=110)
     memory.serve("hangs")
     hangs, idle = Draining("hangs", 40, memory.held), memory.model("idle", 40)

@@ -116,7 +116,11 @@ def test_variables_are_read_as_they_were_saved(tmp_path: Path) -> None:
         checkpoint.read(b"other")
 
 
-@pytest.mark.parametrize(("names", "is_unread"), [(("a", "b"), False), ((None, None), True)])
+@pytest.mark.parametrize(
+    ("names", "is_unread"),
+    [(("a", "b"), False), ((None, None), True)],
+    ids=["named", "without names"],
+)
 def test_variables_that_share_a_name_are_not_left_to_openvino(
     tmp_path: Path, names: tuple[str | None, ...], is_unread: bool
 ) -> None:

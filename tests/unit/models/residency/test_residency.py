@@ -254,8 +254,8 @@ async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
 async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_in_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(residency, "LEAVES_S", 0.05)
-    monkeypatch.setattr(residency, "FIRST_S", 0.05)
+    monkeypatch.setattr(residency, "LONGEST_UNLOAD_S", 0.05)
+    monkeypatch.setattr(residency, "HEAD_OF_LINE_S", 0.05)
     memory = Memory(budget=110)
     for name in ("late", "busy"):
         memory.serve(name)

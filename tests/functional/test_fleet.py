@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,19 +238,23 @@ def test_a_directory_whose_name_no_model_can_have_is_left_out_once(
         assert "expected text that is not empty, on one line: rename the directory" in process.log
 
 
+def configured(shelf: Shelf, file: Path) -> tuple[Callable[..., None], Sequence[str]]:
+    """Give what writes a file of the shelf with these names excluded, and flags that follow it."""
+
+    def write(*excluded: str) -> None:
+        entry = {"base_path": shelf.url, "exclude": excluded}
+        file.write_text(json.dumps({"model_repository_list": [entry]}))
+
+    return write, (f"--config_path={file}", POLL, "--config_poll_wait_seconds=0.3")
+
+
 def test_a_change_of_the_globs_beside_an_outage_takes_no_model_away(
     shelf: Shelf, serve: Serve, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
         shelf.put(name)
-    file = tmp_path / "config.json"
-
-    def configure(*excluded: str) -> None:
-        entry = {"base_path": shelf.url, "exclude": excluded}
-        file.write_text(json.dumps({"model_repository_list": [entry]}))
-
+    configure, flags = configured(shelf, tmp_path / "config.json")
     configure()
-    flags = (f"--config_path={file}", POLL, "--config_poll_wait_seconds=0.3")
     server = serve("ie_serving", "config", *flags)
     with Load(server, ["one"]) as load:
         shelf.base.rename(tmp_path / "elsewhere")
@@ -548,14 +552,8 @@ def test_a_label_of_a_client_outlives_a_change_of_the_file_and_a_load(
     shelf.put("two")
     settings = {"model_version_policy": {"all": {}}, "version_labels": {"stable": 1}}
     shelf.write("m/model.json", json.dumps(settings))
-    file = tmp_path / "config.json"
-
-    def configure(*excluded: str) -> None:
-        entry = {"base_path": shelf.url, "exclude": excluded}
-        file.write_text(json.dumps({"model_repository_list": [entry]}))
-
+    configure, flags = configured(shelf, tmp_path / "config.json")
     configure()
-    flags = (f"--config_path={file}", POLL, "--config_poll_wait_seconds=0.3")
     server = serve(
         "ie_serving", "config", *flags, "--model_control_mode=explicit", "--load_model=*"
     )

@@ -47,6 +47,8 @@ async def in_own_thread(seconds: float, work: Callable[[], T]) -> T:
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
     except asyncio.TimeoutError:
+        if future.done():  # the time-out is the work's own, such as of its mount
+            return future.result()
         raise DeadlineExceeded(f"not done within {seconds:g} s: does its storage answer?") from None
 
 

@@ -236,8 +236,10 @@ class Residency:
                     if await self._make_room(name, needed, spare, began):
                         break
                 self._waiting += 1
-                await asyncio.sleep(LOOK_S * self._waiting)
-                self._waiting -= 1
+                try:
+                    await asyncio.sleep(LOOK_S * self._waiting)
+                finally:
+                    self._waiting -= 1
                 # What was unloaded may have left memory late.
                 self._used = min(self._used, self._resident() + self._coming())
         except BudgetFull:

@@ -41,6 +41,14 @@ def test_the_thread_that_refuses_frees_what_it_held(
     assert freed_in != [threading.get_ident()]
 
 
+def test_a_time_out_of_the_work_itself_is_not_taken_for_its_limit() -> None:
+    def fail() -> None:
+        raise TimeoutError("the mount gave up")
+
+    with pytest.raises(TimeoutError, match="the mount gave up"):
+        asyncio.run(in_own_thread(10.0, fail))
+
+
 def test_a_defect_keeps_its_traceback() -> None:
     def fail() -> None:
         raise ZeroDivisionError

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeAlias
 
 from ie_serving.core.values.errors import Emptied, StorageError
 from ie_serving.core.values.hints import Hint
@@ -47,6 +48,9 @@ incomplete directories are looked at, and a version that was found early serves 
 
 Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
+
+Files: TypeAlias = tuple[Entry, ...] | StorageError
+"""The files of a version by their paths, or why there are none."""
 
 VERSION = re.compile(r"[0-9]{1,19}")
 BASE = ""
@@ -169,8 +173,11 @@ class Source:
         names = self._storage.directories()
         # At a poll a second of a thousand models this is nearly always so. By identity: a policy
         # that may have changed comes as another function.
-        if self._is_whole and choose is self._chosen_by and self._as_before(names) and not again:
-            return self._last
+        relisted: Mapping[int, Files] = {}
+        if self._is_whole and choose is self._chosen_by and self._as_before(names):
+            relisted = {v: self._files(self._directories[v]) for v in again if v in self._known}
+            if all(map(self._is_same, again, map(relisted.get, again))):
+                return self._last
         directories = self._directories_of(names)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
         # A version that is known is not listed again: a store charges for each listing, and its
@@ -182,7 +189,10 @@ class Source:
         # excluded.
         while (unlisted := frozenset(choose(offered)) - settled) and missed < MOST_MISSED:
             for version in sorted(unlisted, reverse=True):
-                found = self._inspect(version, directories[version])
+                files = relisted.get(version)
+                if files is None:
+                    files = self._files(directories[version])
+                found = self._inspect(version, directories[version], files)
                 moving = moving or (found is not None and not found.at_rest)
                 if not self._enter(version, found, known):
                     offered.discard(version)
@@ -289,13 +299,23 @@ class Source:
             chosen[int(name)] = name
         return chosen
 
-    def _inspect(self, version: int, directory: str) -> Candidate | None:
+    def _files(self, directory: str) -> Files:
+        """List a version; give the error instead of a directory that cannot be listed."""
         try:
-            entries = tuple(sorted(self._storage.list(directory), key=lambda entry: entry.path))
+            return tuple(sorted(self._storage.list(directory), key=lambda entry: entry.path))
         except PASSING:  # the store as a whole is away
             raise
         except StorageError as error:
-            return Candidate(version, directory, (), str(error), fault=str(error))
+            return error
+
+    def _is_same(self, version: int, files: Files | None) -> bool:
+        """Tell whether a version is at rest with the files that it had at the last poll."""
+        known = self._known.get(version)
+        return known is not None and known.at_rest and known.entries == files
+
+    def _inspect(self, version: int, directory: str, entries: Files) -> Candidate | None:
+        if isinstance(entries, StorageError):
+            return Candidate(version, directory, (), str(entries), fault=str(entries))
         files = {entry.path.removeprefix(f"{directory}/") for entry in entries}
         fingerprint = fingerprint_of(entries)
         if self._ready_marker and self._ready_marker not in files:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 
@@ -43,6 +43,10 @@ SCANNED_EVERY = 10
 """Calls after which a directory is read although its times say that nothing has changed: not every
 network file system keeps them."""
 
+KEPT_FROM = 2
+"""Listings of versions from which on they are kept in memory. Of ten thousand models that are
+loaded on demand, most have their files listed once."""
+
 SETTLED_S = 2.0
 """Seconds since its last change from which on a directory's times tell the next one: clocks of file
 systems tick as rarely as once in that time."""
@@ -51,7 +55,24 @@ _Identity = tuple[int, int]
 """Device and inode."""
 
 _Stamp = tuple[int, int, int, int]
-"""Device, inode, and when the content and the inode changed last."""
+"""Device, inode, and when the content and the inode changed last, in ns since the epoch."""
+
+_NOT_THERE: _Stamp = (0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The files of a version as they were read when they and its directories had these stamps.
+
+    Attributes:
+        stamps: by path, `_NOT_THERE` for what could not be read.
+        entries: the files.
+        uses: how often it has been compared with the disk.
+    """
+
+    stamps: dict[str, _Stamp]
+    entries: tuple[Entry, ...]
+    uses: int = 0
 
 
 class LocalStorage:
@@ -63,6 +84,8 @@ class LocalStorage:
         self._names: list[str] = []
         self._stamp: _Stamp | None = None
         self._unscanned = 0
+        self._lists = 0
+        self._walks: dict[str, _Walk] = {}
 
     @property
     def url(self) -> str:
@@ -78,32 +101,58 @@ class LocalStorage:
         # Not by `_translated`, which takes as long as `stat` does.
         try:
             status = os.stat(self._path)
-            # With device and inode: a base that is a link (`current`) may point elsewhere, to a
-            # directory of the same age.
-            stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            stamp = _stamp_of(status)
             self._unscanned += 1
             if stamp != self._stamp or self._unscanned >= SCANNED_EVERY:
-                self._scan(status, stamp)
+                self._scan(stamp)
         except OSError as error:
             raise _fault(self._base, error) from error
         return self._names
 
-    def _scan(self, status: os.stat_result, stamp: _Stamp) -> None:
+    def _scan(self, stamp: _Stamp) -> None:
         with os.scandir(self._base) as found:
             self._names = [
                 each.name for each in found if _is_shown(each) and _may_be_directory(each)
             ]
         self._unscanned = 0
-        changed = max(status.st_mtime, status.st_ctime)
-        self._stamp = stamp if time.time() - changed > SETTLED_S else None
+        self._stamp = stamp if _is_settled(stamp) else None
+        for gone in self._walks.keys() - {*self._names}:
+            del self._walks[gone]
 
     def list(self, directory: str) -> Iterator[Entry]:
-        """Yield every file below `directory`; none when it does not exist but the base does."""
+        """Yield every file below `directory`; none when it does not exist but the base does.
+
+        Versions that serve are compared again and again: mostly by a look at the times of their
+        directories and files, which costs a tenth of reading them.
+        """
+        self._lists += 1
+        # Of the base, which may have a million files, the caller takes a few.
+        if not directory or self._lists < KEPT_FROM:
+            return self._read(directory, {})
+        walk = self._walks.pop(directory, None)
+        if walk is None or not self._holds(walk):
+            stamps: dict[str, _Stamp] = {}
+            walk = _Walk(stamps, tuple(self._read(directory, stamps)))
+            if not stamps or not all(map(_is_settled, stamps.values())):
+                return iter(walk.entries)
+        self._walks[directory] = walk
+        return iter(walk.entries)
+
+    @staticmethod
+    def _holds(walk: _Walk) -> bool:
+        walk.uses += 1
+        try:
+            is_same = all(_stamp_of(os.stat(path)) == old for path, old in walk.stamps.items())
+            return is_same and walk.uses < SCANNED_EVERY
+        except OSError:  # reading it tells what is wrong
+            return False
+
+    def _read(self, directory: str, stamps: dict[str, _Stamp]) -> Iterator[Entry]:
         top = self._base / directory
         # A base that vanished (an unmounted volume) is trouble; a version that vanished is news.
         with _translated(top):
             if os.path.lexists(top) or not self._base.exists():
-                yield from self._entries(directory, top)
+                yield from self._entries(directory, top, stamps)
 
     @contextmanager
     def copy(
@@ -115,7 +164,7 @@ class LocalStorage:
             # Resolved before the files are compared: a link that is switched later leads elsewhere,
             # while this path stays with the files that were checked.
             real = top.resolve()
-            found = set(self._entries(directory, real)) if real.exists() else set()
+            found = set(self._entries(directory, real, {})) if real.exists() else set()
         if found != set(entries):
             raise EntryChanged(f"{top}: {_difference(found, set(entries))}; it is listed anew")
         for entry in entries:  # an engine that may not read a file names neither file nor cause
@@ -123,15 +172,20 @@ class LocalStorage:
                 raise _forbidden(path)
         yield real
 
-    def _entries(self, directory: str, top: Path) -> Iterator[Entry]:
-        for entry in _walk(top, top, frozenset()):
-            # No directory stands for the base itself, where it holds one model's files.
-            yield replace(entry, path=f"{directory}/{entry.path}" if directory else entry.path)
+    def _entries(self, directory: str, top: Path, stamps: dict[str, _Stamp]) -> Iterator[Entry]:
+        # No directory stands for the base itself, where it holds one model's files.
+        prefix = f"{directory}/" if directory else ""
+        return _walk(str(top), str(top), prefix, frozenset(), stamps)
 
 
-def _walk(top: Path, directory: Path, above: frozenset[_Identity]) -> Iterator[Entry]:
-    """Yield the files below `directory` with paths relative to `top`, each directory once."""
-    identity = _identity_of(directory)
+def _walk(
+    top: str, directory: str, prefix: str, above: frozenset[_Identity], stamps: dict[str, _Stamp]
+) -> Iterator[Entry]:
+    """Yield the files below `directory`, each directory once; `prefix` stands for `top`."""
+    stamps[directory] = stamp = _stamp_of(os.stat(directory))
+    # Of where a link leads to: by its path alone, a link to a parent would be a new directory at
+    # every turn.
+    identity = stamp[:2]
     if identity in above:  # a link to one of its own parents
         return
     if len(above) == DEEPEST:
@@ -143,28 +197,40 @@ def _walk(top: Path, directory: Path, above: frozenset[_Identity]) -> Iterator[E
             if not _is_shown(item):
                 continue
             try:
-                yield from _entries_of(item, top, above | {identity})
+                yield from _entries_of(item, top, prefix, above | {identity}, stamps)
             except FileNotFoundError:  # a dangling link, or removed while we list
-                continue
+                stamps[item.path] = _NOT_THERE
 
 
-# Of where a link leads to: by its path alone, a link to a parent would be a new directory at every
-# turn.
-def _identity_of(directory: Path) -> _Identity:
-    status = directory.stat()
-    return status.st_dev, status.st_ino
-
-
-def _entries_of(item: os.DirEntry[str], top: Path, above: frozenset[_Identity]) -> Iterator[Entry]:
+def _entries_of(
+    item: os.DirEntry[str],
+    top: str,
+    prefix: str,
+    above: frozenset[_Identity],
+    stamps: dict[str, _Stamp],
+) -> Iterator[Entry]:
     if item.is_dir():
-        yield from _walk(top, Path(item.path), above)
+        yield from _walk(top, item.path, prefix, above, stamps)
         return
     status = item.stat()
+    stamps[item.path] = _stamp_of(status)
     if stat.S_ISREG(status.st_mode):
-        # The inode too: a file renamed into place may carry the time and size of the old one.
-        tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
-        path = item.path[len(str(top)) + 1 :]  # by Path's own means it takes as long as all else
-        yield Entry(path, status.st_size, tag, status.st_mtime)
+        path = prefix + item.path[len(top) + 1 :]  # by Path it takes as long as all else
+        yield Entry(path, status.st_size, _tag_of(status), status.st_mtime)
+
+
+def _stamp_of(status: os.stat_result) -> _Stamp:
+    # With device and inode: a link (`current`) may point elsewhere, to a directory of the same age.
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _is_settled(stamp: _Stamp) -> bool:
+    return time.time_ns() - max(stamp[2:]) > SETTLED_S * 1e9
+
+
+def _tag_of(status: os.stat_result) -> str:
+    # The inode too: a file renamed into place may carry the time and size of the old one.
+    return f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
 def _may_be_directory(item: os.DirEntry[str]) -> bool:
@@ -281,8 +347,8 @@ class SingleFile:
 
     def _entry(self, path: Path) -> Entry:
         status = path.stat()
-        tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
-        return Entry(f"{VERSION}/{path.name}", status.st_size, tag, status.st_mtime)
+        name = f"{VERSION}/{path.name}"
+        return Entry(name, status.st_size, _tag_of(status), status.st_mtime)
 
     # Always in the same place, since compiled models are kept by the path that they were read from.
     # It stays: it holds links alone, and another process may serve the same file.

@@ -2,7 +2,9 @@
 
 import errno
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -143,8 +145,8 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     scandir = os.scandir
 
-    def noted(path: Path) -> os.DirEntry[str]:
-        read.append(path.name)
+    def noted(path: Path | str) -> os.DirEntry[str]:
+        read.append(Path(path).name)
         return scandir(path)  # type: ignore[return-value]
 
     monkeypatch.setattr(local.os, "scandir", noted)
@@ -188,3 +190,81 @@ def test_a_base_that_is_a_link_is_read_when_it_is_switched(
     beside.symlink_to("new")
     beside.rename(repository.base)
     assert repository.storage.directories() == ["new"]
+
+
+def _new(path: Path) -> None:
+    path.write_bytes(b"other")
+
+
+def _link(target: str) -> Callable[[Path], None]:
+    def switch(path: Path) -> None:
+        beside = path.with_name("beside")
+        beside.symlink_to(target)
+        beside.rename(path)
+
+    return switch
+
+
+CHANGES: Final[Mapping[str, tuple[str, Callable[[Path], object]]]] = {
+    "a file is written": ("1/model.xml", _new),
+    "a file comes": ("1/model.bin", _new),
+    "a file goes": ("1/deep/deeper/a", Path.unlink),
+    "a file comes to an empty directory": ("1/empty/a", _new),
+    "a directory's link is switched": ("1/current", _link("../../releases/2")),
+    "what a directory's link leads to is switched": ("../releases/stable", _link("2")),
+    "a file's link is switched": ("1/chosen", _link("deep/deeper/a")),
+    "what a link lacks comes": ("../late", _new),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_change_is_found_in_files_that_were_listed_again_and_again(
+    repository: LocalRepository, scans: list[str], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(local, "SETTLED_S", 0)
+    for path in ("1/model.xml", "1/deep/deeper/a", "../releases/1/a", "../releases/2/b"):
+        repository.put(path, b"a")
+    (repository.base / "1/empty").mkdir()
+    for link, target in {
+        "../releases/stable": "1",
+        "1/current": "../../releases/1",
+        "1/stable": "../../releases/stable",
+        "1/chosen": "model.xml",
+        "1/late": "../../late",
+    }.items():
+        (repository.base / link).symlink_to(target)
+    held = [listed(repository.storage, "1") for _ in range(6)]
+    assert len({*map(frozenset, held)}) == 1
+    path, change = CHANGES[case]
+    change(repository.base / path)
+    found = listed(repository.storage, "1")
+    assert {*found} == {*listed(LocalStorage(repository.base), "1")} != {*held[0]}
+
+
+def test_a_version_that_goes_and_comes_back_is_found_each_time(
+    repository: LocalRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SETTLED_S", 0)
+    repository.put("1/model.xml", b"a")
+    there, away = repository.base / "1", repository.base / "..1"
+    for _ in range(3):
+        found = {listed(repository.storage, "1") for _ in range(4)}
+        assert len(found) == 1 and () not in found
+        there.rename(away)
+        assert [listed(repository.storage, "1") for _ in range(4)] == [()] * 4
+        away.rename(there)
+
+
+def test_files_that_rest_are_read_now_and_then_only(
+    repository: LocalRepository, scans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand models that serve are compared every half minute."""
+    repository.put("1/model.xml", b"a")
+    for _ in range(5):
+        listed(repository.storage, "1")
+    assert scans == ["1"] * 5, "what changes within the same tick of the clock leaves no trace"
+    monkeypatch.setattr(local, "SETTLED_S", 0)
+    scans.clear()
+    for _ in range(3 * local.SCANNED_EVERY):
+        listed(repository.storage, "1")
+    assert len(scans) == 3

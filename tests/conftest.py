@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import forking, process, thinning
+from tests import distribution, forking, process, thinning
 from tests.exporting import export
 
 # What a shell starts in the background ignores Ctrl-C, and so would the processes of the tests.
@@ -101,9 +101,24 @@ def pytest_runtest_makereport(
     return report  # type: ignore[return-value]
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution.Scheduling:
+    return distribution.Scheduling(config, log)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.option.durations is None:
+        distribution.tell_less(session.config.pluginmanager)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Iterator[object]:
-    """Let a report hold any text: one lone surrogate in a log line ended the whole run."""
+def pytest_report_to_serializable(report: pytest.TestReport) -> Iterator[object]:
+    """Let a report hold any text: one lone surrogate in a log line ended the whole run.
+
+    Keywords and output are half of what is sent of a test. Of one that passes they are not read.
+    """
+    if report.outcome == "passed":
+        report.keywords, report.sections = {}, []
+        return (yield)
     return sendable((yield))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests import distribution, forking, process, thinning
 from tests.exporting import export
@@ -99,6 +100,12 @@ def pytest_runtest_makereport(
     if report.failed:
         report.sections += process.report()
     return report  # type: ignore[return-value]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile"):
+        # Its examples hold constants of all 700 modules: up to 10 s to read, in each process.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution.Scheduling:

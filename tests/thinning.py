@@ -14,12 +14,19 @@ Case = Mapping[str, object]
 """What tells the value of each parameter from others; parameters given together are one."""
 
 
+def repeated(few: int, many: int) -> pytest.MarkDecorator:
+    """Let a test repeat what it does `few` times, and `many` times in `make soak`."""
+    return pytest.mark.parametrize("rounds", [few, pytest.param(many, marks=pytest.mark.soak)])
+
+
 def thin(items: Iterable[pytest.Item]) -> None:
-    """Leave to `make soak` what tests of `COMPILING` have beside such cases."""
+    """Leave to `make soak` what those tests, and those marked `thinned`, have beside such cases."""
     tests: dict[str, list[pytest.Function]] = {}
     for item in items:
         # As text: paths of 17,000 tests, compared part by part, took 1.3 s of each process.
-        if hasattr(item, "callspec") and str(item.path).startswith(COMPILING):
+        if hasattr(item, "callspec") and (
+            str(item.path).startswith(COMPILING) or item.get_closest_marker("thinned")
+        ):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
         kept = chosen([_case(each) for each in cases])

@@ -73,6 +73,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return programs
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("ahead", [False, True], ids=["alone", "with batches"])
 @pytest.mark.parametrize("write", [write_ir, write_onnx, write_saved_model, write_lite])
 def test_no_program_is_compiled_twice_at_load(

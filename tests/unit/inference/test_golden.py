@@ -21,6 +21,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.wire.json.golden_json import LARGEST_BYTES, read_golden
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.prediction_log import masked_crc32c
+from tests.thinning import repeated
 from tests.unit.inference.stand_ins import MODEL, Heart
 
 FILE = "golden.json"
@@ -242,11 +243,12 @@ async def test_records(tmp_path: Path, content: bytes, cause: str) -> None:
     assert cause in said
 
 
-async def test_any_change_of_bytes_is_answered_by_a_text(tmp_path: Path) -> None:
+@repeated(250, 1000)
+async def test_any_change_of_bytes_is_answered_by_a_text(tmp_path: Path, rounds: int) -> None:
     """Never by another error, and never without an end."""
     chance = random.Random(13)
     good = json.dumps({"requests": [pair({"predictions": [[2.0, 3.0], [4.0, 5.0]]})]}).encode()
-    for _ in range(1000):
+    for _ in range(rounds):
         content = bytearray(good)
         for _ in range(chance.randint(1, 6)):
             place = chance.randrange(len(content))

@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.process.trial import TrialLoads
-from tests.unit.engines.openvino.models import looked_up
+from tests.unit.engines.openvino.models import linear, looked_up
 
 HANGS = "import threading; threading.Event().wait()"
 MAPS = """
@@ -62,12 +62,15 @@ def test_a_trial_takes_no_more_memory_than_there_is(large: Path) -> None:
         trials.run("m/1@content", large, EngineOptions(), Event())
 
 
-def test_a_trial_with_room_for_the_version_succeeds(large: Path) -> None:
+def test_a_trial_with_room_for_the_version_succeeds(tmp_path: Path) -> None:
     room = 4_000_000_000
     trials = TrialLoads(lambda: room)
-    trials.run("m/1@content", large, EngineOptions(), Event())
+    version = linear(tmp_path, 2)
+    trials.run("m/1@content", version, EngineOptions(), Event())
     room = 0
-    trials.run("m/1@content", large, EngineOptions(), Event())  # it has passed, and is not repeated
+    trials.run(
+        "m/1@content", version, EngineOptions(), Event()
+    )  # it has passed, and is not repeated
 
 
 def test_mapped_files_take_no_memory_of_a_trial(tmp_path: Path) -> None:

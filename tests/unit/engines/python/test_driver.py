@@ -17,6 +17,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import OwnModules
+from tests.thinning import repeated
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kernels import SCALE, served, written
 
@@ -217,7 +218,8 @@ async def test_a_folder_beside_the_file_needs_no_init(
     assert (await answer(model, x=0))["y"] == 24
 
 
-def test_closing_while_modules_are_imported_fails_for_none(tmp_path: Path) -> None:
+@repeated(60, 300)
+def test_closing_while_modules_are_imported_fails_for_none(tmp_path: Path, rounds: int) -> None:
     ended, faults = threading.Event(), []
 
     def importing() -> None:
@@ -230,7 +232,7 @@ def test_closing_while_modules_are_imported_fails_for_none(tmp_path: Path) -> No
     other = threading.Thread(target=importing)
     other.start()
     try:
-        for _ in range(300):
+        for _ in range(rounds):
             try:
                 OwnModules(tmp_path).close()
             except RuntimeError as error:

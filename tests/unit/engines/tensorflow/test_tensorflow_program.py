@@ -19,6 +19,7 @@ from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.tensorflow_program import TensorFlowProgram
 from tests.process import PATIENCE_S, ended
+from tests.thinning import repeated
 from tests.unit.engines.process.processes import Begin, task
 
 
@@ -153,7 +154,8 @@ async def test_a_run_that_hangs_after_its_client_has_left_is_ended_with_the_proc
     assert await ask(commands, "count") == "1"
 
 
-async def test_descriptors_do_not_grow_with_the_versions_that_came_and_went() -> None:
+@repeated(3, 9)
+async def test_descriptors_do_not_grow_with_the_versions_that_came_and_went(rounds: int) -> None:
     async def descriptors_of_another() -> int:
         program = TensorFlowProgram(started(), 1, ECHO, at_once=2)
         inputs = {"x": np.zeros(1 << 14), "s": text("")}
@@ -164,7 +166,7 @@ async def test_descriptors_do_not_grow_with_the_versions_that_came_and_went() ->
 
     gc.collect()  # what earlier tests left must not be closed in between
     first = await descriptors_of_another()
-    assert [await descriptors_of_another() for _ in range(9)] == [first] * 9
+    assert [await descriptors_of_another() for _ in range(rounds)] == [first] * rounds
 
 
 def started() -> Supervisor:

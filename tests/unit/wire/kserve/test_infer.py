@@ -78,6 +78,7 @@ def payload_of(*tensors: tuple[str, DataType, Array], **more: Any) -> bytes:
     return bytes(message(*tensors, **more).SerializeToString())
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("read", [whole, walked, InferParser(spec_of).parse])
 @pytest.mark.parametrize(
     ("dtype", "raw"),

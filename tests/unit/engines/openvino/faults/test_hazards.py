@@ -20,6 +20,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.running.slot import Slot
 from ie_serving.engines.run.program import CompiledPrograms
+from tests.thinning import repeated
 from tests.unit.engines.openvino.models import constant, load, parameter, result, run, save, unary
 
 WAIT_S = 30.0
@@ -109,15 +110,18 @@ async def test_a_value_that_an_operation_refuses_is_that_requests_error(
             await answer(model, {**good, "lengths": np.array([9, 9], np.int32)})
 
 
+@repeated(25, 100)
 @pytest.mark.parametrize("execution", ["inline", "async"])
-async def test_after_a_failure_the_next_answer_is_right(tmp_path: Path, execution: str) -> None:
+async def test_after_a_failure_the_next_answer_is_right(
+    tmp_path: Path, execution: str, rounds: int
+) -> None:
     """OpenVINO now and then answers from freed memory after a failure between two operations."""
     a, b = parameter("a", [-1]), parameter("b", [-1, -1])
     shape = parameter("shape", [2], DataType.INT32)
     product = op.matmul(op.reshape(a, shape, False), b, False, False)
     model = load(save(tmp_path, [result("y", product)], [a, b, shape]), execution=execution)
     rng = np.random.default_rng(0)
-    for _ in range(100):
+    for _ in range(rounds):
         n, inner, other, m = (int(size) for size in rng.integers(1, 5, 4))
         a_values = rng.random(n * inner).astype(np.float32)
         b_values = rng.random((other, m)).astype(np.float32)

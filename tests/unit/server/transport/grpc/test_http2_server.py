@@ -156,7 +156,7 @@ async def test_a_client_that_reads_nothing_does_not_hold_the_end(served: Served)
     peer = await served.connect(receive_buffer=4096)
     peer.writer.transport.pause_reading()
     peer.send(window_update(0, 1 << 30), window_update(0, 1 << 20))
-    for number in range(1, 101, 2):
+    for number in range(1, 21, 2):
         peer.send(headers(number, call_headers("Size")), window_update(number, 1 << 30))
         peer.send(data(number, message(b"1000000"), "END_STREAM"))
     other = await served.connect()

@@ -5,6 +5,7 @@ Their tables are whole.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def paths(text: str) -> Iterator[str]:
                 yield path
 
 
+@cache
 def exists(path: str) -> bool:
     """A module may be named without `.py`, and with a class of it."""
     path = re.sub(r"\.[A-Z].*", "", path)
@@ -75,6 +77,7 @@ def exists(path: str) -> bool:
     return any(place.exists() for place in places)
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

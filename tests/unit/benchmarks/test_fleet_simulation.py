@@ -15,6 +15,7 @@ from benchmarks.fleet_simulation import (
 FIGURES = {"requests_per_second": 1000.0, "load_ms": 100.0, "service_ms": 2.0}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("exponent", [0.6, 1.0, 1.3])
 @pytest.mark.parametrize("held", [20, 200, 1000])
 def test_hits_are_those_of_an_exact_lru(exponent: float, held: int) -> None:

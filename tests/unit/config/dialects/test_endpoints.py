@@ -61,6 +61,7 @@ def urls(options: StorageOptions) -> list[str]:
     return [options.of(S3Options).endpoint, options.of(GcsOptions).endpoint, at_minio]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("address", PUBLIC)
 @pytest.mark.parametrize("read", EVERY)
 def test_a_public_address_without_a_scheme_is_https(
@@ -70,6 +71,7 @@ def test_a_public_address_without_a_scheme_is_https(
     assert found == [f"https://{address}"] * 3
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("address", OWN)
 @pytest.mark.parametrize("read", OTHERS.values(), ids=OTHERS)
 def test_so_is_any_other_but_an_emulator(read: Read, address: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ async def pid(model: KernelModel) -> int:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    model = served(tmp_path_factory.mktemp("apart"), memory_limit_mb=800)
+    model = served(tmp_path_factory.mktemp("apart"), memory_limit_mb=400)
     yield model
     model.close()
 

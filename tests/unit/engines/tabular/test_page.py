@@ -36,6 +36,7 @@ KINDS += ("KNeighbors", "MLP", "GaussianProcess", "Logistic", "CalibratedClassif
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_estimators_are_read_by_the_advised_way(name: str, tmp_path: Path) -> None:
     import skops.io  # takes seconds, of which the collection of tests has none

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -69,11 +69,9 @@ def load(directory: Path, found: Findings | Answers, **options: Any) -> Compiled
     return verified.compile(directory, EngineOptions(**options))
 
 
-def compared(file: Path) -> Findings:
+def compared(verifier: Verifier, file: Path) -> Findings:
     """Give what the real comparison finds of a file."""
-    verifier = Verifier()
     found = verifier.findings(file, EngineOptions())
-    verifier.close()
     assert isinstance(found, Findings)
     return found
 
@@ -320,22 +318,26 @@ def test_the_reference_does_not_serve_what_has_ended_its_process(
         ("Sqrt", set()),
     ],
 )
-def test_the_real_comparison(tmp_path: Path, operator: str, kinds: set[ValueKind]) -> None:
+def test_the_real_comparison(
+    tmp_path: Path, verifier: Verifier, operator: str, kinds: set[ValueKind]
+) -> None:
     """OpenVINO's ReLU of NaN is 0."""
-    found = compared(write(tmp_path, operator) / "m.onnx")
+    found = compared(verifier, write(tmp_path, operator) / "m.onnx")
     assert found.reference.startswith("onnxruntime ")
     assert found.asked > 5
     assert set(found.differs) == kinds
 
 
-def test_sizes_that_openvino_refuses_are_followed_by_larger_ones(tmp_path: Path) -> None:
+def test_sizes_that_openvino_refuses_are_followed_by_larger_ones(
+    tmp_path: Path, verifier: Verifier
+) -> None:
     """A window that does not fit is refused by OpenVINO, as of text recognition by PaddleOCR."""
     window = {"kernel_shape": [4, 4], "strides": [2, 2]}
     pool = helper.make_node("AveragePool", ["x"], ["z"], **window)
     relu = helper.make_node("Relu", ["z"], ["y"])
     image = ["n", 1, "h", "w"]
     save_onnx(tmp_path / "m.onnx", [pool, relu], {"x": image}, {"y": None})
-    found = compared(tmp_path / "m.onnx")
+    found = compared(verifier, tmp_path / "m.onnx")
     assert "x [2, 1, 2, 2]" in found.refused
     assert found.asked > 5
     assert ValueKind.FINITE not in found.differs
@@ -346,23 +348,24 @@ def test_a_model_is_compared_beside_more_descriptors_than_select_takes(tmp_path:
     with ExitStack() as opened:
         for _ in range(1100):
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        found = compared(write(tmp_path, "Sqrt") / "m.onnx")
+        own = opened.enter_context(closing(Verifier()))
+        found = compared(own, write(tmp_path, "Sqrt") / "m.onnx")
     assert (found.why_not, found.asked > 5) == ("", True)
 
 
-def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path) -> None:
+def test_names_with_a_port_as_of_tf2onnx_are_compared(tmp_path: Path, verifier: Verifier) -> None:
     node = helper.make_node("Relu", ["x:0"], ["y:0"])
     save_onnx(tmp_path / "m.onnx", [node], {"x:0": ["n"]}, {"y:0": ["n"]})
-    assert compared(tmp_path / "m.onnx").asked > 1
+    assert compared(verifier, tmp_path / "m.onnx").asked > 1
 
 
-def test_a_large_model_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_is_compiled_once(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The compiled model of the server answers the request that onnxruntime was asked."""
     monkeypatch.setattr(module, "LARGE_BYTES", 1)
-    verifier = Verifier()
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), verifier)
     model = verified.compile(write(tmp_path), EngineOptions())
-    verifier.close()
     assert re.fullmatch(r"OpenVINO; compared with onnxruntime \S+ on \d+ requests", runs_on(model))
 
 

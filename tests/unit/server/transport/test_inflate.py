@@ -25,6 +25,7 @@ def few() -> Iterator[int]:
     BUDGET.limit = before
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "content",
     [

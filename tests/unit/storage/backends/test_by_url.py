@@ -100,23 +100,25 @@ NETWORKING = {"urllib.request", *filter(None, CLIENTS.values())}
 OWN = {"boto3", "google.cloud.storage", "minio"}
 
 
-@pytest.mark.parametrize(("url", "client"), CLIENTS.items(), ids=CLIENTS)
-def test_a_client_is_imported_for_its_first_request(url: str, client: str) -> None:
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from ie_serving.storage.backends.by_url import open_storage\n"
-        "from ie_serving.storage.backends.azure import AzureOptions\n"
-        "from ie_serving.storage.backends.minio import MinioOptions\n"
-        "from ie_serving.storage.options import StorageOptions\n"
-        "minio = MinioOptions(endpoint='127.0.0.1:1', secure=False)\n"
-        "azure = AzureOptions(anonymous=True)\n"
-        "options = StorageOptions(cache_dir=Path('/nowhere'), own=(minio, azure))\n"
-        "storage = open_storage(sys.argv[1], options)\n"
-        f"print('before', *{NETWORKING} & set(sys.modules))\n"
-        "hasattr(storage, '_remote') and storage._remote._kept.get()\n"
-        f"print('after', {client!r} in sys.modules, *{OWN - {client}} & set(sys.modules))"
-    )
-    root = Path(__file__).parents[4]
-    lines = output_of(sys.executable, "-c", program, url, cwd=root)
-    assert "before" in lines
-    assert f"after {bool(client)}" in lines
+PROGRAM = f"""
+import os, sys
+from pathlib import Path
+from ie_serving.storage.backends.azure import AzureOptions
+from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.minio import MinioOptions
+from ie_serving.storage.options import StorageOptions
+minio = MinioOptions(endpoint="127.0.0.1:1", secure=False)
+options = StorageOptions(cache_dir=Path("/nowhere"), own=(minio, AzureOptions(anonymous=True)))
+for url, client in {CLIENTS}.items():
+    if not os.fork():
+        storage = open_storage(url, options)
+        assert not {NETWORKING} & {{*sys.modules}}
+        hasattr(storage, "_remote") and storage._remote._kept.get()
+        assert {OWN} & {{*sys.modules}} == {OWN} & {{client}}
+        sys.exit(bool(client) and client not in sys.modules)
+    assert os.wait()[1] == 0, url
+"""
+
+
+def test_a_client_is_imported_for_its_first_request() -> None:
+    output_of(sys.executable, "-c", PROGRAM, cwd=Path(__file__).parents[4])

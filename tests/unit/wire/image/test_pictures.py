@@ -40,6 +40,7 @@ def test_a_jpeg_gives_the_pixels_of_libjpeg(options: dict[str, Any]) -> None:
     assert np.abs(decode(data, RGB).astype(int) - smooth(40, 60)).max() < 12
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_turns_the_picture_upright(form: str, orientation: int) -> None:

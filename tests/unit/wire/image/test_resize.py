@@ -42,6 +42,7 @@ def by_openvino(pixels: Array, height: int, width: int) -> Array:
     return np.asarray(model(pixels[np.newaxis].astype(np.float32))[0])[0]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("old", SIZES)
 @pytest.mark.parametrize("new", SIZES)
 def test_each_pixel_is_that_of_the_definition(old: tuple[int, int], new: tuple[int, int]) -> None:

@@ -172,6 +172,7 @@ def test_all_readers_agree_on_several_inputs(
     assert_all_agree(body, signature(a=DataType.INT32, b=DataType.FP32))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("text", ["[1.5, 2]", "[[1], [2]]", "[[[1, 2], [3, 4]]]", "[[[[7]]]]"])
 @pytest.mark.parametrize("frame", FRAMES)
 def test_all_readers_agree_on_what_is_right(frame: str, text: str) -> None:

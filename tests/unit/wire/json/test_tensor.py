@@ -32,6 +32,7 @@ def test_what_numpy_lists_is_read_back(data: st.DataObject, dtype: DataType) -> 
     assert found.tobytes() == array.tobytes()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("shape", [(2 * PIECE + 1,), (PIECE + 1, 1), (3, PIECE), (5, 2, PIECE)])
 @pytest.mark.parametrize("dtype", [DataType.FP32, DataType.INT64, DataType.STRING])
 def test_pieces_are_cut_between_rows_and_nothing_is_lost(

@@ -209,6 +209,7 @@ def test_what_takes_long_is_left_to_a_thread(text: bytes) -> None:
     assert parse_at_once(text, None) is None
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("is_flat", [True, False])
 @pytest.mark.parametrize("spaces", [True, False])
 @pytest.mark.parametrize(

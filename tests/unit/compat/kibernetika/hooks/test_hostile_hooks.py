@@ -32,6 +32,7 @@ def model(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("execution", ["inline", "async"])
 @pytest.mark.parametrize(
     "error", ["KeyboardInterrupt('k')", "GeneratorExit('k')", "CancelledError('k')", "Odd('k')"]

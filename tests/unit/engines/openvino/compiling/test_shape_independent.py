@@ -125,6 +125,7 @@ def test_each_operation_is_compared() -> None:
     assert CASES.keys() | {"Constant", "Parameter", "Result"} == MOVES | COMPUTES
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_lone_row_is_computed_as_in_a_batch(tmp_path: Path, name: str) -> None:
     x = parameter("x", (-1, *TAIL), DataType.FP32)

@@ -96,6 +96,7 @@ BOTH: Mapping[str, Make] = {
 }
 
 
+@pytest.mark.thinned(3)
 @SIZES
 @pytest.mark.parametrize("name", [*OWN, *BOTH])
 async def test_nan_stays_where_it_is(tmp_path: Path, name: str, is_open: bool) -> None:

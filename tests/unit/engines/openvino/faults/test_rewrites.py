@@ -120,6 +120,7 @@ async def test_what_a_branch_gave_is_kept_until_it_is_read(tmp_path: Path, dtype
         assert np.array_equal(answer["y"], 2 * (sent + 1))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "kind",
     ["f32", "f64", "f16", "bf16", "boolean", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"],
@@ -456,6 +457,7 @@ async def test_an_ellipsis_alone_cuts_nothing_off(tmp_path: Path, shape: list[in
     assert answer["y"].tolist() == values.tolist()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("chosen", [True, False])
 @pytest.mark.parametrize("shape", [[4, 5, 2], [-1, -1, 2]])
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ async def answer(model: Any, values: Array) -> Any:
     return (await asyncio.wait_for(run(model, {"x": values}), 30.0))["y"].tolist()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_operands_that_values_leave_unfit_are_refused(tmp_path: Path, name: str) -> None:
     x = parameter("x", [-1])

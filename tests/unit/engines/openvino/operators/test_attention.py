@@ -49,6 +49,7 @@ async def test_scores_are_capped_before_they_are_masked(tmp_path: Path, mode: in
     await check(tmp_path, written(tmp_path, {}, MASKS[0], **LEFT, **capped))
 
 
+@pytest.mark.thinned(2)
 @SIZES
 @pytest.mark.parametrize(
     ("windows", "mask"),

@@ -139,6 +139,7 @@ def test_what_would_be_dropped_is_refused_by_name(tmp_path: Path, case: Case) ->
         refuse_unread(write(tmp_path, case))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_openvino_still_drops_it(tmp_path: Path, case: Case) -> None:
     """A row of the table that OpenVINO no longer needs fails here, and may go."""

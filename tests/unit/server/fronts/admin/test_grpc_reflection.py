@@ -1,6 +1,5 @@
 """Reflection as grpcurl asks for it, in both versions of its protocol."""
 
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionService
 from ie_serving.server.transport.grpc.services import Streaming
-from tests.process import output_of
 
 NEVER: Any = None
 
@@ -82,16 +80,3 @@ async def test_what_is_no_request_is_invalid() -> None:
     """The client's fault, not a defect with a traceback in the log."""
     with pytest.raises(InvalidRequest):
         await answers(b"\xff\xff")
-
-
-def test_grpc_is_imported_when_somebody_asks() -> None:
-    """It costs a worker 40 ms and memory; the server does without it."""
-    code = """
-import sys
-import ie_serving.app.application
-import ie_serving.server.transport.grpc.http2_server
-import ie_serving.server.fronts.admin.grpc_health
-import ie_serving.server.fronts.admin.grpc_reflection
-sys.exit("grpc" in sys.modules)
-"""
-    output_of(sys.executable, "-c", code)

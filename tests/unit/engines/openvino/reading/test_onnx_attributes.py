@@ -4,19 +4,13 @@ An attribute of a wrong type fails the load of a model if the front end asks for
 those of ONNX's own tests, one for each operator.
 """
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
 import openvino as ov
-import pytest
-from onnx.backend.test.case.node import collect_testcases
-from onnx.reference.ops import op_pool_common
 
 from ie_serving.engines.openvino.reading.onnx_graph import OVERLOOKED
+from tests.exporting import export
 
 ASKED_FOR_ELSEWHERE = {
     # By other values of other attributes or inputs than those of the first test.
@@ -53,40 +47,21 @@ WRONG = {
 CORE = ov.Core()
 
 
-def test_each_attribute_is_asked_for_or_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Nothing here compares the answers of these models; those of pools take most of the time.
-    monkeypatch.setattr(op_pool_common, "pool", _unpooled)
+def test_each_attribute_is_asked_for_or_named(tmp_path: Path) -> None:
     known = {
         kind: {row.name for row in OVERLOOKED.get(kind, ())} | ASKED_FOR_ELSEWHERE.get(kind, set())
         for kind in {*OVERLOOKED, *ASKED_FOR_ELSEWHERE}
     }
     file = tmp_path / "model.onnx"
+    models = export(Path(__file__).with_name("onnx_cases.py"), tmp_path / "models").glob("*")
     dropped = {
-        (kind, name)
-        for kind, model in _models(file)
-        for name in onnx.defs.get_schema(kind).attributes
-        if name not in known.get(kind, ()) and not _is_asked_for(file, model, name)
+        (each.name, name)
+        for each in models
+        for name in onnx.defs.get_schema(each.name).attributes
+        if name not in known.get(each.name, ())
+        and not _is_asked_for(file, onnx.load(str(each)), name)
     }
     assert dropped == set()
-
-
-def _unpooled(*given: Any, **_: object) -> Any:
-    """Give zeros in the shape of `pool(padded, shape, kernel, strides, size of the output)`."""
-    return np.zeros((*given[1][:2], *given[4]))
-
-
-def _models(file: Path) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """Give the first model of each operator that OpenVINO reads."""
-    seen = set()
-    with warnings.catch_warnings(action="ignore"):  # of numpy, of values at the ends
-        cases = collect_testcases(None)
-    for case in cases:
-        (node, *more) = case.model.graph.node
-        if not more and not node.domain and node.op_type not in seen and _loads(file, case.model):
-            seen.add(node.op_type)
-            yield node.op_type, case.model
 
 
 def _is_asked_for(file: Path, model: onnx.ModelProto, name: str) -> bool:

@@ -103,15 +103,18 @@ def served(path: Path) -> CompiledModel:
     return OpenVinoEngine().compile(path, options)
 
 
+@pytest.fixture(scope="module")
+def reference(path: Path) -> Any:
+    return tf.saved_model.load(str(path))
+
+
 @pytest.mark.parametrize("name", ASKED)
 async def test_the_answer_is_that_of_tensorflow(
-    name: str, path: Path, served: CompiledModel
+    name: str, reference: Any, served: CompiledModel
 ) -> None:
     given = {alias: tf.constant(value) for alias, value in ASKED[name].items()}
-    want = {
-        alias: value.numpy()
-        for alias, value in tf.saved_model.load(str(path)).signatures[name](**given).items()
-    }
+    found = reference.signatures[name](**given)
+    want = {alias: value.numpy() for alias, value in found.items()}
     found = served.signatures[name]
     assert not found.left_out
     got = await served.infer(

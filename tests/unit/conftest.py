@@ -28,24 +28,21 @@ def all_is_given_back() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    """Leave logging as it was, whichever test set it up by what it calls."""
+def as_before() -> Iterator[None]:
+    """Leave logging as it was, whichever test set it up by what it calls.
+
+    Requests count as those of clients: a command marks all of its process as rehearsed.
+    """
     root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
     levels, handlers = (root.level, ours.level), list(root.handlers)
+    token = REHEARSED.set(False)
     yield
+    REHEARSED.reset(token)
     logs._chosen.clear()
     logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
-
-
-@pytest.fixture(autouse=True)
-def asked_by_clients() -> Iterator[None]:
-    """Let requests count as those of clients: a command marks all of its process as rehearsed."""
-    token = REHEARSED.set(False)
-    yield
-    REHEARSED.reset(token)
 
 
 @pytest.fixture

@@ -244,15 +244,18 @@ class _Load:
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
-        refused = unsupported(self._options, next(iter(model.signatures.values())))
+        # In f32 whatever precision was chosen: OpenVINO's numbers for these requests are wrong.
+        plain = replace(self._options.of(OpenVinoOptions), inference_precision="")
+        options = self._options.having(plain)
+        refused = unsupported(options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         has_crashed = any(self._second.library in text for text in crashed)
         if refused or has_crashed or not self._second.takes_odd:
             return HandingOver(model, kinds, None, f"{cause}: send others")
-        reads = partial(self._reopened, _stamp(self._file))
+        reads = partial(self._reopened, _stamp(self._file), options)
         return HandingOver(model, kinds, reads, cause)
 
-    def _reopened(self, stamp: tuple[int, int]) -> CompiledModel:
+    def _reopened(self, stamp: tuple[int, int], options: EngineOptions) -> CompiledModel:
         """Read the model by the second engine, unless its file was replaced meanwhile."""
         try:
             is_same = _stamp(self._file) == stamp
@@ -260,7 +263,7 @@ class _Load:
             is_same = False
         if not is_same:
             raise LoadFailed("the files of the version have changed since it was loaded")
-        return self._other.compile(self._file.parent, self._options)
+        return self._other.compile(self._file.parent, options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, if no driver is configured.

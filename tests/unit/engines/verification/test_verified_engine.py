@@ -22,6 +22,7 @@ from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.generated import GeneratedRequest, ValueKind
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
+from ie_serving.engines.openvino.compiling.properties import lower_precisions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import child, comparison
@@ -233,6 +234,16 @@ def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) ->
     np.testing.assert_array_equal(ask(model, 1, odd, -1), [1, odd, 0])
     np.testing.assert_array_equal(ask(model, odd), [odd])
     model.close()
+
+
+def test_requests_are_handed_over_whatever_precision_was_chosen(tmp_path: Path) -> None:
+    """A load that took a lower precision refused them, although onnxruntime was there."""
+    found = Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"})
+    for precision in ("f32", *lower_precisions(OpenVinoOptions())):
+        own = OpenVinoOptions(inference_precision=precision)
+        model = load(write(tmp_path), found, own=(own,))
+        np.testing.assert_array_equal(ask(model, 1, np.nan, -1), [1, np.nan, 0])
+        model.close()
 
 
 def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:

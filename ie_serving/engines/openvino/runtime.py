@@ -86,8 +86,15 @@ _UNNAMED = (
     "OpenVINO refuses the graph without naming an operation: export the model in another form"
 )
 
-_WRONG_WEIGHTS = "Incorrect weights in bin file"
-_UPLOAD = "its file of weights (.bin) is cut short or of another model: upload both again"
+_WRONG_WEIGHTS = re.compile(
+    r"Incorrect weights in (bin) file|stored data in file \((.+?),|data_full_path: \S*/(.+?),"
+    r"|Path '(.+?)' resolves|external data file does .* an initializer '(.+?)'"
+)
+"""Of an IR; and of an ONNX model, by the name of its file or of the weights."""
+_UPLOAD = (
+    "its file of weights ({}) is missing, cut short, of another model or outside of the version's"
+    " directory: upload both again"
+)
 
 
 @contextmanager
@@ -104,8 +111,8 @@ def told(text: str) -> str:
     """Put before a text of OpenVINO which operation it is about, and the way out."""
     if lacks := _LACKS.search(text):
         return _lacking(lacks[1].split(", "))
-    if _WRONG_WEIGHTS in text:
-        return f"{_UPLOAD} (OpenVINO: {text})"
+    if weights := _WRONG_WEIGHTS.search(text):
+        return f"{_UPLOAD.format(next(filter(None, weights.groups())))} (OpenVINO: {text})"
     found = _first(text)
     if found is None:
         return f"{_UNNAMED} (OpenVINO: {text})"

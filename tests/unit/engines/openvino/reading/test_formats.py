@@ -3,14 +3,18 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import openvino.opset15 as op
 import pytest
+from onnx import helper
+from onnx.external_data_helper import set_external_data
 
 from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import missing, model_file
 from ie_serving.engines.openvino.reading.read import read
+from tests.onnx_models import save_onnx
 from tests.unit.engines.openvino.models import unary
 
 INDEX = "variables/variables.index"
@@ -153,11 +157,42 @@ def test_what_came_in_place_of_a_model_is_named(
     assert str(failure.value) == text
 
 
+UPLOAD = "missing, cut short, of another model or outside of the version's directory: upload both"
+
+
 def test_weights_that_are_cut_short_are_named(tmp_path: Path) -> None:
     unary(tmp_path, [4], DataType.FP32, lambda x: op.add(x, np.arange(4, dtype=np.float32)))
     weights = tmp_path / "model.bin"
     weights.write_bytes(weights.read_bytes()[:5])
     with pytest.raises(LoadFailed) as failure:
         read(tmp_path, OpenVinoOptions())
-    begin = "model.xml cannot be read: its file of weights (.bin) is cut short or of another model:"
-    assert str(failure.value).startswith(f"{begin} upload both again (OpenVINO: ")
+    begin = f"model.xml cannot be read: its file of weights (bin) is {UPLOAD} again (OpenVINO: "
+    assert str(failure.value).startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("where", "length", "size", "named"),
+    [
+        pytest.param("w.data", 16, None, "w.data", id="missing"),
+        pytest.param("w.data", None, None, "w.data", id="missing, no length"),
+        pytest.param("w.data", 16, 5, "w.data", id="short"),
+        pytest.param("w.data", None, 5, "w", id="short, no length"),
+        pytest.param("../w.data", None, 16, "../w.data", id="elsewhere"),
+    ],
+)
+def test_weights_beside_a_model_of_onnx_are_named(
+    tmp_path: Path, where: str, length: int | None, size: int | None, named: str
+) -> None:
+    version = tmp_path / "1"
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    file = save_onnx(version / "m.onnx", nodes, {"x": [4]}, {"y": [4]}, w=np.zeros(4, np.float32))
+    model = onnx.load(file)
+    set_external_data(model.graph.initializer[0], where, length=length)
+    model.graph.initializer[0].ClearField("raw_data")
+    file.write_bytes(model.SerializeToString())
+    if size is not None:
+        (version / where).write_bytes(bytes(size))
+    with pytest.raises(LoadFailed) as failure:
+        read(version, OpenVinoOptions())
+    begin = f"m.onnx cannot be read: its file of weights ({named}) is {UPLOAD} again (OpenVINO: "
+    assert str(failure.value).startswith(begin)

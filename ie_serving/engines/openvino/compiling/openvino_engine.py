@@ -238,9 +238,12 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
     Raises:
         LoadFailed: the files are gone, or the device does not take the graph.
     """
-    options = replace(options, ahead=False, nireq=1)
+    own = options.of(OpenVinoOptions)
+    if own.inference_precision:  # in f16 a constant NaN would be 65504
+        own = replace(own, inference_precision=properties.FULL)
+    options = replace(options, ahead=False, nireq=1).having(own)
     with SPARE_CPU.left(compiles=True):
-        version = read(directory, options.of(OpenVinoOptions), options.saved_model_tags)
+        version = read(directory, own, options.saved_model_tags)
         (draft,) = [each for each in version.drafts if each.name == name]
         assert draft.model is not None
         with load_failures("the model cannot be compiled for NaN"):

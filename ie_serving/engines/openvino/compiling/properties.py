@@ -42,8 +42,8 @@ KERNELS_PART = 4
 choose shapes: in a container of 512 MB, 5000 kernels of one small model would be its end."""
 PRECISION = "INFERENCE_PRECISION_HINT"
 CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
-FULL = "f32"
-CAPABILITY = {FULL: "FP32", "bf16": "BF16", "f16": "FP16"}
+FULL, HALF = "f32", "f16"
+CAPABILITY = {FULL: "FP32", "bf16": "BF16", HALF: "FP16"}
 """OpenVINO's capability of each precision."""
 PRECISIONS = tuple(CAPABILITY)
 _ALSO = {"fp16": "f16", "fp32": "f32"}
@@ -89,6 +89,8 @@ def properties(
     if options.cache_dir is not None:
         # The user's plugin_config takes precedence, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
+    if _today(chosen.get(PRECISION, FULL)) == HALF and devices.uses_cpu(own.target_device):
+        chosen.pop(CACHE, None)  # OpenVINO takes a kept graph of f32 for one of f16, and reverse
     if own.target_device == CPU:
         # OpenVINO's default single stream keeps to a node, unless a number of threads is set.
         if threads and of_node and not {STREAMS, HINT} & set(chosen):
@@ -343,7 +345,9 @@ def _properties(device: str) -> Iterator[tuple[str, str]]:
 
 
 def lower_precisions(options: OpenVinoOptions) -> list[str]:
-    """Name the precisions below f32 of every device that may compute.
+    """Name the precisions below f32 of every device that may compute; for a CPU not f16.
+
+    Beyond 65504 it gives infinity, and no trial shows which numbers requests will bring there.
 
     Raises:
         LoadFailed: `plugin_config` sets the precision although it should be chosen; or there is no
@@ -358,5 +362,5 @@ def lower_precisions(options: OpenVinoOptions) -> list[str]:
         present = core().available_devices
         named = devices.hardware(devices.chosen(options.target_device, present)) or present
     has = [core().get_property(name, CAPABILITIES) for name in named]
-    lower = [name for name in CAPABILITY if name != FULL]
+    lower = [name for name in CAPABILITY if name not in (FULL, *([HALF] if CPU in named else []))]
     return [name for name in lower if all(CAPABILITY[name] in each for each in has)]

@@ -87,6 +87,15 @@ def test_precision_and_cache_become_properties(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("word", ["f16", "FP16"])
+def test_what_a_cpu_computes_in_f16_is_not_kept(tmp_path: Path, word: str) -> None:
+    """OpenVINO took the graph that it had kept of f32 for one of f16, and that of f16 for f32."""
+    own = OpenVinoOptions(plugin_config={"INFERENCE_PRECISION_HINT": word})
+    assert "CACHE_DIR" not in properties(EngineOptions(cache_dir=tmp_path, own=(own,)), None)
+    own = OpenVinoOptions(plugin_config={"INFERENCE_PRECISION_HINT": "bf16"})
+    assert "CACHE_DIR" in properties(EngineOptions(cache_dir=tmp_path, own=(own,)), None)
+
+
 @pytest.mark.parametrize("device", ["CPU", "AUTO", "HETERO:CPU", "MULTI:CPU", "BATCH:CPU(2)"])
 def test_what_the_cpu_computes_in_is_known_behind_other_devices(
     tmp_path: Path, device: str

@@ -11,7 +11,9 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.openvino.compiling.properties import CAPABILITY
 from ie_serving.engines.openvino.faults import nonfinite
+from ie_serving.engines.openvino.runtime import core
 from ie_serving.engines.run.program import Program
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
@@ -208,6 +210,20 @@ async def test_a_model_that_looks_for_nan_itself_is_not_refused(tmp_path: Path) 
 
     answer = await computed(tmp_path, body, np.array([ROW]), is_open=True)
     assert answer.tolist() == [[3]]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+async def test_nan_is_kept_in_lower_precisions(tmp_path: Path, precision: str) -> None:
+    """In f16 a softmax of NaN was 65504."""
+    if CAPABILITY[precision] not in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        pytest.skip(f"the CPU does not compute in {precision}")
+    port = parameter("x", [2, 5])
+    save(tmp_path, [result("y", op.softmax(op.relu(port), 1))], [port])
+    model = load(tmp_path, inference_precision=precision)
+    answer = (await run(model, {"x": np.array([ROW, [0] * 5], np.float32)}))["y"]
+    np.testing.assert_array_equal(answer[0], [NAN] * 5)
+    np.testing.assert_allclose(answer[1], [0.2] * 5, rtol=1e-2)
+    model.close()
 
 
 async def test_in_a_branch_nan_is_kept(tmp_path: Path) -> None:

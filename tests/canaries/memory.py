@@ -737,6 +737,23 @@ def padding_is_that_of_the_first_request() -> bool:
 
 
 @fault(
+    "8-bit weights of a `MatMul` that a request scales or shifts stay so: the next request, of "
+    "another client, scales them once more",
+    done="the weights are kept in floats (`rewrites.py`)",
+    where="constants of 8 bits and less of which a request computes the scale or the zero point; "
+    "four bytes for each weight",
+    tests=("test_rewrites.py::test_each_request_scales_the_weights",),
+)
+def weights_stay_scaled() -> bool:
+    x, scale = port("f32", 3, 8), port("f32", 4)
+    weights = op.convert(op.constant(np.arange(32, dtype=np.int8).reshape(8, 4)), "f32")
+    ask = compiled([op.matmul(x, op.multiply(weights, scale), False, False)], [x, scale])
+    ones = np.ones((3, 8), np.float32)
+    first, second = (ask(ones, np.full(4, 2, np.float32))[0] for _ in range(2))
+    return not np.allclose(second, first)
+
+
+@fault(
     "`Broadcast` of a number to no dimensions ends the process at the compile",
     done="the number itself (`rewrites.py`)",
     where="graphs with it; none",

@@ -123,6 +123,19 @@ def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
         reader.replace_source_output(widened)
 
 
+def _hold_weights(node: ov.Node, _: Visit) -> None:
+    """Keep 8-bit weights in floats where they are scaled or shifted by what a request computes."""
+    weights, other = node.input_value(0).get_node(), node.input_value(1)
+    if weights.get_type_name() == "Subtract":
+        weights = weights.input_value(0).get_node()
+    if weights.get_type_name() == "Convert" and constant_behind(other) is None:
+        held = weights.input_value(0)
+        if held.get_node().get_type_name() == "Constant" and held.get_element_type().bitwidth <= 8:
+            values = float32(held.get_node().get_data(dtype=np.float32))
+            made = op.convert(values, weights.get_output_element_type(0))
+            replace(weights.output(0), made.output(0))
+
+
 def _copy_strings(node: ov.Node, _: Visit) -> None:
     """Replace by a Reshape to the same shape, which does not copy strings byte by byte."""
     given, taken = node.input_value(0), node.output(0)
@@ -380,6 +393,7 @@ READ: Sequence[Rule[Ask]] = (
     Rule("a_box_at_the_threshold_is_left_out", "NonMaxSuppression", _suppress_only_above),
     Rule("means_of_8_bits", "ReduceMean", _widen_mean),
     Rule("the_size_of_a_number_ends_the_process", "ShapeOf", _know_no_sizes),
+    Rule("weights_stay_scaled", "Multiply Subtract", _hold_weights),
     Rule("flags_of_empty_rows_are_not_taken", "SparseFillEmptyRows", _convert_flags),
     Rule("an_ellipsis_with_short_masks_writes_elsewhere", "StridedSlice", _fill_masks),
     Rule("a_tile_is_written_in_part", "Tile", _tile_in_steps),

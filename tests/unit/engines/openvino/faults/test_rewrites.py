@@ -380,6 +380,27 @@ async def test_each_request_says_what_to_pad_with(
         assert answer["y"].tolist() == [[value] * 4, [1, 1, 1, value]]
 
 
+WEIGHTS = np.arange(-16, 16).reshape(8, 4)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("form", ["scale", "zero point", "both"])
+async def test_each_request_scales_the_weights(tmp_path: Path, form: str, dtype: type) -> None:
+    """The plugin left the weights as it had scaled them for the client before."""
+    x, number = parameter("x", (-1, 8)), parameter("number", (4,))
+    exact = (WEIGHTS % 16).astype(dtype)
+    weights = op.convert(op.constant(exact), "f32")
+    if form == "both":
+        weights = op.subtract(weights, np.float32(2))
+    scaled = (op.subtract if form == "zero point" else op.multiply)(weights, number)
+    model = load(save(tmp_path, [result("y", op.matmul(x, scaled, False, False))], [x, number]))
+    for value in (7, 9, 2):
+        given = {"x": np.ones((1, 8), np.float32), "number": np.full(4, value, np.float32)}
+        own = exact.astype(float) - (2 if form == "both" else 0)
+        expected = (own - value if form == "zero point" else own * value).sum(0)
+        np.testing.assert_allclose((await run(model, given))["y"], [expected], rtol=1e-2)
+
+
 async def test_a_number_is_broadcast_to_no_dimensions(tmp_path: Path) -> None:
     """The compile ended the process."""
     x = parameter("x", ())

@@ -276,6 +276,29 @@ class Input:
         return f"read its input {self.name}"
 
 
+@dataclass(frozen=True)
+class Needed:
+    """An input that ONNX lets a file leave out, without which the front end ends the process."""
+
+    name: str
+    place: int
+
+    def refusal(self, node: Node) -> str | None:
+        """Say that it is left out; None if it is not."""
+        return None if node.has(self.place) else f"take it without its input {self.name}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An operator that is computed with other numbers, whatever its attributes."""
+
+    name: str = "operator"
+
+    def refusal(self, _: Node) -> str:
+        """Say so."""
+        return "compute it as onnxruntime does, which defines it"
+
+
 def _has(node: Node, what: str | int | None) -> bool:
     if isinstance(what, int):
         return node.has(what)
@@ -287,7 +310,12 @@ _NO_AXES = Attribute("noop_with_empty_axes", (0,))
 _AXIS = Attribute("axis", ())
 """Of comparisons and logic of opset 1, which name the axis at which a smaller operand begins."""
 
-OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input, ...]]] = {
+MICROSOFT: Final = "com.microsoft"
+_OF_INTEGERS = "Add AveragePool Concat LeakyRelu Mul ReduceMean Sigmoid Softmax Where"
+"""Operators by what follows `QLinear` in their names: halves and what is too large come out wrong.
+"""
+
+OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | Needed | Whole, ...]]] = {
     "And": (_AXIS,),
     "Attention": (
         Attribute("left_window_size", (-1,)),
@@ -321,8 +349,19 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input, ...]]] = {
     "RoiAlign": (Attribute("mode", ("avg",)),),
     "SpaceToDepth": (Attribute("mode", ("DCR",)),),
     "Xor": (_AXIS,),
+    f"{MICROSOFT}.Attention": (
+        Needed("bias", 2),
+        Attribute("do_rotary", (0,)),
+        Attribute("mask_filter_value", (-10000.0, float(np.finfo(np.float32).min))),
+        Attribute("scale", (0.0,)),
+    ),
+    f"{MICROSOFT}.FusedGemm": (Attribute("activation", ("Relu", "LeakyRelu")),),
+    # Behind a past of open size every request is refused, of a known size the past is written over.
+    f"{MICROSOFT}.GroupQueryAttention": (Whole(),),
+    f"{MICROSOFT}.MatMulNBits": (Input("g_idx", 4),),
+    **{f"{MICROSOFT}.QLinear{name}": (Whole(),) for name in _OF_INTEGERS.split()},
 }
-"""By operator of ONNX's own domain."""
+"""By operator, with its domain where that is not ONNX's own."""
 
 
 def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
@@ -350,9 +389,8 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
 
 
 def _refuse(node: Node) -> None:
-    if node.domain != MAIN_DOMAIN:
-        return
-    for overlooked in OVERLOOKED.get(node.kind, ()):
+    kind = node.kind if node.domain == MAIN_DOMAIN else f"{node.domain}.{node.kind}"
+    for overlooked in OVERLOOKED.get(kind, ()):
         if refusal := overlooked.refusal(node):
             name = node.name or next(filter(None, node.outputs), "")
-            raise LoadFailed(f'{node.kind} "{name}": OpenVINO does not {refusal}')
+            raise LoadFailed(f'{kind} "{name}": OpenVINO does not {refusal}')

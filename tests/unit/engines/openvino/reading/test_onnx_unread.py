@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import openvino as ov
 import pytest
 from onnx import helper
@@ -15,6 +16,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.onnx_file import nodes, opsets, uses_domain
 from ie_serving.engines.openvino.reading.onnx_graph import NEWEST_OPSET, OVERLOOKED, refuse_unread
+from tests.onnx_models import Of, save_onnx
 from tests.unit.engines.openvino.operators.asked import floats
 
 X, SCALES = floats(1, 1, 8, 6), np.array([1, 1, 0.5, 0.5], np.float32)
@@ -229,4 +231,110 @@ def test_each_row_names_what_onnx_has() -> None:
         for schema in schemas
         for name in (*schema.attributes, *(each.name for each in schema.inputs))
     }
-    assert {(kind, row.name) for kind, rows in OVERLOOKED.items() for row in rows} <= known
+    own = {kind: rows for kind, rows in OVERLOOKED.items() if "." not in kind}
+    assert {(kind, row.name) for kind, rows in own.items() for row in rows} <= known
+
+
+def eight_bits(*shape: int) -> Array:
+    return np.random.default_rng(2).integers(0, 256, shape, np.uint8)
+
+
+def scale(number: float) -> Array:
+    return np.array(number, np.float32)
+
+
+ZERO = np.array(3, np.uint8)
+A, B = (eight_bits(2, 8), scale(0.05), ZERO), (eight_bits(2, 8)[:, ::-1].copy(), scale(0.03), ZERO)
+TO = (scale(0.02), ZERO)
+TOKENS = (floats(2, 4, 8), floats(8, 24), floats(24))
+MICROSOFTS: Sequence[Case] = (
+    ("QLinearAdd", 1, (*A, *B, *TO), {}, "compute it"),
+    ("QLinearMul", 1, (*A, *B, *TO), {}, "compute it"),
+    ("QLinearLeakyRelu", 1, (*A, *TO), {"alpha": 0.1}, "compute it"),
+    ("QLinearSigmoid", 1, (*A, scale(1 / 256), ZERO), {}, "compute it"),
+    ("QLinearSoftmax", 1, (*A, scale(1 / 256), ZERO), {"opset": 13}, "compute it"),
+    ("QLinearConcat", 1, (*TO, *A, *B), {"axis": 0}, "compute it"),
+    ("QLinearWhere", 1, (np.eye(2, 8) > 0, *A, *B, *TO), {}, "compute it"),
+    (
+        "QLinearAveragePool",
+        1,
+        (eight_bits(1, 1, 4, 4), *A[1:], *TO),
+        {"kernel_shape": [2, 2]},
+        "compute it",
+    ),
+    (
+        "GroupQueryAttention",
+        1,
+        (floats(1, 4, 32), *[floats(1, 4, 16)] * 2, *[np.zeros((1, 2, 0, 8), np.float32)] * 2,
+         np.array([3], np.int32), np.array(4, np.int32)),
+        {"num_heads": 4, "kv_num_heads": 2},
+        "compute it",
+    ),
+    ("Attention", 1, TOKENS, {"num_heads": 2, "scale": 0.25}, "scale=0.25"),
+    (
+        "Attention",
+        1,
+        (*TOKENS, np.array([[1, 1, 0, 0], [1, 1, 1, 1]], np.int32)),
+        {"num_heads": 2, "mask_filter_value": -1.0},
+        "mask_filter_value=-1.0",
+    ),
+    (
+        "FusedGemm",
+        1,
+        (floats(4, 3), floats(3, 5)),
+        {"activation": "Tanh"},
+        "activation=Tanh",
+    ),
+    (
+        "MatMulNBits",
+        1,
+        (floats(3, 64), eight_bits(8, 2, 16), np.ones(16, np.float32) / 8, eight_bits(8),
+         np.repeat(np.array([1, 0], np.int32), 32)),
+        {"K": 64, "N": 8, "bits": 4, "block_size": 32},
+        "its input g_idx",
+    ),
+)  # fmt: skip
+
+
+def of_microsoft(directory: Path, case: Case) -> Path:
+    """Write a model of one operator that onnxruntime defines; only weights are constant."""
+    kind, _, inputs, attributes, _ = case
+    names = [f"x{at}" for at in range(len(inputs))]
+    results = ["y", "k", "v"] if kind.startswith("Group") else ["y"]
+    domain = "com.microsoft"
+    node = helper.make_node(kind, names, results, name="n", domain=domain, **attributes)
+    ends = {
+        name: Of(helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in zip(names, inputs, strict=True)
+    }
+    held = dict(zip(names[1:], inputs[1:], strict=True)) if kind == "MatMulNBits" else {}
+    ends = {name: each for name, each in ends.items() if name not in held}
+    file = directory / "model.onnx"
+    return save_onnx(file, [node], ends, "".join(results), domains={domain: 1}, **held)
+
+
+@pytest.mark.parametrize("case", MICROSOFTS, ids=named)
+def test_what_onnxruntime_defines_is_refused_where_openvino_computes_it_otherwise(
+    tmp_path: Path, case: Case
+) -> None:
+    with pytest.raises(LoadFailed, match=f'^com.microsoft.{case[0]} "n": OpenVINO.*{case[4]}'):
+        refuse_unread(of_microsoft(tmp_path, case))
+
+
+@pytest.mark.parametrize("case", MICROSOFTS, ids=named)
+def test_openvino_still_computes_it_otherwise_than_onnxruntime(tmp_path: Path, case: Case) -> None:
+    file = str(of_microsoft(tmp_path, case))
+    session = onnxruntime.InferenceSession(file)
+    given = {each.name: case[2][int(each.name[1:])] for each in session.get_inputs()}
+    expected = session.run(None, given)[0]
+    compiled = ov.Core().compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    answer = compiled(given)[0]
+    assert not np.allclose(answer.astype(np.float32), expected.astype(np.float32), rtol=1e-3)
+
+
+def test_attention_without_a_bias_is_refused_before_the_front_end_ends_the_process(
+    tmp_path: Path,
+) -> None:
+    case = ("Attention", 1, TOKENS[:2], {"num_heads": 2}, "")
+    with pytest.raises(LoadFailed, match="does not take it without its input bias"):
+        refuse_unread(of_microsoft(tmp_path, case))

@@ -754,6 +754,23 @@ def weights_stay_scaled() -> bool:
 
 
 @fault(
+    "an attention without a mask whose first request has a length of 1 computes lengths of 16 and "
+    "more wrongly, of all clients",
+    done="zeros are added to its scores as a mask (`rewrites.py`)",
+    where="`Softmax` and `ScaledDotProductAttention` over an open length; none that shows, since "
+    "the plugin adds masks within its kernel",
+    tests=("test_rewrites.py::test_an_attention_takes_any_length_after_1",),
+)
+def an_attention_of_length_1_stays() -> bool:
+    query, key, value = (port("f32", 1, 2, -1, 16) for _ in range(3))
+    scores = op.softmax(op.matmul(query, key, False, True), 3)
+    ask = compiled([op.matmul(scores, value, False, False)], [query, key, value])
+    first, second = ([np.ones((1, 2, length, 16), np.float32)] * 3 for length in (1, 32))
+    ask(*first)
+    return not np.allclose(ask(*second)[0], 1, atol=1e-3)
+
+
+@fault(
     "`Broadcast` of a number to no dimensions ends the process at the compile",
     done="the number itself (`rewrites.py`)",
     where="graphs with it; none",

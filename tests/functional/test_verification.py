@@ -59,7 +59,20 @@ def write_sum(directory: Path) -> None:
     onnx.save_model(model, directory / "model.onnx")
 
 
+def write_attention(directory: Path) -> None:
+    """OpenVINO computed lengths of 16 and more wrongly, once it had computed one of 1."""
+    make = onnx.helper.make_node
+    nodes = [
+        make("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+        make("MatMul", ["x", "t"], ["s"]),
+        make("Softmax", ["s"], ["p"]),
+        make("MatMul", ["p", "x"], ["y"]),
+    ]
+    save_onnx(directory / "model.onnx", nodes, {"x": ["n", "l", 8]}, {"y": ["n", "l", 8]})
+
+
 MODELS: Mapping[str, Callable[[Path], None]] = {
+    "attention": write_attention,
     "resize": write_resize,
     "relu": write_relu,
     "echo": write_echo,
@@ -104,6 +117,15 @@ def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[
 def test_what_openvino_computes_wrongly_another_engine_answers(server: Server) -> None:
     for y in answers(server, "resize", X):
         np.testing.assert_allclose(y, Y, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 40])
+def test_an_attention_is_right_for_any_length(server: Server, length: int) -> None:
+    x = np.random.default_rng(3).standard_normal((2, length, 8)).astype(np.float32)
+    shares = np.exp(x @ x.swapaxes(1, 2))
+    for y in answers(server, "attention", x):
+        expected = shares / shares.sum(-1, keepdims=True) @ x
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_openvino_lacks_another_engine_answers(server: Server) -> None:

@@ -136,6 +136,37 @@ def _hold_weights(node: ov.Node, _: Visit) -> None:
             replace(weights.output(0), made.output(0))
 
 
+def _mask_nothing(node: ov.Node, _: Visit) -> None:
+    """Add zeros to the scores of an attention over an open length, unless a mask is added."""
+    scores, shape = node.input_value(0), node.get_input_partial_shape(0)
+    rank, axis = rank_of(shape), node.get_attributes()["axis"]
+    is_open = rank and axis in (-1, rank - 1) and shape[rank - 1].is_dynamic
+    if is_open and scores.get_node().get_type_name() not in ("Add", "Select"):
+        node.input(0).replace_source_output(op.add(scores, _zeros(scores, -1, [])).output(0))
+
+
+def _attend_to_all(node: ov.Node, _: Visit) -> None:
+    """Give an attention over an open length that has no mask one of zeros."""
+    query, key, value, *more = node.input_values()
+    shape = key.get_partial_shape()
+    rank = rank_of(shape)
+    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
+    if not rank or shape[rank - 2].is_static or is_masked:
+        return
+    zeros = _zeros(key, -2, [1] * (rank - 1))
+    if more:
+        node.input(3).replace_source_output(zeros.output(0))
+    else:
+        replace_node(node, op.scaled_dot_product_attention(query, key, value, zeros))
+
+
+def _zeros(like: ov.Output, place: int, before: Sequence[int]) -> ov.Node:
+    """Give zeros of its type, as many as it has in a place."""
+    size = op.gather(op.shape_of(like), int64([place]), int64(0))
+    zero = op.convert(float32(0), like.get_element_type())
+    return op.broadcast(zero, op.concat([int64(before), size], 0) if before else size)
+
+
 def _copy_strings(node: ov.Node, _: Visit) -> None:
     """Replace by a Reshape to the same shape, which does not copy strings byte by byte."""
     given, taken = node.input_value(0), node.output(0)
@@ -409,6 +440,8 @@ SIZED: Sequence[Rule[Ask]] = (
         "Gather",
         _gather,
     ),
+    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
+    Rule("an_attention_of_length_1_stays", "Softmax", _mask_nothing),
     Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
     Rule(
         "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",

@@ -1,7 +1,8 @@
 """What the CPU plugin would run wrongly is changed, so that it answers as the operation means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -399,6 +400,38 @@ async def test_each_request_scales_the_weights(tmp_path: Path, form: str, dtype:
         own = exact.astype(float) - (2 if form == "both" else 0)
         expected = (own - value if form == "zero point" else own * value).sum(0)
         np.testing.assert_allclose((await run(model, given))["y"], [expected], rtol=1e-2)
+
+
+def attended(query: Any, key: Any, value: Any) -> Any:
+    return op.matmul(op.softmax(op.matmul(query, key, False, True), -1), value, False, False)
+
+
+ATTENTIONS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
+    "products": attended,
+    "one operation": op.scaled_dot_product_attention,
+    "scaled": lambda *each: op.scaled_dot_product_attention(
+        *each, op.constant(np.float32(0)), op.constant(np.float32(1))
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ATTENTIONS)
+@pytest.mark.parametrize("rank", [3, 4])
+async def test_an_attention_takes_any_length_after_1(tmp_path: Path, form: str, rank: int) -> None:
+    """The plugin computed the next lengths wrongly: after the load's own zeros, too."""
+    names = ("query", "key", "value")
+    ports = [parameter(name, (-1, -1, 16) if rank == 3 else (-1, 2, -1, 16)) for name in names]
+    model = load(save(tmp_path, [result("y", ATTENTIONS[form](*ports))], ports))
+    random = np.random.default_rng(5)
+    for length in (1, 2, 16, 40, 1, 64):
+        shape = (2, length, 16) if rank == 3 else (1, 2, length, 16)
+        query, key, value = given = [random.standard_normal(shape) for _ in names]
+        scores = query @ np.swapaxes(key, -1, -2) / (4 if form == "one operation" else 1)
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        expected = shares / shares.sum(-1, keepdims=True) @ value
+        inputs = {n: each.astype(np.float32) for n, each in zip(names, given, strict=True)}
+        answer = (await run(model, inputs))["y"]
+        np.testing.assert_allclose(answer, expected, rtol=0.05, atol=0.1)
 
 
 async def test_a_number_is_broadcast_to_no_dimensions(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ so a file of gigabytes takes milliseconds.
 
 import io
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,21 @@ GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
 GRAPH_NODE, GRAPH_INITIALIZER, _GRAPH_INPUTS, GRAPH_OUTPUT = 1, 5, 11, 12
 _INITIALIZER_NAME, VALUE_NAME = 8, 1
+_DATA_TYPE, _INT32_DATA, _UINT64_DATA = 2, 5, 11
+_ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPHS = 5, (6, 11)
+_HOLDERS = re.compile(b"Constant|_branch|body")
+"""In the bytes of each operator that holds constants or graphs: most hold none."""
 NODE_INPUT, NODE_OUTPUT, _NAME, NODE_KIND, NODE_ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+MISREAD: Mapping[int, str] = {
+    12: "uint32",
+    16: "bfloat16",
+    17: "float8e4m3fn",
+    19: "float8e5m2",
+}
+"""Types whose numbers the front end takes for something else unless they are in `raw_data`."""
 
 _READ_AT_ONCE = 2**20
 """Bytes up to which an operator is taken out of the file as a whole: that is several times faster.
@@ -132,6 +145,48 @@ def steps(path: Path) -> list[Node]:
             for graph in _fields(file, _whole(file), GRAPH)
             for node in _fields(file, graph, GRAPH_NODE)
         ]
+
+
+def misread(path: Path) -> Iterator[tuple[str, str]]:
+    """Give name and type of each tensor that OpenVINO's front end reads wrongly.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        for graph in _fields(file, _whole(file), GRAPH):
+            for tensor in _tensors(file, graph):
+                yield from _misread(file, tensor)
+
+
+def _misread(file: BinaryIO, tensor: _Field) -> Iterator[tuple[str, str]]:
+    name, kind, is_raw = "", "", True
+    for each in _fields(file, tensor):
+        if each.number == _DATA_TYPE:
+            kind = MISREAD.get(_integer(file, each), "")
+            if not kind:
+                return  # before its numbers, which writers put behind their type
+        elif each.number == _INITIALIZER_NAME:
+            name = _text(file, each)
+        elif each.number in (_INT32_DATA, _UINT64_DATA):
+            is_raw = False
+    if kind and not is_raw:
+        yield name, kind
+
+
+def _tensors(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
+    """Give the constants of a graph and of the graphs among its attributes."""
+    for each in _fields(file, graph):
+        if each.number == GRAPH_INITIALIZER:
+            yield each
+        elif each.number == GRAPH_NODE and _HOLDERS.search(_content(file, each)):
+            for attribute in _fields(file, each, NODE_ATTRIBUTE):
+                for value in _fields(file, attribute):
+                    if value.number == _ATTRIBUTE_TENSOR:
+                        yield value
+                    elif value.number in _ATTRIBUTE_GRAPHS:
+                        yield from _tensors(file, value)
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:

@@ -31,7 +31,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, nodes, opsets
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, replace_node, visit
@@ -356,6 +356,7 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | Needed | Whole, ...]]] 
         Attribute("scale", (0.0,)),
     ),
     f"{MICROSOFT}.FusedGemm": (Attribute("activation", ("Relu", "LeakyRelu")),),
+    f"{MICROSOFT}.FusedMatMul": (Attribute("transBatchA", (0,)), Attribute("transBatchB", (0,))),
     # Behind a past of open size every request is refused, of a known size the past is written over.
     f"{MICROSOFT}.GroupQueryAttention": (Whole(),),
     f"{MICROSOFT}.MatMulNBits": (Input("g_idx", 4),),
@@ -375,6 +376,11 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
         LoadFailed: naming operator, node and the attribute that would be dropped.
     """
     try:
+        for name, kind in misread(file):
+            raise LoadFailed(
+                f'OpenVINO misreads the numbers of "{name}", which are of type {kind} and not in'
+                " raw_data: save them with onnx.numpy_helper.from_array"
+            )
         imported = opsets(file).get(MAIN_DOMAIN, 1)
         if imported > NEWEST_OPSET:
             raise LoadFailed(

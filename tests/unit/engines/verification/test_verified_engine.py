@@ -246,6 +246,25 @@ def test_requests_are_handed_over_whatever_precision_was_chosen(tmp_path: Path) 
         model.close()
 
 
+def test_an_operator_that_openvino_computes_otherwise_is_not_served_uncompared(
+    tmp_path: Path,
+) -> None:
+    shapes = {"w": (1, 2, 8), "r": (1, 2, 8)}
+    random = np.random.default_rng(4)
+    held: dict[str, Any] = {n: random.integers(0, 256, s, np.uint8) for n, s in shapes.items()}
+    held |= {"s": np.full(1, 0.02, np.float32), "z": np.full(1, 128, np.uint8)}
+    names = ["x", "w", "r", *[""] * 5, "s", "z", "s", "z"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=2
+    )
+    directory = save_onnx(
+        tmp_path / "m.onnx", [node], {"x": [3, 1, 2]}, "y", domains={"com.microsoft": 1}, **held
+    ).parent
+    told = runs_on(load(directory, Findings(why_not="onnxruntime is not installed")))
+    assert told.startswith("onnxruntime, since OpenVINO computes DynamicQuantizeLSTM with other")
+    assert runs_on(load(directory, AGREES)).startswith("OpenVINO; compared")
+
+
 def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:
     model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={ValueKind.NAN: "NaN"}))
     values = [1.0] * (LARGE + 1)

@@ -279,6 +279,13 @@ MICROSOFTS: Sequence[Case] = (
         "mask_filter_value=-1.0",
     ),
     (
+        "FusedMatMul",
+        1,
+        (floats(3, 3, 2), floats(3, 3, 2)),
+        {"transBatchA": 1, "transBatchB": 1, "transB": 1},
+        "transBatchA=1",
+    ),
+    (
         "FusedGemm",
         1,
         (floats(4, 3), floats(3, 5)),
@@ -338,3 +345,36 @@ def test_attention_without_a_bias_is_refused_before_the_front_end_ends_the_proce
     case = ("Attention", 1, TOKENS[:2], {"num_heads": 2}, "")
     with pytest.raises(LoadFailed, match="does not take it without its input bias"):
         refuse_unread(of_microsoft(tmp_path, case))
+
+
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "UINT32"])
+@pytest.mark.parametrize("place", ["initializer", "constant", "branch"])
+def test_numbers_that_the_front_end_misreads_are_refused(
+    tmp_path: Path, kind: str, place: str
+) -> None:
+    """It takes the bits of 1.5 in bfloat16 for 16320, and 2 of uint32 for 0."""
+    tensor = helper.make_tensor("w", getattr(onnx.TensorProto, kind), [2], [1, 2])
+    y = onnx.ValueInfoProto(name="y")
+    cast = helper.make_node("Cast", ["w"], ["y"], to=onnx.TensorProto.FLOAT)
+    nodes, held = [cast], [tensor]
+    if place == "constant":
+        nodes, held = [helper.make_node("Constant", [], ["w"], value=tensor), cast], []
+    graph = helper.make_graph(nodes, "g", [], [y], held)
+    if place == "branch":
+        branch = helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
+        graph = helper.make_graph([branch], "whole", [], [y])
+    file = save(tmp_path, graph, 21)
+    if place != "branch":
+        compiled = ov.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        assert compiled({})[0].tolist() != [1, 2]
+    with pytest.raises(
+        LoadFailed, match=f'numbers of "w", which are of type {kind.lower()} and no'
+    ):
+        refuse_unread(file)
+
+
+def test_numbers_in_raw_data_are_served(tmp_path: Path) -> None:
+    held = onnx.numpy_helper.from_array(np.array([1, 2], np.uint32), "w")
+    cast = helper.make_node("Cast", ["w"], ["y"], to=onnx.TensorProto.FLOAT)
+    y = onnx.ValueInfoProto(name="y")
+    refuse_unread(save(tmp_path, helper.make_graph([cast], "g", [], [y], [held]), 21))

@@ -86,7 +86,8 @@ class Process:
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
         args = [str(COMMANDS / command[0]), *map(str, command[1:])]
-        forked = args if command[0] in FORKED else args[1:] if _is_of_tests(args) else []
+        is_ours = args[0] in map(str, map(COMMANDS.joinpath, FORKED))
+        forked = args if is_ours else args[1:] if _is_of_tests(args) else []
         environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
         read_early = any(name.startswith(READ_EARLY) for name in env or {})
         if forked and not executed and not read_early:

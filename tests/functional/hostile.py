@@ -44,7 +44,7 @@ def serve(base: Path, *flags: str, within: tuple[str, ...] = ()) -> Server:
     paths = {name: str(base / name) for name in ("range", "picture")}
     models = several(base / "c.json", {"digits": str(SAMPLE), **paths})
     command = (str(COMMANDS / "ie_serving"), *models, *flags)
-    return Server(*within, *command)
+    return Server(*within, *command, executed=True)
 
 
 def post(server: Server, body: bytes, model: str = "digits", **headers: str) -> None:

@@ -110,6 +110,7 @@ def test_a_good_request_with_bytes_changed_is_answered(server: Server, data: st.
     assert code in {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "body",
     [

@@ -39,6 +39,7 @@ def typed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Typed]:
         yield typed
 
 
+@pytest.mark.deployed
 @pytest.mark.parametrize("typed", TYPED, indirect=True)
 def test_the_readme_and_the_notebook_beside_it(typed: Typed) -> None:
     typed.page((typed.folder / "README.md").read_text())

@@ -237,18 +237,19 @@ CASES = [
 ]
 
 
+CHECKED = next(n for n, case in enumerate(CASES) if case.command == CHECK and not case.asks)
 EACH = [
     pytest.param(
         case,
         *code.values,
         id=f"{case.id}-{code.id}",
-        # All of them wait for a reply in the same place.
-        marks=[pytest.mark.soak] if case.asks and place and code is CODES[1] else [],
+        # All that ask wait for a reply in the same place.
+        marks=[pytest.mark.soak] if place not in (0, CHECKED) and code is CODES[1] else [],
     )
     for place, case in enumerate(CASES)
     for code in CODES
 ]
-"""The first of those that ask a server is ended by TERM as well; the others by `make soak`."""
+"""The first, which asks a server, and `check` at work are ended by TERM as well; others by `make soak`."""
 
 
 def test_every_command_is_here() -> None:

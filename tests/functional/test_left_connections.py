@@ -14,10 +14,10 @@ import ssl
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -357,11 +357,6 @@ STOPPED = [
     for kind in SERVERS
 ]
 """The others, some 9 s each: `make soak`."""
-REST_SERVERS = [
-    pytest.param(kind, marks=[pytest.mark.soak] if kind.startswith("grpcio") else [])
-    for kind in SERVERS
-]
-"""REST beside the library of grpcio is the same code as without: `make soak`."""
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -378,15 +373,33 @@ def server(
         yield started
 
 
-@pytest.mark.parametrize("server", REST_SERVERS, indirect=True)
-@pytest.mark.parametrize("point", REST)
+def cases(points: Iterable[str], few: Collection[str], others: Collection[str]) -> list[Any]:
+    """Give each point with each server: but for plain and TLS, and `few` with `others`, to soak."""
+    return [
+        pytest.param(kind, point, marks=[] if is_kept else [pytest.mark.soak])
+        for kind in SERVERS
+        for point in points
+        for is_kept in [kind in ("plain", "TLS") or (point in few and kind in others)]
+    ]
+
+
+# REST beside the library of grpcio is the same code as without.
+@pytest.mark.parametrize(
+    ("server", "point"),
+    cases(REST, (*IDLE_REST, *OWED), ("one port", "one port, TLS")),
+    indirect=["server"],
+)
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):
         leave(server.client(REST[point], server.rest_port, "http/1.1"))
         until(server.is_left, LEFT_S)
 
 
-@pytest.mark.parametrize("point", GRPC)
+@pytest.mark.parametrize(
+    ("server", "point"),
+    cases(GRPC, (*IDLE_GRPC, "a call is worked on"), SERVERS),
+    indirect=["server"],
+)
 def test_grpc(server: Left, point: str) -> None:
     for leave in LEAVE:
         leave(server.client(GRPC[point], server.port, "h2"))

@@ -23,7 +23,21 @@ TRIES = 3
 it is otherwise. What holds the loop holds it each time."""
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+SLOW = {
+    "many models",
+    "gzip over gRPC",
+    "a million images",
+    "30 megapixels of PNG",
+    "16 megapixels of WebP",
+    "20 MB of JSON",
+    "2,000 fields of a call",
+    "90 KB of headers",
+}
+"""A second or more of processor time each, and like others: `make soak`."""
+CASES = [pytest.param(n, marks=[pytest.mark.soak] if n in SLOW else []) for n in REQUESTS]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_no_request_holds_the_event_loop(server: Server, name: str) -> None:
     worker = server.pids()[1]
     assert any(held_s(server, name) < MOST_HELD_S for _ in range(TRIES))

@@ -103,7 +103,7 @@ def checked(base: str | Path, command: str = "ie_serving", *before: str) -> tupl
     flags = ("check", "--model_name=m", f"--model_path={base}")
     if command == "tensorflow_model_server":
         flags = ("--dry_run", "--model_name=m", f"--model_base_path={base}")
-    with Process(*before, COMMANDS / command, *flags, executed=bool(before)) as process:
+    with Process(*before, COMMANDS / command, *flags) as process:
         return process.exit_code(), process.log
 
 

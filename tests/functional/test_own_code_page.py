@@ -56,10 +56,19 @@ def state(rest: httpx.Client, model: str, version: int) -> str:
     return str(reply.json()) if reply.status_code == 200 else ""
 
 
-def test_from_a_scikit_learn_model_to_a_service(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `models` as the page's first program leaves it."""
     pytest.importorskip("skops.io")
-    train, serve, ask = blocks("From a scikit-learn model to a service")
-    output_of(sys.executable, "-c", train, cwd=tmp_path)
+    folder = tmp_path_factory.mktemp("trained")
+    train, *_ = blocks("From a scikit-learn model to a service")
+    output_of(sys.executable, "-c", train, cwd=folder)
+    return folder / "models"
+
+
+def test_from_a_scikit_learn_model_to_a_service(trained: Path, tmp_path: Path) -> None:
+    _, serve, ask = blocks("From a scikit-learn model to a service")
+    shutil.copytree(trained, tmp_path / "models")
     models = tmp_path / "models" / "iris"
     with served(serve, tmp_path) as rest:
         answer = typed(ask, rest, tmp_path)
@@ -106,10 +115,8 @@ def test_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
         assert 'ie_serving_requests_total{model_name="risk",version="2"' in metrics
 
 
-def test_hooks_around_the_scikit_learn_model(tmp_path: Path) -> None:
-    pytest.importorskip("skops.io")
-    train, *_ = blocks("From a scikit-learn model to a service")
-    output_of(sys.executable, "-c", train, cwd=tmp_path)
+def test_hooks_around_the_scikit_learn_model(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "models")
     hooks, entry, ask, answer = blocks("Hooks around a model")
     (tmp_path / "models" / "iris" / "1" / "hooks.py").write_text(hooks)
     config = json.loads(entry.replace("/models", f"{tmp_path}/models"))

@@ -282,14 +282,25 @@ def test_it_imports_none_of_the_servers_dependencies(echo: Server) -> None:
     output_of(sys.executable, "-c", program)
 
 
-def test_the_pages_program_runs_and_has_types(echo: Server, tmp_path: Path) -> None:
+@pytest.fixture
+def files(echo: Server, tmp_path: Path) -> list[Path]:
+    """The programs of the page."""
     page = (ROOT / "docs/guide/python-client.md").read_text()
     programs = [part.partition("\n```")[0] for part in page.split("```python\n")[1:]]
     files = [tmp_path / f"program{number}.py" for number in range(2)]
     for file, program in zip(files, programs, strict=True):
         text = program.replace("grpc://localhost:9000", url(echo, "grpc"))
         file.write_text(text.replace("http://localhost:8000", url(echo, "http")))
+    return files
+
+
+def test_the_pages_programs_run(files: list[Path]) -> None:
+    for file in files:
         assert output_of(sys.executable, file, cwd=ROOT)[-1] == "[1]"
+
+
+@pytest.mark.deployed
+def test_the_pages_programs_have_types(files: list[Path]) -> None:
     output_of(sys.executable, "-m", "mypy", "--strict", "--config-file=", *files, cwd=ROOT)
 
 

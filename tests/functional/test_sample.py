@@ -42,6 +42,7 @@ def test_accuracy_on_images_never_seen_in_training(version: str) -> None:
     assert np.mean(guesses == truth) == pytest.approx(ACCURACY[version], abs=0.0005)
 
 
+@pytest.mark.deployed
 @pytest.mark.parametrize("version", ACCURACY)
 def test_the_script_trains_the_committed_models(trained: Path, version: str) -> None:
     """Another processor or library version rounds differently, so not to the last bit."""
@@ -49,6 +50,7 @@ def test_the_script_trains_the_committed_models(trained: Path, version: str) -> 
     np.testing.assert_allclose(again, probabilities(REPOSITORY, version), atol=0.05)
 
 
+@pytest.mark.deployed
 @pytest.mark.parametrize("name", ["held_out.json", "request.json"])
 def test_the_script_holds_out_the_committed_images(trained: Path, name: str) -> None:
     assert (trained / name).read_text() == (DIGITS / name).read_text()

@@ -36,6 +36,8 @@ from tests.unit.engines.openvino.stateful_models import (
 NONE, START, END = 0, 1, 2
 INTERFACES = pytest.mark.parametrize("interface", ["gRPC", "REST"])
 ONES = np.ones((1, 2), np.float32)
+COUNT = 80
+"""Sequences at the same time."""
 
 
 @pytest.fixture(scope="module")
@@ -152,11 +154,11 @@ def refusal(client: Client, number: int, control: int, **given: Any) -> tuple[st
 
 @INTERFACES
 def test_sequences_are_what_openvino_computes(server: Server, root: Path, interface: str) -> None:
-    """300 that are interleaved, from several threads."""
+    """Those of `COUNT` that are interleaved, from several threads."""
     direct = Direct(root / "lstm" / "1")
     random = np.random.default_rng(3)
-    steps = [random.standard_normal((300, 1, INPUTS)).astype(np.float32) for _ in range(4)]
-    sequences = [direct.sequence() for _ in range(300)]
+    steps = [random.standard_normal((COUNT, 1, INPUTS)).astype(np.float32) for _ in range(4)]
+    sequences = [direct.sequence() for _ in range(COUNT)]
     controls = [START, NONE, NONE, END]
     with ThreadPoolExecutor(8) as threads:
         for control, inputs in zip(controls, steps, strict=True):
@@ -167,7 +169,7 @@ def test_sequences_are_what_openvino_computes(server: Server, root: Path, interf
                 assert client.number == 1000 + i
                 return found
 
-            for i, found in enumerate(threads.map(ask, range(300))):
+            for i, found in enumerate(threads.map(ask, range(COUNT))):
                 expected = sequences[i]({"x": inputs[i]})
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert server.samples("sequences", "lstm") == {"": 0.0}

@@ -69,6 +69,7 @@ def prepared(folder: Path) -> None:
 ANSWERS = "0 [2.0]\n1 [4.0]\n2 [6.0]\n"
 
 
+@pytest.mark.deployed
 def test_beside_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
     prepared(tmp_path)
     assert run(tmp_path, "-c", client(server)) == ANSWERS

@@ -183,15 +183,21 @@ def test_a_server_that_is_killed_leaves_no_process(server: Server) -> None:
     assert ended(pid)
 
 
-def test_a_keras_model_within_a_module_answers_as_tensorflow_does(root: Path) -> None:
+def test_a_keras_model_within_a_module_answers_as_tensorflow_does(
+    root: Path, tmp_path: Path
+) -> None:
+    """And its server leaves neither processes nor files behind."""
     flags = (f"--model_name=keras --model_base_path={root / 'keras'} --tensorflow_fallback").split()
     x = fallback_exports.KerasWithin.rows
     right = pickle.loads((root / "keras.pickle").read_bytes())
-    with Server("tensorflow_model_server", *flags) as server:
-        server.ready(START_S)
+    with Server("tensorflow_model_server", *flags, env={"TMPDIR": str(tmp_path)}) as server:
+        pid = workers(server.ready(START_S))["keras"]
         np.testing.assert_allclose(predict(server, "", "keras", x=x)["y"], right, rtol=1e-5)
         reply = server.rest.post("/v1/models/keras:predict", json={"instances": x.tolist()})
         np.testing.assert_allclose(reply.json()["predictions"], right, rtol=1e-5)
+        assert server.stop() == 0
+    assert ended(pid)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_decision_forest_answers_as_tensorflow_does(tmp_path: Path) -> None:
@@ -211,12 +217,3 @@ def test_a_decision_forest_answers_as_tensorflow_does(tmp_path: Path) -> None:
         reply = server.rest.post("/v1/models/f:predict", json={"inputs": {"a": [3, 90]}})
         right = forest.predict({"a": tf.constant([3, 90], tf.int64)})
         np.testing.assert_allclose(reply.json()["outputs"], right, rtol=1e-5)
-
-
-def test_a_server_that_stops_leaves_neither_processes_nor_files(root: Path, tmp_path: Path) -> None:
-    flags = (f"--model_name=small --model_base_path={root / 'small'} --tensorflow_fallback").split()
-    with Server("tensorflow_model_server", *flags, env={"TMPDIR": str(tmp_path)}) as server:
-        pid = workers(server.ready(START_S))["small"]
-        assert server.stop() == 0
-    assert ended(pid)
-    assert os.listdir(tmp_path) == []

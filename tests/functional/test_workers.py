@@ -33,7 +33,7 @@ from tests.functional.servers import PLAIN, READY, SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
-DEATHS = 3
+DEATHS = 2
 MOST_ASKED = 50_000
 """Requests until a new version is AVAILABLE: a minute of them at least."""
 SOON_S = 3.0

@@ -4,7 +4,7 @@ Run as a program, as `tests/unit/engines/savedmodel/exports.py` describes it.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,17 @@ def answering(function: Callable[[Any], Any]) -> Any:
     return tf.function(lambda x: {"y": function(x)}, input_signature=[spec])
 
 
-def main(root: Path) -> None:
+def write(version: Path, names: Iterable[str]) -> None:
     module = tf.Module()
-    for name, function in FUNCTIONS.items():
-        setattr(module, name, answering(function))
+    for name in names:
+        setattr(module, name, answering(FUNCTIONS[name]))
     module.best = answering(lambda x: tf.argmax(x, axis=1))
-    signatures = {name: getattr(module, name) for name in (*FUNCTIONS, "best")}
-    tf.saved_model.save(module, str(root / MODEL / "1"), signatures=signatures)
+    signatures = {name: getattr(module, name) for name in (*names, "best")}
+    tf.saved_model.save(module, str(version), signatures=signatures)
+
+
+def main(root: Path) -> None:
+    write(root / MODEL / "1", FUNCTIONS)
     expect(root, MODEL, {name: {"x": ROWS} for name in FUNCTIONS})
 
 

@@ -247,16 +247,17 @@ class Proxy:
         faults: for the next requests, one each.
         choose: names the fault of a request by its first line, when `faults` is empty.
         requests: first lines of all requests so far.
+        own_port: where it listens; 0 for one of the system's choice.
     """
 
     port: int
     faults: deque[Fault] = field(default_factory=deque)
     choose: Callable[[str], Fault] = lambda line: PASS
     requests: list[str] = field(default_factory=list)
+    own_port: int = 0
 
     def __enter__(self) -> "Proxy":
         self._closed = threading.Event()
-        self.own_port = 0
         self._listen()
         return self
 

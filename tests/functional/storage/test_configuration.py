@@ -17,7 +17,16 @@ OpenProxy = Callable[[int], Proxy]
 POLLED = f"--config_poll_wait_seconds={POLL_S}"
 
 
-@pytest.fixture(params=["s3", "minio", "gs", "az"])
+STORES = ("s3", "minio", "gs", "az")
+
+
+def kept(*stores: str) -> pytest.MarkDecorator:
+    """Leave to `make soak` all other stores, with which `test_it_is_followed` reads the same."""
+    cases = [s if s in stores else pytest.param(s, marks=pytest.mark.soak) for s in STORES]
+    return pytest.mark.parametrize("remote", cases, indirect=True)
+
+
+@pytest.fixture(params=STORES)
 def remote(
     request: pytest.FixtureRequest, proxied: OpenProxy, bucket: str, launcher: Launcher
 ) -> Remote:
@@ -68,6 +77,7 @@ def test_it_is_followed(remote: Remote, launcher: Launcher) -> None:
     assert server.log.count("cannot be read") == 1
 
 
+@kept("s3")
 def test_a_poll_of_a_file_that_stays_is_one_listing(remote: Remote, launcher: Launcher) -> None:
     url = write(remote, "a")
     launcher.serve("config", f"--config_path={url}", POLLED)
@@ -80,6 +90,7 @@ def test_a_poll_of_a_file_that_stays_is_one_listing(remote: Remote, launcher: La
     assert [line for line in asked() if "prefix=" not in line] == []
 
 
+@kept("gs")
 def test_several_workers(remote: Remote, launcher: Launcher) -> None:
     """Forked processes, each with its own connections."""
     url = write(remote, "a")
@@ -103,6 +114,7 @@ def original(launcher: Launcher) -> Iterator[Callable[..., Server]]:
         server.close()
 
 
+@kept("minio")
 def test_files_of_tensorflow_serving(remote: Remote, original: Callable[..., Server]) -> None:
     def models(*names: str) -> str:
         entries = (
@@ -125,6 +137,7 @@ def test_files_of_tensorflow_serving(remote: Remote, original: Callable[..., Ser
     until(lambda: serves(server, 1, "b"))
 
 
+@kept("minio", "gs")
 def test_one_that_is_not_there(remote: Remote, launcher: Launcher) -> None:
     url = f"{remote.storage.url}/none.config"
     command = ("tensorflow_model_server", "--port=1", f"--model_config_file={url}")
@@ -134,6 +147,7 @@ def test_one_that_is_not_there(remote: Remote, launcher: Launcher) -> None:
         assert f"Failed to start server. {missing}" in process.lines
 
 
+@kept("s3", "az")
 def test_a_store_that_refuses(remote: Remote, launcher: Launcher, tmp_path: Path) -> None:
     """The fault names the file, and what to change."""
     remote.proxy.__exit__()

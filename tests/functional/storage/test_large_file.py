@@ -32,11 +32,11 @@ from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
 MEGABYTE = 1 << 20
-MODEL_MB = int(os.environ.get("MODEL_MB", "120"))
-"""Twenty times what the process grows by."""
+MODEL_MB = int(os.environ.get("MODEL_MB", "60"))
+"""Ten times what the process grows by."""
 PART = Transfer().part_bytes
-MEDIUM_PARTS = 5
-GROWTH_LIMIT = 50 * MEGABYTE
+MEDIUM_PARTS = 3
+GROWTH_LIMIT = 25 * MEGABYTE
 
 FETCH = """
 import json, sys, time
@@ -67,8 +67,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def medium(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("medium") / "model.bin", MEDIUM_PARTS * PART)
+def medium(tmp_path_factory: pytest.TempPathFactory, weed: Weed) -> Path:
+    """Give a file of several parts, which `parts` opens in the store."""
+    file = written(tmp_path_factory.mktemp("medium") / "model.bin", MEDIUM_PARTS * PART)
+    S3Repository("s3", weed, Proxy(weed.port), "medium", file.parent).put_file("1/model.bin", file)
+    return file
+
+
+@pytest.fixture
+def parts(weed: Weed, proxied: OpenProxy, cache_dir: Path, medium: Path) -> S3Repository:
+    return S3Repository("s3", weed, proxied(weed.port), "medium", cache_dir)
 
 
 def written(file: Path, size: int) -> Path:
@@ -131,10 +139,9 @@ def fetched_by_a_fresh_process(url: str, environ: dict[str, str], cache: Path) -
 
 
 def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
-    weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path, medium: Path
+    parts: S3Repository, cache_dir: Path
 ) -> None:
-    repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
-    repository.put_file("1/model.bin", medium)
+    repository = parts
     entries = listed(repository.storage, "1")
     gets = iter(range(1000))
 
@@ -154,12 +161,9 @@ def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
     assert len(again) == MEDIUM_PARTS - 2
 
 
-def test_an_outage_in_mid_download_is_waited_out(
-    weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path, medium: Path
-) -> None:
+def test_an_outage_in_mid_download_is_waited_out(parts: S3Repository, medium: Path) -> None:
     """The store is gone for a moment; the download goes on where it was."""
-    repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
-    repository.put_file("1/model.bin", medium)
+    repository = parts
     entries = listed(repository.storage, "1")
     repository.proxy.choose = lambda line: Fault(reset_after=5 * MEGABYTE)
     Timer(1, setattr, (repository.proxy, "choose", lambda line: Fault())).start()

@@ -52,6 +52,7 @@ def started(command: str, scheme: str, cache: Path, **environ: str) -> str:
         return process.log
 
 
+@pytest.mark.thinned
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize("scheme", STORES)
 @pytest.mark.parametrize("command", COMMANDS)
@@ -63,6 +64,7 @@ def test_nothing_is_sent_in_plain_text_that_was_not_asked_for(
     assert "plain HTTP" not in log
 
 
+@pytest.mark.thinned
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize("scheme", STORES)
 @pytest.mark.parametrize("command", COMMANDS)

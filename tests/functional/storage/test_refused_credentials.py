@@ -23,8 +23,8 @@ from tests.functional.storage.serving import POLL_S, Launcher, several
 from tests.process import PATIENCE_S, until
 
 MODELS = 50
-ASKED = 700
-"""Requests of each measurement: some seconds."""
+ASKED = 400
+"""Requests of each measurement: a second."""
 
 MOST_S = 0.1
 """The 99th percentile may be so long, in seconds, on a machine on which it is short otherwise."""

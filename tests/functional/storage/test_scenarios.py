@@ -136,7 +136,7 @@ class TestS3(RemoteScenarios, Pages):
         return S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
 
 
-class TestMinio(RemoteScenarios, Pages):
+class TestMinio(RemoteScenarios):
     @pytest.fixture
     def repository(
         self, weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path
@@ -179,6 +179,13 @@ class TestAzure(RemoteScenarios):
         repository.put("1/assets/names.txt", b"x")
         assert repository.storage.directories() == ["1"]
         assert [entry.path for entry in repository.storage.list("1")] == ["1/assets/names.txt"]
+
+
+@pytest.mark.soak
+class TestMinioPages(Pages):
+    """For 4 s; `test_serving.py` has two pages of directories."""
+
+    repository = TestMinio.repository
 
 
 @pytest.mark.soak

@@ -19,7 +19,7 @@ from tests.functional.storage.serving import (
 )
 from tests.process import until
 
-MODELS = 24
+MODELS = 12
 
 
 class Shelf:

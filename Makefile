@@ -27,7 +27,7 @@ IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist load
 # Of what the tests marked `deployed` are. `make test` leaves these out where nothing here differs from
 # main; ALL=1, as in CI, and `make test_deployed` run them.
 ALL ?=
-DEPLOYED = deploy Dockerfile pyproject.toml examples docs/start ie_serving/client ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
+DEPLOYED = deploy Dockerfile pyproject.toml examples docs/start docs/guide/production.md ie_serving/client ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
 	ie_serving/server/fronts/page $(shell grep -rlE --include=*.py 'mark\.deployed|tests\.functional\.deployed' tests)
 HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main 2> /dev/null) -- $(DEPLOYED) || echo yes)
 

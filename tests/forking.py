@@ -5,6 +5,7 @@ one such parent, started on first use, which has run nothing and has one thread.
 arguments, environment, folder, session and output as if it had been executed.
 """
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -54,15 +56,22 @@ def readable(handle: int, timeout: float | None) -> bool:
 
 
 class Forked:
-    """A command that runs, with the part of `subprocess.Popen` that the tests use."""
+    """A command that runs, with the part of `subprocess.Popen` that the tests use.
 
-    def __init__(self, args: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> None:
+    Args of the constructor:
+        error: where its standard error goes, if not with its standard output.
+    """
+
+    def __init__(
+        self, args: Sequence[str], env: Mapping[str, str], cwd: Path | None, error: int | None
+    ) -> None:
         self.args = args
         self.returncode: int | None = None
         output, its_output = os.pipe()
         self._told, tells = os.pipe()
         request = json.dumps([*map(str, (cwd or Path.cwd(), *args))]), json.dumps(dict(env))
-        socket.send_fds(_parent().requests, ["\n".join(request).encode()], [its_output, tells])
+        handles = [its_output, its_output if error is None else error, tells]
+        socket.send_fds(_parent().requests, ["\n".join(request).encode()], handles)
         os.close(its_output)
         os.close(tells)
         self.stdout = os.fdopen(output, errors="replace")
@@ -120,7 +129,7 @@ def main(requests: socket.socket) -> list[str]:
         importlib.import_module(name)
     gc.collect()
     while True:
-        request, handles, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
+        request, handles, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 3)
         _reap()
         if not request:
             sys.exit()
@@ -138,25 +147,26 @@ def _reap() -> None:
             pass
 
 
-def _watched(request: str, output: int, tells: int) -> list[str]:
+def _watched(request: str, output: int, error: int, tells: int) -> list[str]:
     """Return in the process of the command; in its parent, tell its id and its exit code."""
     if (pid := os.fork()) == 0:
         os.close(tells)
-        return _prepared(request, output)
+        return _prepared(request, output, error)
     os.close(output)
+    os.close(error)
     os.write(tells, pid.to_bytes(NUMBER_BYTES, signed=True))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.write(tells, code.to_bytes(NUMBER_BYTES, signed=True))
     os._exit(0)
 
 
-def _prepared(request: str, output: int) -> list[str]:
+def _prepared(request: str, output: int, error: int) -> list[str]:
     """Become what an executed command would be."""
     (folder, *args), environment = map(json.loads, request.split("\n"))
     os.setsid()
-    for place in (1, 2):
-        os.dup2(output, place)
-    os.close(output)
+    for place, handle in ((1, output), (2, error)):
+        os.dup2(handle, place)
+        os.close(handle)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -165,6 +175,26 @@ def _prepared(request: str, output: int) -> list[str]:
     return args
 
 
+def run(program: str) -> None:
+    """Run it, and end without taking all modules apart, which would copy most pages of the parent.
+
+    What else Python does at the end of a process is done: threads are awaited, exit functions are
+    called, and output is flushed.
+    """
+    try:
+        runpy.run_path(program, run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     sys.argv[:] = main(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run(sys.argv[0])

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -74,6 +75,7 @@ class Process:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         executed: bool = False,
+        error: int | None = None,
     ) -> None:
         """Start `command`.
 
@@ -82,6 +84,7 @@ class Process:
             env: added to the environment of the tests.
             cwd: where it runs; by default where the tests run.
             executed: never fork, for tests of what a start imports and takes.
+            error: where its standard error goes, if not with its standard output.
         """
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
@@ -91,12 +94,12 @@ class Process:
         environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
         read_early = any(name.startswith(READ_EARLY) for name in env or {})
         if forked and not executed and not read_early:
-            self.popen: subprocess.Popen[str] | Forked = Forked(forked, environment, cwd)
+            self.popen: subprocess.Popen[str] | Forked = Forked(forked, environment, cwd, error)
         else:
             self.popen = subprocess.Popen(
                 args,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if error is None else error,
                 text=True,
                 errors="replace",
                 env=environment,
@@ -213,6 +216,18 @@ def output_of(
     code = process.exit_code(patience_s)
     assert code == 0, f"exit code {code}:\n{process.log}"
     return process.lines
+
+
+def ran(
+    *command: str | Path, env: Mapping[str, str] | None = None, patience_s: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
+    """Run `command` to its end, whatever that is, and give what it writes to each stream."""
+    with tempfile.TemporaryFile("w+", errors="replace") as error:
+        process = Process(*command, env=env, error=error.fileno())
+        code = process.exit_code(patience_s)
+        error.seek(0)
+        written = "".join(f"{line}\n" for line in process.lines)
+        return subprocess.CompletedProcess(command, code, written, error.read())
 
 
 def free_ports(count: int) -> list[int]:

@@ -40,6 +40,7 @@ def in_a_namespace(run: Run) -> Run:
     return lambda script: run(script, *IN_A_NAMESPACE)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_standard_streams_may_be_closed(
@@ -55,7 +56,7 @@ def test_standard_streams_may_be_closed(
     assert server.stop() == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_without_a_disk_temporary_files_are_in_memory(in_a_namespace: Run, workers: int) -> None:
     (port,) = free_ports(1)
     server = in_a_namespace(f"{NO_DISK}{COMMAND} --port={port} --workers={workers}")
@@ -63,7 +64,7 @@ def test_without_a_disk_temporary_files_are_in_memory(in_a_namespace: Run, worke
     server.line(READY)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_without_any_place_for_temporary_files_the_error_says_so(
     in_a_namespace: Run, workers: int
 ) -> None:

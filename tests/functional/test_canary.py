@@ -21,7 +21,7 @@ from tensorflow_serving.apis import (
 
 from tests.functional.conftest import Serve
 from tests.functional.graph_models import times_version
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.functional.tiny import Gate
 from tests.process import PATIENCE_S, until
 
@@ -179,7 +179,9 @@ def test_models_on_demand_and_every_worker_split_alike(serve: Serve, base: Path)
     assert set(of_each.values()) == {1, 2}
     assert {user: v2_grpc(server, user) for user in users} == of_each
     for _ in range(16):  # over connections of their own, so that each worker has loaded it
-        httpx.post(f"{server.url}/v1/models/m:predict", json={"inputs": {"x": [[1.0, 1.0]]}})
+        httpx.post(
+            f"{server.url}/v1/models/m:predict", json={"inputs": {"x": [[1.0, 1.0]]}}, verify=PLAIN
+        )
     assert server.sample('ie_serving_traffic_share{model_name="m",version="1"}') == 0.5
 
 
@@ -260,7 +262,9 @@ def test_a_bad_canary_under_load_is_rolled_back_by_itself(serve: Serve, base: Pa
     rolled_back = 'ie_serving_traffic_rollbacks_total{model_name="m",version="3"}'
 
     def ask(_: int) -> None:
-        with httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False) as client:
+        with httpx.Client(
+            base_url=server.url, timeout=PATIENCE_S, trust_env=False, verify=PLAIN
+        ) as client:
             while not enough.is_set():
                 body = {"inputs": {"x": [[1.0, 1.0]]}}
                 status = client.post("/v1/models/m:predict", json=body).status_code

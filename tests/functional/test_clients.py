@@ -1,7 +1,6 @@
 """Programs that are made up for a model: each runs, with its language alone, and is answered."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from onnx import TensorProto, helper
 
 from tests.functional.servers import Server
 from tests.onnx_models import Of, save_onnx
-from tests.process import COMMANDS, PATIENCE_S
+from tests.process import PATIENCE_S, ran
 
 pytestmark = pytest.mark.deployed
 
@@ -62,8 +61,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def generate(server: Server, *argv: str) -> str:
-    command = (str(COMMANDS / "ie_serving"), "gen", argv[0], f"--url={server.url}", *argv[1:])
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    run = ran("ie_serving", "gen", argv[0], f"--url={server.url}", *argv[1:])
+    assert run.returncode == 0, run.stderr
     return run.stdout
 
 
@@ -144,8 +143,7 @@ def test_what_cannot_be_made_up_is_refused(
 
 def test_an_unknown_language_ends_with_2(server: Server) -> None:
     argv = ("gen", "client", "--lang=cobol", "--model_name=line", f"--url={server.url}")
-    command = (str(COMMANDS / "ie_serving"), *argv)
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    run = ran("ie_serving", *argv)
     assert run.returncode == 2
     assert not run.stdout
     assert all(language in run.stderr for language in PROGRAMS)
@@ -161,26 +159,18 @@ def test_an_unknown_language_ends_with_2(server: Server) -> None:
 def test_the_command_names_what_the_server_refuses(
     server: Server, argv: tuple[str, ...], words: str, code: int
 ) -> None:
-    command = (str(COMMANDS / "ie_serving"), "gen", "request", *argv, f"--url={server.url}")
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    run = ran("ie_serving", "gen", "request", *argv, f"--url={server.url}")
     assert run.returncode == code
     assert run.stderr.startswith("ie_serving: error: ")
     assert words in run.stderr
 
 
 def test_the_command_finds_its_server_as_other_commands_do(server: Server) -> None:
-    command = (str(COMMANDS / "ie_serving"), "gen", "request", "line", "--version=1")
-    environ = {**os.environ, "IE_SERVING_URL": server.url}
-
-    def ran(**changed: str) -> subprocess.CompletedProcess[str]:
-        env = {**environ, **changed}
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=env
-        )
-
-    assert ran().returncode == 0
-    assert json.loads(ran().stdout)["inputs"]
-    away = ran(IE_SERVING_URL="localhost:1")
+    command = ("ie_serving", "gen", "request", "line", "--version=1")
+    found = ran(*command, env={"IE_SERVING_URL": server.url})
+    assert found.returncode == 0
+    assert json.loads(found.stdout)["inputs"]
+    away = ran(*command, env={"IE_SERVING_URL": "localhost:1"})
     assert away.returncode == 3
     assert "urlopen" not in away.stderr
     assert away.stderr.endswith(

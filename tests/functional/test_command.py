@@ -15,7 +15,7 @@ import pytest
 from ie_serving.core.values.errors import WHOLE
 from tests.certificates import PAST, Authority
 from tests.functional.conftest import Serve
-from tests.functional.servers import READY, SAMPLE, SAMPLE_FLAGS
+from tests.functional.servers import PLAIN, READY, SAMPLE, SAMPLE_FLAGS
 from tests.process import PATIENCE_S, Process, free_ports, until
 
 
@@ -276,7 +276,7 @@ def test_a_request_in_flight_when_it_is_told_to_stop_is_answered(serve: Serve) -
     server = serve("ie_serving", "model", *SAMPLE_FLAGS)
     body = json.dumps({"instances": [[0.0] * 64]})
     answers = 0
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, verify=PLAIN) as client:
         while True:
             try:
                 reply = client.post("/v1/models/digits:predict", content=body)

@@ -55,7 +55,9 @@ def output(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["gRPC", "REST"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(0, id="gRPC", marks=pytest.mark.deployed), pytest.param(1, id="REST")]
+)
 def test_python(server: Server, tmp_path: Path, number: int) -> None:
     program = tmp_path / "client.py"
     program.write_text(with_ports(code("python")[number], server))
@@ -67,6 +69,7 @@ def test_curl(server: Server) -> None:
     assert json.loads(output("sh", "-c", with_ports(command, server))) == {"predictions": ANSWER}
 
 
+@pytest.mark.deployed
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java here")
 def test_java(server: Server, tmp_path: Path) -> None:
     (text,) = code("java")

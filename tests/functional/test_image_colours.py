@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
 from tests.functional.asking import predict_request
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.functional.storage.serving import several
 from tests.onnx_models import save_onnx
 from tests.process import PATIENCE_S, output_of
@@ -97,7 +97,9 @@ def server(root: Path) -> Iterator[Server]:
 def test_an_image_comes_in_the_colours_of_its_models_format(server: Server, name: str) -> None:
     wanted = [MODELS[name][2]]
     body = {"instances": [{"b64": base64.b64encode(RED).decode()}]}
-    reply = httpx.post(f"{server.url}/v1/models/{name}:predict", json=body, timeout=PATIENCE_S)
+    reply = httpx.post(
+        f"{server.url}/v1/models/{name}:predict", json=body, timeout=PATIENCE_S, verify=PLAIN
+    )
     assert reply.json() == {"predictions": wanted}
     request = predict_request(name, x=tf.make_tensor_proto([RED], shape=[1]))
     (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
@@ -108,11 +110,11 @@ def test_an_image_comes_in_the_colours_of_its_models_format(server: Server, name
 def test_people_are_told_the_colours(server: Server, root: Path, name: str) -> None:
     """In metadata of the Open Inference Protocol, on the page, and by `check`."""
     colours = "BGR" if MODELS[name][2] == IN_BGR else "RGB"
-    metadata = httpx.get(f"{server.url}/v2/models/{name}", timeout=PATIENCE_S).json()
+    metadata = httpx.get(f"{server.url}/v2/models/{name}", timeout=PATIENCE_S, verify=PLAIN).json()
     (taken,) = metadata["inputs"]
     assert taken["parameters"] == {"encoded_image": f"2 x 3 {colours}"}
     assert "parameters" not in metadata["outputs"][0]
-    page = httpx.get(f"{server.url}/page/models/{name}", timeout=PATIENCE_S).text
+    page = httpx.get(f"{server.url}/page/models/{name}", timeout=PATIENCE_S, verify=PLAIN).text
     assert f'"image": "2 x 3 {colours}"' in page
     if not MODELS[name][1]:
         lines = output_of("ie_serving", "check", f"--model_path={root / name}")

@@ -249,7 +249,7 @@ EACH = [
     for place, case in enumerate(CASES)
     for code in CODES
 ]
-"""The first, which asks a server, and `check` at work are ended by TERM as well; others by `make soak`."""
+"""The first, which asks a server, and `check` are ended by TERM as well; others by `make soak`."""
 
 
 def test_every_command_is_here() -> None:
@@ -274,6 +274,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("number", "code"), CODES)
 @pytest.mark.parametrize("command", PROGRAMS, ids=" ".join)
 def test_one_that_is_interrupted_while_it_imports_tells(

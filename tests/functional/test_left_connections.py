@@ -14,10 +14,10 @@ import ssl
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import numpy as np
@@ -373,37 +373,35 @@ def server(
         yield started
 
 
-def cases(points: Iterable[str], few: Collection[str], others: Collection[str]) -> list[Any]:
-    """Give each point with each server: but for plain and TLS, and `few` with `others`, to soak."""
-    return [
-        pytest.param(kind, point, marks=[] if is_kept else [pytest.mark.soak])
-        for kind in SERVERS
-        for point in points
-        for is_kept in [kind in ("plain", "TLS") or (point in few and kind in others)]
-    ]
+def leaves(client: socket.socket, server: Left, leave: Leave) -> None:
+    leave(client)
+    until(server.is_left, LEFT_S)
 
 
-# REST beside the library of grpcio is the same code as without.
-@pytest.mark.parametrize(
-    ("server", "point"),
-    cases(REST, (*IDLE_REST, *OWED), ("one port", "one port, TLS")),
-    indirect=["server"],
-)
+@pytest.mark.parametrize("server", STOPPED, indirect=True)
+@pytest.mark.parametrize("point", REST)
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):
-        leave(server.client(REST[point], server.rest_port, "http/1.1"))
-        until(server.is_left, LEFT_S)
+        leaves(server.client(REST[point], server.rest_port, "http/1.1"), server, leave)
 
 
-@pytest.mark.parametrize(
-    ("server", "point"),
-    cases(GRPC, (*IDLE_GRPC, "a call is worked on"), SERVERS),
-    indirect=["server"],
-)
+@pytest.mark.parametrize("server", ["one port", "one port, TLS"], indirect=True)
+@pytest.mark.parametrize("point", [*IDLE_REST, *OWED])
+def test_rest_on_one_port(server: Left, point: str) -> None:
+    test_rest(server, point)
+
+
+@pytest.mark.parametrize("server", STOPPED, indirect=True)
+@pytest.mark.parametrize("point", GRPC)
 def test_grpc(server: Left, point: str) -> None:
     for leave in LEAVE:
-        leave(server.client(GRPC[point], server.port, "h2"))
-        until(server.is_left, LEFT_S)
+        leaves(server.client(GRPC[point], server.port, "h2"), server, leave)
+
+
+@pytest.mark.parametrize("server", list(SERVERS)[2:], indirect=True)
+@pytest.mark.parametrize("point", [*IDLE_GRPC, "a call is worked on"])
+def test_grpc_of_other_servers(server: Left, point: str) -> None:
+    test_grpc(server, point)
 
 
 @pytest.mark.parametrize("server", ENCRYPTED, indirect=True)
@@ -411,8 +409,7 @@ def test_grpc(server: Left, point: str) -> None:
 def test_handshake(server: Left, point: str) -> None:
     for port in (server.rest_port, server.port):
         for leave in (close, reset):
-            leave(server.client(HANDSHAKE[point], port))
-            until(server.is_left, LEFT_S)
+            leaves(server.client(HANDSHAKE[point], port), server, leave)
 
 
 @pytest.mark.parametrize("server", ["plain", "one port"], indirect=True)

@@ -16,7 +16,7 @@ from ai_edge_litert.interpreter import Interpreter
 from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
 from tests.functional.model_kinds import KINDS, SIZE, sent, write_quantized
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, output_of
 
@@ -109,7 +109,9 @@ def answers(server: Server, name: str, x: Array) -> Iterator[Array]:
     yield tf.make_ndarray(found)
     body = json.dumps({"inputs": x.tolist()})
     url = f"{server.url}/v1/models/{name}:predict"
-    yield np.array(httpx.post(url, content=body, timeout=PATIENCE_S).json()["outputs"])
+    yield np.array(
+        httpx.post(url, content=body, timeout=PATIENCE_S, verify=PLAIN).json()["outputs"]
+    )
 
 
 @pytest.mark.parametrize(("name", "judge"), LITE.items())
@@ -130,7 +132,7 @@ def test_a_kind_of_tflite_answers_as_litert_does(
 @pytest.mark.parametrize(("name", "why"), UNREAD.items(), ids=UNREAD)
 def test_a_tflite_that_no_engine_reads_says_why(server: Server, name: str, why: str) -> None:
     (version,) = server.status(name)
-    rest = httpx.get(f"{server.url}/v1/models/{name}", timeout=PATIENCE_S).json()
+    rest = httpx.get(f"{server.url}/v1/models/{name}", timeout=PATIENCE_S, verify=PLAIN).json()
     told = rest["model_version_status"][0]["status"]["error_message"]
     for said in (version.status.error_message, told):
         assert why in said

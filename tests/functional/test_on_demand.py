@@ -14,7 +14,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 from tests.functional.asking import predict_request
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import PLAIN, SAMPLE, Server, rpc_refused
 from tests.process import PATIENCE_S, output_of, until
 
 BODY = json.dumps({"instances": [[0.0] * 64]})
@@ -86,7 +86,9 @@ def test_what_cannot_be_loaded_is_refused_as_ever(fleet: Server) -> None:
 
 def test_many_first_requests_share_one_load(fleet: Server) -> None:
     def ask(_: int) -> int:
-        with httpx.Client(base_url=fleet.url, timeout=PATIENCE_S, trust_env=False) as client:
+        with httpx.Client(
+            base_url=fleet.url, timeout=PATIENCE_S, trust_env=False, verify=PLAIN
+        ) as client:
             return client.post("/v1/models/a:predict", content=BODY).status_code
 
     with ThreadPoolExecutor(16) as pool:
@@ -230,9 +232,11 @@ def test_each_worker_loads_what_it_is_asked_for(tmp_path: Path, serve: Serve) ->
     flags += ["--model_memory_budget_bytes=4000000000"]
     server = serve("ie_serving", "config", f"--config_path={file}", *flags)
     for _ in range(20):  # each over a connection of its own, which either worker takes
-        reply = httpx.post(f"{server.url}/v1/models/a:predict", content=BODY, trust_env=False)
+        reply = httpx.post(
+            f"{server.url}/v1/models/a:predict", content=BODY, trust_env=False, verify=PLAIN
+        )
         assert reply.status_code == 200, reply.text
-        found = httpx.get(f"{server.url}/v1/models/a", trust_env=False).json()
+        found = httpx.get(f"{server.url}/v1/models/a", trust_env=False, verify=PLAIN).json()
         assert found["model_version_status"][0]["state"] == "AVAILABLE"
     assert {state for state, _ in states(server, "b")} == {"START"}
     (*_, told) = output_of("ie_serving", "status", "--url", server.url)

@@ -51,6 +51,7 @@ def running(command: str, folder: Path) -> Iterator[Process]:
         yield process
 
 
+@pytest.mark.deployed
 def test_the_steps_lead_to_a_deployment(root: Path) -> None:
     grpc_port, rest_port, own_port = free_ports(3)
     checked = typed(COPY + SAY + KEYS + ENCRYPT, root)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE
+from tests.functional.servers import PLAIN, SAMPLE
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
 
 VERSION = SAMPLE / "2"
@@ -168,11 +168,18 @@ def test_readiness_and_the_log_name_the_model_that_is_waited_for(tmp_path: Path)
         server.line("WARNING - model has no version model=m .* copy the files of the model into")
         server.line("gRPC server listens on port")
         url = f"http://127.0.0.1:{rest_port}"
-        reply = httpx.get(f"{url}/v2/health/ready", trust_env=False, timeout=PATIENCE_S)
+        reply = httpx.get(
+            f"{url}/v2/health/ready", trust_env=False, verify=PLAIN, timeout=PATIENCE_S
+        )
         assert reply.status_code == 503
         assert reply.json() == {"ready": False, "waits_for": ["m"], "models": 1}
-        answer = httpx.get(f"{url}/v1/models/m", trust_env=False, timeout=PATIENCE_S)
+        answer = httpx.get(f"{url}/v1/models/m", trust_env=False, verify=PLAIN, timeout=PATIENCE_S)
         assert "copy the files of the model into" in answer.headers["ie-serving-error"]
         server.line("WARNING - not ready waits_for=m models=1 cause=.*named by a number")
         shutil.copytree(VERSION, base / "1")
-        until(lambda: httpx.get(f"{url}/v2/health/ready", trust_env=False).status_code == 200)
+        until(
+            lambda: (
+                httpx.get(f"{url}/v2/health/ready", trust_env=False, verify=PLAIN).status_code
+                == 200
+            )
+        )

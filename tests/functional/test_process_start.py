@@ -134,6 +134,7 @@ def test_both_ports_off_is_an_error(start: Start) -> None:
     assert "both ports are off" in server.lines[-1]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("interface", ["REST", "gRPC"])
 @pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "SO_REUSEPORT"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::"])

@@ -189,6 +189,7 @@ def test_without_a_server_the_call_ends_when_the_retries_do(kind: Any, scheme: s
         made.infer("m", {"x": IMAGE})
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", [Client, Waiting])
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_a_server_that_starts_again_is_asked_again(kind: Any, scheme: str) -> None:

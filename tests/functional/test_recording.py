@@ -2,10 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.test_digits import IMAGES, over_grpc, over_rest
+from tests.process import ran
 
-PROGRAM = Path(sys.executable).with_name("ie_serving")
 WAIT_S = 30.0
 
 
@@ -54,19 +55,28 @@ def logs(folder: Path) -> list[prediction_log_pb2.PredictionLog]:
     return [prediction_log_pb2.PredictionLog.FromString(each) for each in records]
 
 
-def replay(file: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
-    command = (PROGRAM, "replay", file, *flags)
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def replay(file: Path, *flags: str) -> CompletedProcess[str]:
+    return ran("ie_serving", "replay", file, *flags, patience_s=120.0)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """A server that records, and a copy of its file with two requests."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with ExitStack() as opened:
+        server = recording(folder, lambda *words: opened.enter_context(Server(*words)).ready())
+        over_grpc(server, 2, IMAGES[:2])
+        over_rest(server, 2, IMAGES[2:3])
+        written(server, 2)
+        (file,) = folder.glob("*.tfrecord")
+        (folder / "kept").mkdir()
+        yield server, Path(shutil.copy(file, folder / "kept"))
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, serve: Serve) -> tuple[Server, Path]:
-    server = recording(tmp_path, serve)
-    over_grpc(server, 2, IMAGES[:2])
-    over_rest(server, 2, IMAGES[2:3])
-    written(server, 2)
-    (file,) = tmp_path.glob("*.tfrecord")
-    return server, file
+def recorded(two: tuple[Server, Path], tmp_path: Path) -> tuple[Server, Path]:
+    server, file = two
+    return server, Path(shutil.copy(file, tmp_path))
 
 
 def test_tensorflow_reads_the_records_of_both_interfaces(
@@ -236,8 +246,7 @@ def test_a_name_of_no_input_among_those_left_out_is_refused(tmp_path: Path) -> N
     }
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    command = (PROGRAM, "check", "--config_path", config)
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found = ran("ie_serving", "check", "--config_path", config, patience_s=120.0)
     assert found.returncode == 1
     assert "drop_inputs of logging_config names imag" in found.stdout
     assert "the model's inputs are image: correct the name" in found.stdout

@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.commands import ie_serving
 from tests.functional.load import AVAILABLE, LOADING, Load, failure, states
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import PLAIN, SAMPLE, Server
 from tests.process import COMMANDS, until
 
 HELD_TO_RIGHTS = ("/usr/bin/env", "setpriv", "--bounding-set=-dac_override,-dac_read_search")
@@ -165,7 +165,9 @@ def test_each_of_several_workers_tells_that_the_file_is_not_applied(
             """Ask on connections that both workers get."""
             with ExitStack() as clients:
                 asked = [
-                    clients.enter_context(httpx.Client(base_url=server.url, trust_env=False))
+                    clients.enter_context(
+                        httpx.Client(base_url=server.url, trust_env=False, verify=PLAIN)
+                    )
                     for _ in range(20)
                 ]
                 pages = [client.get("/v1/config/details").json() for client in asked]
@@ -185,7 +187,7 @@ def test_an_emptied_repository_is_believed_when_that_is_asked_for(
         server.ready()
         (base / "1").rename(tmp_path / "away")
         ready = f"{server.url}/v2/models/digits/ready"
-        until(lambda: httpx.get(ready, trust_env=False).status_code != 200)
+        until(lambda: httpx.get(ready, trust_env=False, verify=PLAIN).status_code != 200)
         ran = ie_serving("status", f"--url={server.url}")
         assert "no version can be found: " in ran.out
         assert "stay" not in ran.out

@@ -13,7 +13,7 @@ import pytest
 from openvino import opset13
 
 from ie_serving.core.values.tensors import DataType
-from tests.functional.servers import SAMPLE
+from tests.functional.servers import PLAIN, SAMPLE
 from tests.process import Process, free_ports
 from tests.unit.engines.openvino.models import unary
 
@@ -50,7 +50,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with Process("ie_serving", "serve", env=environment) as process:
         process.line("SAGEMAKER_GUNICORN_WORKERS has no effect")
         process.line(REST_READY)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as asked:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=PLAIN
+        ) as asked:
             yield asked
 
 

@@ -15,7 +15,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tests.certificates import Authority
 from tests.functional.asking import predict_request
 from tests.functional.protocols import http2_client
-from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS, Server
+from tests.functional.servers import PLAIN, READY, ROOT, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, free_ports
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
@@ -120,5 +120,5 @@ def test_pages_over_http2_are_refused(plain: Server) -> None:
 
 def test_an_upgrade_to_http2_is_answered_in_http1(plain: Server) -> None:
     head = {"connection": "upgrade, http2-settings", "upgrade": "h2c", "http2-settings": ""}
-    reply = httpx.get(f"{plain.url}/v2/health/live", headers=head, trust_env=False)
+    reply = httpx.get(f"{plain.url}/v2/health/live", headers=head, trust_env=False, verify=PLAIN)
     assert (reply.status_code, reply.http_version) == (200, "HTTP/1.1")

@@ -138,6 +138,7 @@ def asked(server: Server, model: str, x: int = 1) -> Any:
 # -- each kind of code ---------------------------------------------------------------------------
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("isolation", ["inline", "thread", "process"])
 def test_kernels_are_closed(world: World, isolation: str, workers: int) -> None:

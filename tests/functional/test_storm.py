@@ -19,7 +19,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save
 
@@ -102,6 +102,8 @@ async def every_reply_is_its_own(server: Server) -> None:
             assert np.all(got == 2.0 * value)
 
         await asyncio.gather(*(ask(value) for value in range(40)))
-    with httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False) as client:
+    with httpx.Client(
+        base_url=server.url, timeout=PATIENCE_S, trust_env=False, verify=PLAIN
+    ) as client:
         reply = client.post("/v1/models/slow:predict", json={"instances": [[3.0] * SIZE]})
         assert reply.json() == {"predictions": [[6.0] * SIZE]}

@@ -14,7 +14,7 @@ import httpx
 import psutil
 
 from tests.certificates import Authority
-from tests.functional.servers import READY, SAMPLE_FLAGS, Server
+from tests.functional.servers import PLAIN, READY, SAMPLE_FLAGS, Server
 from tests.functional.tiny import Gate, Start, both, pid_of
 from tests.process import PATIENCE_S, Process, until
 
@@ -80,7 +80,7 @@ def replaced(server: Process, pid: int) -> int:
 class Opened(ExitStack):
     """Clients that stay open, and what asks over them."""
 
-    def rest(self, url: str, verify: ssl.SSLContext | bool = True, path: str | None = None) -> Ask:
+    def rest(self, url: str, verify: ssl.SSLContext | bool = PLAIN, path: str | None = None) -> Ask:
         transport = httpx.HTTPTransport(verify=verify, uds=path)
         client = self.enter_context(httpx.Client(transport=transport, timeout=PATIENCE_S))
         return lambda: client.get(url).raise_for_status()

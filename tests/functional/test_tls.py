@@ -17,7 +17,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.certificates import PAST, Authority, Pair
 from tests.functional.asking import predict_request
-from tests.functional.servers import READY, ROOT, SAMPLE, SAMPLE_FLAGS, Server, rpc_refused
+from tests.functional.servers import PLAIN, READY, ROOT, SAMPLE, SAMPLE_FLAGS, Server, rpc_refused
 from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
@@ -146,7 +146,9 @@ def test_clients_are_told_why_they_are_refused(tmp_path: Path) -> None:
                 assert nobody in ("TLSV13_ALERT_CERTIFICATE_REQUIRED", HANDSHAKE_FAILURE)
                 assert expired == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
                 assert stranger == "TLSV1_ALERT_UNKNOWN_CA"
-        plain = httpx.get(f"http://127.0.0.1:{server.rest_port}/ping", trust_env=False)
+        plain = httpx.get(
+            f"http://127.0.0.1:{server.rest_port}/ping", trust_env=False, verify=PLAIN
+        )
         assert (plain.status_code, plain.text.endswith("use https://\n")) == (400, True)
         line = server.line("TLS handshake failed")
         assert "reason=no_certificate address=127.0.0.1" in line
@@ -174,7 +176,9 @@ def _speaking(authority: Authority, client: Pair | None, version: ssl.TLSVersion
 
 
 def test_plain_clients_are_refused(mutual: Encrypted) -> None:
-    rest = httpx.get(f"http://127.0.0.1:{mutual.rest_port}/v2/health/live", trust_env=False)
+    rest = httpx.get(
+        f"http://127.0.0.1:{mutual.rest_port}/v2/health/live", trust_env=False, verify=PLAIN
+    )
     assert rest.status_code == 400
     with grpc.insecure_channel(f"127.0.0.1:{mutual.port}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -233,7 +237,7 @@ def test_the_file_of_tensorflow_serving(tmp_path: Path, verify: bool) -> None:
         server.line("--ssl_config_file encrypts gRPC alone")
         server.line(READY)
         status = f"http://127.0.0.1:{server.rest_port}/v1/models/digits"
-        assert httpx.get(status, trust_env=False).status_code == 200
+        assert httpx.get(status, trust_env=False, verify=PLAIN).status_code == 200
         given = [authority.path, *((client.key, client.certificate) if verify else ())]
         credentials = grpc.ssl_channel_credentials(*[each.read_bytes() for each in given])
         with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:
@@ -246,5 +250,5 @@ def test_one_port_may_stay_plain(authority: Authority) -> None:
     flags = (*_flags(authority.server("half")), "--tls_ports=grpc")
     with Encrypted(authority, *flags) as server:
         url = f"http://127.0.0.1:{server.rest_port}/v2/health/ready"
-        assert httpx.get(url, trust_env=False).status_code == 200
+        assert httpx.get(url, trust_env=False, verify=PLAIN).status_code == 200
         assert len(server.grpc_predict()) == 1

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from ie_serving.core.values.tensors import DataType
 from tests.functional import half_plus_two
 from tests.functional.conftest import Serve
 from tests.functional.servers import ROOT, Server
-from tests.process import COMMANDS, PATIENCE_S, output_of, until
+from tests.process import COMMANDS, PATIENCE_S, output_of, ran, until
 from tests.unit.engines.openvino.models import unary
 
 PAGE = ROOT / "docs" / "start" / "from-triton.md"
@@ -112,8 +111,7 @@ def test_a_model_that_is_not_as_its_file_declares_is_refused(tmp_path: Path, ser
         unary(tmp_path / name / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(2)))
         batch = "" if name == "fixed" else "max_batch_size: 8\n"
         (tmp_path / name / "config.pbtxt").write_text(batch + text)
-    command = (COMMANDS / "ie_serving", "check", f"--model_repository={tmp_path}", "--json")
-    checked = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    checked = ran("ie_serving", "check", f"--model_repository={tmp_path}", "--json")
     found = json.loads(checked.stdout)["models"]
     server = serve("ie_serving", "config", f"--model_repository={tmp_path}")
     for name, (_, expected) in DIFFERENT.items():
@@ -175,12 +173,12 @@ def test_check_names_unknown_words_in_the_settings_of_a_repositorys_models(tmp_p
         unary(tmp_path / name / "1", [-1, 2], DataType.FP32, op.negative)
     (tmp_path / "tri" / "config.pbtxt").write_text("max_batch_sizes: 8")
     (tmp_path / "own" / "model.json").write_text('{"nirek": 2}')
-    command = (COMMANDS / "ie_serving", "check", f"--model_repository={tmp_path}")
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert ran.returncode == 1
+    command = ("ie_serving", "check", f"--model_repository={tmp_path}")
+    checked = ran(*command)
+    assert checked.returncode == 1
     assert (
         f"server: {tmp_path}/tri/config.pbtxt: tri: max_batch_sizes: Triton has no such field,"
         ' left out; did you mean "max_batch_size"?'
-    ) in ran.stdout
-    assert "own/model.json: nirek: unknown key, ignored" in ran.stdout
+    ) in checked.stdout
+    assert "own/model.json: nirek: unknown key, ignored" in checked.stdout
     output_of(*command, "--lenient")

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
-from tests.functional.servers import Server
+from tests.functional.servers import PLAIN, Server
 from tests.functional.storage.serving import several
 from tests.onnx_models import save_onnx
 from tests.process import PATIENCE_S, Process, output_of
@@ -111,7 +111,9 @@ def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[
     yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs[output])
     body = json.dumps({"inputs": x.tolist()})
     url = f"{server.url}/v1/models/{name}:predict"
-    yield np.array(json.loads(httpx.post(url, content=body, timeout=PATIENCE_S).text)["outputs"])
+    yield np.array(
+        json.loads(httpx.post(url, content=body, timeout=PATIENCE_S, verify=PLAIN).text)["outputs"]
+    )
 
 
 def test_what_openvino_computes_wrongly_another_engine_answers(server: Server) -> None:
@@ -151,7 +153,7 @@ def test_an_input_that_changes_nothing_may_be_given_or_not(server: Server) -> No
     for more in ({}, {"axes": []}):
         body = json.dumps({"inputs": {"x": x.tolist(), **more}})
         url = f"{server.url}/v1/models/sum:predict"
-        found = httpx.post(url, content=body, timeout=PATIENCE_S)
+        found = httpx.post(url, content=body, timeout=PATIENCE_S, verify=PLAIN)
         assert found.json() == {"outputs": [[3]]}
 
 
@@ -186,7 +188,7 @@ def test_requests_with_nan_to_a_tflite_are_refused_by_name(lite: Server) -> None
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     body = json.dumps({"inputs": x.tolist()})
     url = f"{lite.url}/v1/models/most:predict"
-    found = httpx.post(url, content=body, timeout=PATIENCE_S)
+    found = httpx.post(url, content=body, timeout=PATIENCE_S, verify=PLAIN)
     assert found.status_code == 400
     for said in (str(refused.value.details()), found.json()["error"]):
         assert said.startswith(cause)

@@ -2,7 +2,7 @@
 
 import json
 import queue
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,8 @@ from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
 LOADED = ("plus", "total")
+CHANGES = ("load_model", "unload_model")
+"""Calls after which the next row finds the models loaded anew."""
 PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 """Of the time of a request in Triton's statistics."""
 
@@ -28,6 +30,7 @@ def check_calls(server: Server, case: Calls) -> None:
         with connected(server, module) as client:
             if case.server == CONTROLLED:
                 _prepare(client)
+                client.update_log_settings({"log_info": True, "log_verbose_level": 0})
             before = _counted(client) if case.counted else {}
             if case.streamed:
                 _check_stream(client, case)
@@ -36,6 +39,8 @@ def check_calls(server: Server, case: Calls) -> None:
                     _check(module, step, *_sent(client, module, step))
             after = _counted(client) if case.counted else {}
             assert {name: after[name] - before[name] for name in after} == case.counted
+            if any(step.method in CHANGES for step in case.steps):
+                _prepare(client, loaded=())
 
 
 @contextmanager
@@ -46,14 +51,15 @@ def connected(server: Server, module: ModuleType) -> Iterator[Any]:
         yield client
 
 
-def _prepare(client: Any) -> None:
+def _prepare(client: Any, loaded: Sequence[str] = LOADED) -> None:
+    """Let these models be loaded alone; a load within a second of another one waits."""
     index = plain(client.get_model_repository_index())
     names = {each["name"] for each in index if each["state"] == "READY"}
-    for name in sorted(names - {*LOADED}):
+    for name in sorted(names - {*loaded}):
         client.unload_model(name)
-    for name in LOADED:
-        client.load_model(name)
-    client.update_log_settings({"log_info": True, "log_verbose_level": 0})
+    for name in loaded:
+        if name not in names:
+            client.load_model(name)
 
 
 def _sent(client: Any, module: ModuleType, step: Step) -> tuple[str, str]:

@@ -37,6 +37,15 @@ ENDS = {
 FLAGS = ("--load_isolation=process", "--allow_python", "--file_system_poll_wait_seconds=0.2")
 
 
+def put(base: Path, version: int, end: str) -> None:
+    """Add a version whose load ends as `end` says."""
+    beside = base.parent / "beside"
+    beside.mkdir(parents=True)
+    (beside / "kernel.py").write_text(KERNEL.format(end=end))
+    base.mkdir(exist_ok=True)
+    beside.rename(base / str(version))
+
+
 class Trials(Server):
     """A server of the sample, and of a model whose versions a test puts beside its first.
 
@@ -46,7 +55,6 @@ class Trials(Server):
 
     def __init__(self, folder: Path) -> None:
         self.base, self._newest = folder / "m", 0
-        self.base.mkdir()
         self.put("pass")
         kernel = {"base_path": str(self.base), "kernel": "kernel.py"}
         models = several(folder / "config.json", {"digits": str(SAMPLE), "m": kernel})
@@ -55,10 +63,7 @@ class Trials(Server):
     def put(self, end: str) -> int:
         """Add a version whose load ends as `end` says; give its number."""
         self._newest += 1
-        beside = self.base.with_name("beside")
-        beside.mkdir()
-        (beside / "kernel.py").write_text(KERNEL.format(end=end))
-        beside.rename(self.base / str(self._newest))
+        put(self.base, self._newest, end)
         return self._newest
 
     def withdraw(self, version: int) -> None:

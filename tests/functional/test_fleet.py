@@ -238,7 +238,7 @@ def test_a_directory_whose_name_no_model_can_have_is_left_out_once(
     assert len(server.rest.post("/v2/repository/index", json={}).json()) == 5
     assert "version failed to load" not in server.log
     with Process("ie_serving", "check", f"--model_repository={shelf.url}") as process:
-        assert process.popen.wait(PATIENCE_S) == 1
+        assert process.exit_code() == 1
         assert "expected text that is not empty, on one line: rename the directory" in process.log
 
 
@@ -307,13 +307,13 @@ def test_check_tells_what_of_a_directory_would_not_serve(shelf: Shelf) -> None:
     shelf.write("broken/model.json", '{"base_path": "/elsewhere"}')
     flag = f"--model_repository={shelf.url}"
     with Process("ie_serving", "check", flag, "--json") as process:
-        assert process.popen.wait(PATIENCE_S) == 1
+        assert process.exit_code() == 1
         report = json.loads(process.log.strip().splitlines()[-1])
     assert report["models"]["good"]["versions"][0]["ok"]
     fault = report["models"]["broken"]["versions"][0]["fault"]
     assert "broken/model.json: base_path given; it is the directory itself" in fault
     with Process("ie_serving", "check", f"{flag}/good") as process:
-        assert process.popen.wait(PATIENCE_S) == 1
+        assert process.exit_code() == 1
         assert "it is the directory of one model" in process.log
 
 
@@ -323,7 +323,7 @@ def test_check_tells_of_a_directory_without_a_model(shelf: Shelf) -> None:
     written = {"model_repository_list": [{"base_path": shelf.url, "include": ["other-*"]}]}
     file.write_text(json.dumps(written))
     with Process("ie_serving", "check", f"--config_path={file}") as process:
-        assert process.popen.wait(PATIENCE_S) == 1
+        assert process.exit_code() == 1
     assert f"{shelf.url}: no model: no directory has a name that include and exclude take" in (
         process.log
     )

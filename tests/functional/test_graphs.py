@@ -397,7 +397,7 @@ def test_a_file_with_a_broken_graph_says_where(root: Path, tmp_path: Path) -> No
     config = write(tmp_path, {"graphs": graphs})
     server = Server("ie_serving", "config", f"--config_path={config}")
     with closing(server):
-        assert server.popen.wait(PATIENCE_S) == 2
+        assert server.exit_code() == 2
         text = server.log
     assert "graphs[0].steps.b.in: expected" in text
     assert 'graphs[1].name: "scorer" is the name of another model already' in text

@@ -27,7 +27,9 @@ IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist load
 # Of what the tests marked `deployed` are. `make test` leaves these out where nothing here differs from
 # main; ALL=1, as in CI, and `make test_deployed` run them.
 ALL ?=
-DEPLOYED = deploy Dockerfile pyproject.toml examples docs/start docs/guide/production.md ie_serving/client ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
+DEPLOYED = deploy Dockerfile pyproject.toml README.md examples docs/start \
+	$(addprefix docs/guide/,clients.md production.md python-client.md streams.md) \
+	ie_serving/client ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
 	ie_serving/server/fronts/page $(shell grep -rlE --include=*.py 'mark\.deployed|tests\.functional\.deployed' tests)
 HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main 2> /dev/null) -- $(DEPLOYED) || echo yes)
 
@@ -88,11 +90,11 @@ $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --upgrade pip
 endef
 
-test: .venv-dev/.installed ## run every test but those of soak and fuzz, and of files for deployment that are as in main (ALL=1: these too); what failed once more, alone
+test: .venv-dev/.installed ## run every test but those of soak and fuzz, and those marked deployed where what they test is as in main (ALL=1: these too); what failed once more, alone
 	$(DEV)/python -m pytest $(IN_PARALLEL) $(if $(ALL)$(HAVE_CHANGED),,-m 'not deployed and not soak and not fuzz and not release') tests \
 		|| { $(AGAIN); }
 
-test_deployed: .venv-dev/.installed ## run the tests of manifests, images, proxies, programs in other languages, and the page in a browser
+test_deployed: .venv-dev/.installed ## run the tests of manifests, images, proxies, programs in other languages, examples, and the page in a browser
 	$(DEV)/python -m pytest $(IN_PARALLEL) -m 'deployed and not soak and not fuzz and not release' tests
 
 programs: ## install the programs of others that tests talk to; as root, on Debian
@@ -112,7 +114,7 @@ unit: .venv-dev/.installed ## run the fast tests only
 conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
 	$(DEV)/python -m pytest tests/functional/protocols
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases that tests of compiled models leave out (tests/thinning.py)
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads; and the cases and repetitions that `make test` leaves out (tests/thinning.py)
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
 fuzz: .venv-dev/.installed ## try 20 times as many examples of each property, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave, memory that holds other clients' numbers

@@ -24,7 +24,7 @@ _INITIALIZER_NAME, VALUE_NAME = 8, 1
 _DATA_TYPE, _INT32_DATA, _UINT64_DATA = 2, 5, 11
 _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPHS = 5, (6, 11)
 _HOLDERS = re.compile(b"Constant|_branch|body")
-"""In the bytes of each operator that holds constants or graphs: most hold none."""
+"""Occurs in the bytes of every operator that holds constants or graphs; others are not parsed."""
 NODE_INPUT, NODE_OUTPUT, _NAME, NODE_KIND, NODE_ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -35,7 +35,7 @@ MISREAD: Mapping[int, str] = {
     17: "float8e4m3fn",
     19: "float8e5m2",
 }
-"""Types whose numbers the front end takes for something else unless they are in `raw_data`."""
+"""ONNX's types, by their numbers, whose values OpenVINO's front end misreads outside `raw_data`."""
 
 _READ_AT_ONCE = 2**20
 """Bytes up to which an operator is taken out of the file as a whole: that is several times faster.
@@ -148,7 +148,7 @@ def steps(path: Path) -> list[Node]:
 
 
 def misread(path: Path) -> Iterator[tuple[str, str]]:
-    """Give name and type of each tensor that OpenVINO's front end reads wrongly.
+    """Give name and type of each constant that OpenVINO's front end misreads.
 
     Raises:
         ValueError: the file is no ONNX model.
@@ -166,7 +166,7 @@ def _misread(file: BinaryIO, tensor: _Field) -> Iterator[tuple[str, str]]:
         if each.number == _DATA_TYPE:
             kind = MISREAD.get(_integer(file, each), "")
             if not kind:
-                return  # before its numbers, which writers put behind their type
+                return  # writers put the type first, so the values are not gone through
         elif each.number == _INITIALIZER_NAME:
             name = _text(file, each)
         elif each.number in (_INT32_DATA, _UINT64_DATA):

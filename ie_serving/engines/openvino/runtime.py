@@ -90,7 +90,7 @@ _WRONG_WEIGHTS = re.compile(
     r"Incorrect weights in (bin) file|stored data in file \((.+?),|data_full_path: \S*/(.+?),"
     r"|Path '(.+?)' resolves|external data file does .* an initializer '(.+?)'"
 )
-"""Of an IR; and of an ONNX model, by the name of its file or of the weights."""
+"""Errors about the weights beside a model: of an IR; of ONNX, with the name of file or weights."""
 _UPLOAD = (
     "its file of weights ({}) is missing, cut short, of another model or outside of the version's"
     " directory: upload both again"

@@ -151,7 +151,7 @@ class _Load:
         try:
             shown = found.result()
             why = _wrong(shown)
-            if not why and shown.why_not and (otherwise := _computed_otherwise(self._file)):
+            if not why and shown.why_not and (otherwise := _needs_reference(self._file)):
                 model.close()
                 return self._by_reference(otherwise)
             if not why:
@@ -327,9 +327,10 @@ RANDOM = frozenset(
 )
 """Operators whose outputs differ between any two engines."""
 
-OTHERWISE = "DynamicQuantizeLSTM"
-"""Not refused by name as others are (`openvino/reading/onnx_graph.py`): onnxruntime crashes at some
-requests to it, which the comparison finds."""
+COMPUTED_OTHERWISE = "DynamicQuantizeLSTM"
+"""An operator of onnxruntime that OpenVINO computes with other numbers. The others are refused by
+name (`openvino/reading/onnx_graph.py`); at this one onnxruntime crashes for some requests, which
+only the comparison finds."""
 
 
 def _wrong(found: Findings) -> str:
@@ -381,11 +382,12 @@ def _random(file: Path) -> str:
         return ""  # not a model: OpenVINO reports the fault
 
 
-def _computed_otherwise(file: Path) -> str:
-    """Name an operator that OpenVINO computes with other numbers, as any comparison shows."""
-    if file.suffix != ONNX or all(node.kind != OTHERWISE for node in nodes(file)):
+def _needs_reference(file: Path) -> str:
+    """Say why OpenVINO serves a model only after a comparison; empty if it may without."""
+    if file.suffix != ONNX or all(node.kind != COMPUTED_OTHERWISE for node in nodes(file)):
         return ""
-    return f"{OPENVINO} computes {OTHERWISE} with other numbers than onnxruntime, which defines it"
+    otherwise = "with other numbers than onnxruntime, which defines it"
+    return f"{OPENVINO} computes {COMPUTED_OTHERWISE} {otherwise}"
 
 
 def _stamp(file: Path) -> tuple[int, int]:

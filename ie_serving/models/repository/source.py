@@ -50,7 +50,7 @@ Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
 
 Files: TypeAlias = tuple[Entry, ...] | StorageError
-"""The files of a version by their paths, or why there are none."""
+"""The files of a version, in the order of their paths, or why they could not be listed."""
 
 VERSION = re.compile(r"[0-9]{1,19}")
 BASE = ""
@@ -171,12 +171,12 @@ class Source:
             StorageError: the poll gave no result; the caller changes nothing.
         """
         names = self._storage.directories()
+        relisted: Mapping[int, Files] = {}
         # At a poll a second of a thousand models this is nearly always so. By identity: a policy
         # that may have changed comes as another function.
-        relisted: Mapping[int, Files] = {}
         if self._is_whole and choose is self._chosen_by and self._as_before(names):
             relisted = {v: self._files(self._directories[v]) for v in again if v in self._known}
-            if all(map(self._is_same, again, map(relisted.get, again))):
+            if all(self._is_same(v, relisted.get(v)) for v in again):
                 return self._last
         directories = self._directories_of(names)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
@@ -300,7 +300,7 @@ class Source:
         return chosen
 
     def _files(self, directory: str) -> Files:
-        """List a version; give the error instead of a directory that cannot be listed."""
+        """List a version's files; of a directory that cannot be listed, give the error."""
         try:
             return tuple(sorted(self._storage.list(directory), key=lambda entry: entry.path))
         except PASSING:  # the store as a whole is away

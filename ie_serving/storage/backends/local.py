@@ -44,8 +44,8 @@ SCANNED_EVERY = 10
 network file system keeps them."""
 
 KEPT_FROM = 2
-"""Listings of versions from which on they are kept in memory. Of ten thousand models that are
-loaded on demand, most have their files listed once."""
+"""Number of the first listing of files below one base that is kept in memory. Of ten thousand
+models that are loaded on demand, most have their files listed once, and nothing is kept of them."""
 
 SETTLED_S = 2.0
 """Seconds since its last change from which on a directory's times tell the next one: clocks of file
@@ -62,12 +62,13 @@ _NOT_THERE: _Stamp = (0, 0, 0, 0)
 
 @dataclass(slots=True)
 class _Walk:
-    """The files of a version as they were read when they and its directories had these stamps.
+    """A version's files as they were last read, valid while the stamps are those on the disk.
 
     Attributes:
-        stamps: by path, `_NOT_THERE` for what could not be read.
+        stamps: of its files and directories by path; `_NOT_THERE`, which no path has later, for one
+            that led nowhere.
         entries: the files.
-        uses: how often it has been compared with the disk.
+        uses: number of comparisons with the disk since it was read.
     """
 
     stamps: dict[str, _Stamp]
@@ -122,11 +123,11 @@ class LocalStorage:
     def list(self, directory: str) -> Iterator[Entry]:
         """Yield every file below `directory`; none when it does not exist but the base does.
 
-        Versions that serve are compared again and again: mostly by a look at the times of their
-        directories and files, which costs a tenth of reading them.
+        A listing that was kept is given again while the times of its directories and files are
+        as they were: comparing these costs a tenth of reading the directories.
         """
         self._lists += 1
-        # Of the base, which may have a million files, the caller takes a few.
+        # The base may have a million files, of which the caller takes the first ones.
         if not directory or self._lists < KEPT_FROM:
             return self._read(directory, {})
         walk = self._walks.pop(directory, None)
@@ -144,7 +145,7 @@ class LocalStorage:
         try:
             is_same = all(_stamp_of(os.stat(path)) == old for path, old in walk.stamps.items())
             return is_same and walk.uses < SCANNED_EVERY
-        except OSError:  # reading it tells what is wrong
+        except OSError:  # the version is read again, which names the fault
             return False
 
     def _read(self, directory: str, stamps: dict[str, _Stamp]) -> Iterator[Entry]:

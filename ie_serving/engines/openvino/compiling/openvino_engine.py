@@ -239,7 +239,7 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
         LoadFailed: the files are gone, or the device does not take the graph.
     """
     own = options.of(OpenVinoOptions)
-    if own.inference_precision:  # in f16 a constant NaN would be 65504
+    if own.inference_precision:  # f16 turns a constant NaN into 65504
         own = replace(own, inference_precision=properties.FULL)
     options = replace(options, ahead=False, nireq=1).having(own)
     with SPARE_CPU.left(compiles=True):

@@ -90,7 +90,8 @@ def properties(
         # The user's plugin_config takes precedence, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
     if _today(chosen.get(PRECISION, FULL)) == HALF and devices.uses_cpu(own.target_device):
-        chosen.pop(CACHE, None)  # OpenVINO takes a kept graph of f32 for one of f16, and reverse
+        # OpenVINO would load a graph that was kept in f32 for one in f16, and the reverse.
+        chosen.pop(CACHE, None)
     if own.target_device == CPU:
         # OpenVINO's default single stream keeps to a node, unless a number of threads is set.
         if threads and of_node and not {STREAMS, HINT} & set(chosen):
@@ -345,9 +346,9 @@ def _properties(device: str) -> Iterator[tuple[str, str]]:
 
 
 def lower_precisions(options: OpenVinoOptions) -> list[str]:
-    """Name the precisions below f32 of every device that may compute; for a CPU not f16.
+    """Name the precisions below f32 that every device that may compute has; f16 for no CPU.
 
-    Beyond 65504 it gives infinity, and no trial shows which numbers requests will bring there.
+    In f16 numbers beyond 65504 are infinite, and no trial shows which requests lead to such ones.
 
     Raises:
         LoadFailed: `plugin_config` sets the precision although it should be chosen; or there is no
@@ -362,5 +363,6 @@ def lower_precisions(options: OpenVinoOptions) -> list[str]:
         present = core().available_devices
         named = devices.hardware(devices.chosen(options.target_device, present)) or present
     has = [core().get_property(name, CAPABILITIES) for name in named]
-    lower = [name for name in CAPABILITY if name not in (FULL, *([HALF] if CPU in named else []))]
+    left_out = {FULL, HALF} if CPU in named else {FULL}
+    lower = [name for name in CAPABILITY if name not in left_out]
     return [name for name in lower if all(CAPABILITY[name] in each for each in has)]

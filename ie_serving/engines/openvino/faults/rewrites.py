@@ -136,7 +136,7 @@ def _hold_weights(node: ov.Node, _: Visit) -> None:
             replace(weights.output(0), made.output(0))
 
 
-def _mask_nothing(node: ov.Node, _: Visit) -> None:
+def _mask_scores_with_zeros(node: ov.Node, _: Visit) -> None:
     """Add zeros to the scores of an attention over an open length, unless a mask is added."""
     scores, shape = node.input_value(0), node.get_input_partial_shape(0)
     rank, axis = rank_of(shape), node.get_attributes()["axis"]
@@ -145,8 +145,8 @@ def _mask_nothing(node: ov.Node, _: Visit) -> None:
         node.input(0).replace_source_output(op.add(scores, _zeros(scores, -1, [])).output(0))
 
 
-def _attend_to_all(node: ov.Node, _: Visit) -> None:
-    """Give an attention over an open length that has no mask one of zeros."""
+def _mask_attention_with_zeros(node: ov.Node, _: Visit) -> None:
+    """Give an attention over an open length a mask of zeros, unless it has a mask."""
     query, key, value, *more = node.input_values()
     shape = key.get_partial_shape()
     rank = rank_of(shape)
@@ -161,7 +161,7 @@ def _attend_to_all(node: ov.Node, _: Visit) -> None:
 
 
 def _zeros(like: ov.Output, place: int, before: Sequence[int]) -> ov.Node:
-    """Give zeros of its type, as many as it has in a place."""
+    """Give zeros of `like`'s type; their shape is `before` and then `like`'s size at `place`."""
     size = op.gather(op.shape_of(like), int64([place]), int64(0))
     zero = op.convert(float32(0), like.get_element_type())
     return op.broadcast(zero, op.concat([int64(before), size], 0) if before else size)
@@ -440,8 +440,8 @@ SIZED: Sequence[Rule[Ask]] = (
         "Gather",
         _gather,
     ),
-    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
-    Rule("an_attention_of_length_1_stays", "Softmax", _mask_nothing),
+    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _mask_attention_with_zeros),
+    Rule("an_attention_of_length_1_stays", "Softmax", _mask_scores_with_zeros),
     Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
     Rule(
         "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",

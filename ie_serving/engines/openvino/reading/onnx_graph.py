@@ -277,7 +277,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Needed:
+class RequiredInput:
     """An input that ONNX lets a file leave out, without which the front end ends the process."""
 
     name: str
@@ -289,13 +289,13 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """An operator that is computed with other numbers, whatever its attributes."""
+class WholeOperator:
+    """An operator of onnxruntime whose answers by OpenVINO differ, whatever its attributes."""
 
     name: str = "operator"
 
     def refusal(self, _: Node) -> str:
-        """Say so."""
+        """Say what OpenVINO does not do; every such node is refused."""
         return "compute it as onnxruntime does, which defines it"
 
 
@@ -312,10 +312,11 @@ _AXIS = Attribute("axis", ())
 
 MICROSOFT: Final = "com.microsoft"
 _OF_INTEGERS = "Add AveragePool Concat LeakyRelu Mul ReduceMean Sigmoid Softmax Where"
-"""Operators by what follows `QLinear` in their names: halves and what is too large come out wrong.
+"""Names, behind their `QLinear`, of operators on 8-bit integers: OpenVINO rounds halves and takes
+numbers beyond the type's range otherwise than onnxruntime.
 """
 
-OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | Needed | Whole, ...]]] = {
+OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | RequiredInput | WholeOperator, ...]]] = {
     "And": (_AXIS,),
     "Attention": (
         Attribute("left_window_size", (-1,)),
@@ -350,17 +351,17 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | Needed | Whole, ...]]] 
     "SpaceToDepth": (Attribute("mode", ("DCR",)),),
     "Xor": (_AXIS,),
     f"{MICROSOFT}.Attention": (
-        Needed("bias", 2),
+        RequiredInput("bias", 2),
         Attribute("do_rotary", (0,)),
         Attribute("mask_filter_value", (-10000.0, float(np.finfo(np.float32).min))),
         Attribute("scale", (0.0,)),
     ),
     f"{MICROSOFT}.FusedGemm": (Attribute("activation", ("Relu", "LeakyRelu")),),
     f"{MICROSOFT}.FusedMatMul": (Attribute("transBatchA", (0,)), Attribute("transBatchB", (0,))),
-    # Behind a past of open size every request is refused, of a known size the past is written over.
-    f"{MICROSOFT}.GroupQueryAttention": (Whole(),),
+    # OpenVINO refuses every request with a past of open size, and overwrites one of known size.
+    f"{MICROSOFT}.GroupQueryAttention": (WholeOperator(),),
     f"{MICROSOFT}.MatMulNBits": (Input("g_idx", 4),),
-    **{f"{MICROSOFT}.QLinear{name}": (Whole(),) for name in _OF_INTEGERS.split()},
+    **{f"{MICROSOFT}.QLinear{name}": (WholeOperator(),) for name in _OF_INTEGERS.split()},
 }
 """By operator, with its domain where that is not ONNX's own."""
 
@@ -376,7 +377,8 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
         LoadFailed: naming operator, node and the attribute that would be dropped.
     """
     try:
-        for name, kind in misread(file):
+        if tensor := next(misread(file), None):
+            name, kind = tensor
             raise LoadFailed(
                 f'OpenVINO misreads the numbers of "{name}", which are of type {kind} and not in'
                 " raw_data: save them with onnx.numpy_helper.from_array"

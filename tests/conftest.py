@@ -103,8 +103,11 @@ def pytest_runtest_makereport(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Let Hypothesis draw no constants of the package, but in `make fuzz`.
+
+    It would read them from all 700 modules, for up to 10 s in each process.
+    """
     if not config.getoption("--hypothesis-profile"):
-        # Its examples hold constants of all 700 modules: up to 10 s to read, in each process.
         providers._get_local_constants = lambda: providers._local_constants
 
 
@@ -113,7 +116,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if session.config.option.durations is None:
+    if session.config.option.durations is None:  # `--durations` needs the reports left out
         distribution.tell_less(session.config.pluginmanager)
 
 
@@ -121,7 +124,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_to_serializable(report: pytest.TestReport) -> Iterator[object]:
     """Let a report hold any text: one lone surrogate in a log line ended the whole run.
 
-    Keywords and output are half of what is sent of a test. Of one that passes they are not read.
+    Keywords and output are half of what a worker sends of a test; those of one that passes are not
+    read.
     """
     if report.outcome == "passed":
         report.keywords, report.sections = {}, []

@@ -1,7 +1,7 @@
-"""What pytest-xdist tells of a test from process to process, and how it finds the test: less.
+"""pytest-xdist with fewer messages for each test, and with tests that are found by an index.
 
-Of 17,500 empty tests its main process took 17 s of processor time and the three others 42 s; now
-7 s and 34 s.
+For 17,500 empty tests its main process took 17 s of processor time and its three workers 42 s; with
+this module they take 7 s and 34 s.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,10 @@ from xdist.scheduler import LoadFileScheduling
 
 
 class Scheduling(LoadFileScheduling):
-    """Files side by side, without looking through all tests at each that has ended.
+    """Files side by side, without a search through all tests whenever one has ended.
 
-    A process that crashed leaves its unfinished tests, of which the first ended it, as in `xdist`.
+    A test that has ended is dropped. So the first one left is that at which a worker crashed, which
+    is what `xdist` reports.
     """
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
@@ -35,7 +36,7 @@ class Scheduling(LoadFileScheduling):
 
 
 class _Indexed(list[str]):
-    """Names of tests, whose places are looked up."""
+    """Names of tests, of which `index` looks up the place."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
@@ -46,7 +47,7 @@ class _Indexed(list[str]):
 
 
 def tell_less(plugins: pytest.PytestPluginManager) -> None:
-    """Let a process of the tests send two events of a test that passes, and not six."""
+    """Let a worker send two events of a test that passes: the report of its call, and its end."""
     for plugin in plugins.get_plugins():
         # By name: its module is sent as text, and is another one than `xdist.remote`.
         if type(plugin).__name__ == "WorkerInteractor":

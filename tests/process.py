@@ -89,7 +89,7 @@ class Process:
         self.lines: list[str] = []
         self._unread: queue.Queue[str | None] = queue.Queue()
         args = [str(COMMANDS / command[0]), *map(str, command[1:])]
-        is_ours = args[0] in map(str, map(COMMANDS.joinpath, FORKED))
+        is_ours = args[0] in [str(COMMANDS / name) for name in FORKED]
         forked = args if is_ours else args[1:] if _is_of_tests(args) else []
         environment = {n: v for n, v in os.environ.items() if n not in ONE_THREAD} | {**(env or {})}
         read_early = any(name.startswith(READ_EARLY) for name in env or {})

@@ -18,7 +18,7 @@ def repeated(few: int, many: int) -> pytest.MarkDecorator:
 
 
 def thin(items: Iterable[pytest.Item]) -> None:
-    """Mark `soak` what tests of `COMPILING`, and those marked `thinned`, have beside `chosen` cases.
+    """Leave to `make soak` the cases of these tests, and of those marked `thinned`, not `chosen`.
 
     A test marked `thinned(3)`, whose longest parameter lists forms of one thing, keeps one in three
     of these forms. A case that is `soak` already stands for no value.

@@ -114,10 +114,10 @@ def is_gone(server: Server, name: str) -> bool:
     return bool(server.rest.post(f"/v1/models/{name}:predict", json={}).status_code == 404)
 
 
-SOAKED = ["disk", pytest.param("s3", marks=pytest.mark.soak)]
+SHELVES = ["disk", pytest.param("s3", marks=pytest.mark.soak)]
 
 
-@pytest.mark.parametrize("any_shelf", SOAKED, indirect=True)
+@pytest.mark.parametrize("any_shelf", SHELVES, indirect=True)
 def test_models_come_change_and_go_with_their_directories(
     any_shelf: AnyShelf, start: Callable[..., Server]
 ) -> None:

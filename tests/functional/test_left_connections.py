@@ -352,11 +352,11 @@ SERVERS: Mapping[str, tuple[bool, bool, Sequence[str]]] = {
     "grpcio": (False, False, ("--grpc_transport=grpcio",)),
     "grpcio, TLS": (True, False, ("--grpc_transport=grpcio",)),
 }
-STOPPED = [
+EACH_SERVER = [
     kind if kind in ("plain", "TLS") else pytest.param(kind, marks=pytest.mark.soak)
     for kind in SERVERS
 ]
-"""The others, some 9 s each: `make soak`."""
+"""The others by `make soak`; of REST and gRPC on them `make test` takes some points, below."""
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -374,11 +374,12 @@ def server(
 
 
 def leaves(client: socket.socket, server: Left, leave: Leave) -> None:
+    """Let a client leave, and wait until the server holds nothing of it."""
     leave(client)
     until(server.is_left, LEFT_S)
 
 
-@pytest.mark.parametrize("server", STOPPED, indirect=True)
+@pytest.mark.parametrize("server", EACH_SERVER, indirect=True)
 @pytest.mark.parametrize("point", REST)
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):
@@ -391,7 +392,7 @@ def test_rest_on_one_port(server: Left, point: str) -> None:
     test_rest(server, point)
 
 
-@pytest.mark.parametrize("server", STOPPED, indirect=True)
+@pytest.mark.parametrize("server", EACH_SERVER, indirect=True)
 @pytest.mark.parametrize("point", GRPC)
 def test_grpc(server: Left, point: str) -> None:
     for leave in LEAVE:
@@ -446,7 +447,7 @@ def everyone(server: Left) -> Iterator[tuple[socket.socket, Leave]]:
             yield server.client(steps, port, protocol), leave
 
 
-@pytest.mark.parametrize("kind", STOPPED)
+@pytest.mark.parametrize("kind", EACH_SERVER)
 def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         for client, leave in everyone(server):
@@ -456,7 +457,7 @@ def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> No
     assert "eof_received" not in server.log  # a warning of the event loop
 
 
-@pytest.mark.parametrize("kind", STOPPED)
+@pytest.mark.parametrize("kind", EACH_SERVER)
 def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         clients = [*everyone(server)]
@@ -467,7 +468,7 @@ def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str)
         assert server.exit_code(STOP_S) == 0
 
 
-@pytest.mark.parametrize("kind", STOPPED[:4])
+@pytest.mark.parametrize("kind", EACH_SERVER[:4])
 def test_no_stop_waits_for_idle_ones_to_leave(tmp_path: Path, kind: str) -> None:
     """They read nothing, so that they neither see that the server ends nor say so.
 

@@ -154,7 +154,7 @@ def refusal(client: Client, number: int, control: int, **given: Any) -> tuple[st
 
 @INTERFACES
 def test_sequences_are_what_openvino_computes(server: Server, root: Path, interface: str) -> None:
-    """Those of `COUNT` that are interleaved, from several threads."""
+    """`COUNT` of them, interleaved, from several threads."""
     direct = Direct(root / "lstm" / "1")
     random = np.random.default_rng(3)
     steps = [random.standard_normal((COUNT, 1, INPUTS)).astype(np.float32) for _ in range(4)]

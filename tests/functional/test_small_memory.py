@@ -152,7 +152,7 @@ def killed(group: Path) -> int:
 
 
 def ask_everything(server: Server, times: int) -> None:
-    """Send every kind so often, several at a time."""
+    """Send every kind so many times, several at a time."""
 
     def ask(name: str) -> None:
         with suppress(httpx.HTTPError):

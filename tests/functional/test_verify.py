@@ -32,7 +32,8 @@ def test_the_command_knows_each_framework() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("above", "softmax"), pytest.param((*nonfinite.FUNCTIONS,), marks=pytest.mark.soak)]
+    "names",
+    [("above", "softmax"), pytest.param(tuple(nonfinite.FUNCTIONS), marks=pytest.mark.soak)],
 )
 def test_a_saved_model_is_alike_and_its_golden_requests_hold_it_to_that(
     tmp_path: Path, names: tuple[str, ...]

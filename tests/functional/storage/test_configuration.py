@@ -15,8 +15,6 @@ from tests.process import Process, until
 
 OpenProxy = Callable[[int], Proxy]
 POLLED = f"--config_poll_wait_seconds={POLL_S}"
-
-
 STORES = ("s3", "minio", "gs", "az")
 
 

@@ -68,14 +68,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def medium(tmp_path_factory: pytest.TempPathFactory, weed: Weed) -> Path:
-    """Give a file of several parts, which `parts` opens in the store."""
+    """Give a file of several parts, which `repository` opens in the store."""
     file = written(tmp_path_factory.mktemp("medium") / "model.bin", MEDIUM_PARTS * PART)
     S3Repository("s3", weed, Proxy(weed.port), "medium", file.parent).put_file("1/model.bin", file)
     return file
 
 
 @pytest.fixture
-def parts(weed: Weed, proxied: OpenProxy, cache_dir: Path, medium: Path) -> S3Repository:
+def repository(weed: Weed, proxied: OpenProxy, cache_dir: Path, medium: Path) -> S3Repository:
     return S3Repository("s3", weed, proxied(weed.port), "medium", cache_dir)
 
 
@@ -139,9 +139,8 @@ def fetched_by_a_fresh_process(url: str, environ: dict[str, str], cache: Path) -
 
 
 def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
-    parts: S3Repository, cache_dir: Path
+    repository: S3Repository, cache_dir: Path
 ) -> None:
-    repository = parts
     entries = listed(repository.storage, "1")
     gets = iter(range(1000))
 
@@ -161,9 +160,8 @@ def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
     assert len(again) == MEDIUM_PARTS - 2
 
 
-def test_an_outage_in_mid_download_is_waited_out(parts: S3Repository, medium: Path) -> None:
+def test_an_outage_in_mid_download_is_waited_out(repository: S3Repository, medium: Path) -> None:
     """The store is gone for a moment; the download goes on where it was."""
-    repository = parts
     entries = listed(repository.storage, "1")
     repository.proxy.choose = lambda line: Fault(reset_after=5 * MEGABYTE)
     Timer(1, setattr, (repository.proxy, "choose", lambda line: Fault())).start()

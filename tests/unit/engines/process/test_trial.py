@@ -68,9 +68,8 @@ def test_a_trial_with_room_for_the_version_succeeds(tmp_path: Path) -> None:
     version = linear(tmp_path, 2)
     trials.run("m/1@content", version, EngineOptions(), Event())
     room = 0
-    trials.run(
-        "m/1@content", version, EngineOptions(), Event()
-    )  # it has passed, and is not repeated
+    # It has passed, and is not repeated.
+    trials.run("m/1@content", version, EngineOptions(), Event())
 
 
 def test_mapped_files_take_no_memory_of_a_trial(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import process
-from tests.process import Process, ended, free_ports, output_of
+from tests.process import Process, ended, free_ports, output_of, ran
 
 Failed = pytest.fail.Exception
 Shell = Callable[[str], Process]
@@ -116,6 +116,14 @@ def test_a_command_has_its_folder_environment_session_and_end(
             process.popen.wait(0.0)
         process.send(signal.SIGKILL)
         assert process.exit_code() == -signal.SIGKILL
+
+
+def test_streams_are_kept_apart() -> None:
+    found = ran("/bin/sh", "-c", "echo said; echo wrong >&2; exit 3")
+    assert (found.returncode, found.stdout, found.stderr) == (3, "said\n", "wrong\n")
+    forked = ran("ie_serving", "gen", "client", "--lang=none")
+    assert (forked.returncode, forked.stdout) == (2, "")
+    assert "--lang" in forked.stderr
 
 
 def test_processes_are_waited_for_beside_a_thousand_open_files() -> None:

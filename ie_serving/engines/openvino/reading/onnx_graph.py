@@ -15,7 +15,8 @@ Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` list
 - `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
 
 Attributes that the front end silently drops cannot be told from the graph: models with them are
-refused by their file. `OVERLOOKED` names them by operator.
+refused by their file. `OVERLOOKED` names them by operator, and operators of onnxruntime that
+OpenVINO computes otherwise. Constants that the front end misreads are refused as well.
 `tests/unit/engines/openvino/reading/test_onnx_unread.py` compares the table with the attributes
 that the front end reads: a release that reads more fails a test there.
 """

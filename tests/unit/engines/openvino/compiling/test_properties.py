@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
+from onnx import helper
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
@@ -16,7 +18,8 @@ from ie_serving.engines.openvino.compiling.properties import (
 )
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
-from tests.unit.engines.openvino.models import add_one
+from tests.onnx_models import save_onnx
+from tests.unit.engines.openvino.models import add_one, load, run
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,26 @@ def test_precision_and_cache_become_properties(tmp_path: Path) -> None:
         "INFERENCE_PRECISION_HINT": "f32",
         "CACHE_DIR": str(tmp_path),
     }
+
+
+@pytest.mark.parametrize(
+    ("config", "is_exact"), [({}, True), ({"DYNAMIC_QUANTIZATION_GROUP_SIZE": "32"}, False)]
+)
+async def test_f32_rounds_no_numbers_to_8_bits(
+    tmp_path: Path, config: dict[str, str], is_exact: bool
+) -> None:
+    """OpenVINO quantized the inputs of weights of 8 bits and less."""
+    random = np.random.default_rng(4)
+    held = random.integers(0, 256, (32, 1, 32), np.uint8)
+    given, scales = (random.standard_normal(size).astype(np.float32) for size in ((3, 64), 32))
+    sizes = {"K": 64, "N": 32, "bits": 4, "block_size": 64}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **sizes)
+    ends, domains = {"x": ["n", 64]}, {"com.microsoft": 1}
+    save_onnx(tmp_path / "model.onnx", [node], ends, "y", domains=domains, w=held, s=scales)
+    model = load(tmp_path, inference_precision="f32", plugin_config=config)
+    answer = (await run(model, {"x": given}))["y"]
+    weights = np.stack([held & 15, held >> 4], -1).reshape(32, 64) - 8.0
+    assert np.allclose(answer, given @ (weights * scales[:, None]).T, 1e-4, 1e-3) is is_exact
 
 
 @pytest.mark.parametrize("word", ["f16", "FP16"])

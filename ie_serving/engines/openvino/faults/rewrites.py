@@ -53,6 +53,8 @@ _HALF_STEP = 2.0**-24 * 1.001
 _LEAST = 1.1754944e-38
 """Least float32 that the plugin does not flush to 0."""
 
+_SWALLOWED = 2.0**-24
+"""Least number of float16; a softmax of scores with it added to each is the same."""
 _RIGHT_AXES = 3
 """Rank up to which a `Tile` is right: a size and a repeat for each axis make six dimensions."""
 _TILED_AXES = 2
@@ -136,35 +138,43 @@ def _hold_weights(node: ov.Node, _: Visit) -> None:
             replace(weights.output(0), made.output(0))
 
 
-def _mask_scores_with_zeros(node: ov.Node, _: Visit) -> None:
-    """Add zeros to the scores of an attention over an open length, unless a mask is added."""
-    scores, shape = node.input_value(0), node.get_input_partial_shape(0)
-    rank, axis = rank_of(shape), node.get_attributes()["axis"]
-    is_open = rank and axis in (-1, rank - 1) and shape[rank - 1].is_dynamic
-    if is_open and scores.get_node().get_type_name() not in ("Add", "Select"):
-        node.input(0).replace_source_output(op.add(scores, _zeros(scores, -1, [])).output(0))
+def _shift_scores(node: ov.Node, _: Visit) -> None:
+    """Add what rounding swallows to the scores of an attention over an open length.
 
-
-def _mask_attention_with_zeros(node: ov.Node, _: Visit) -> None:
-    """Give an attention over an open length a mask of zeros, unless it has a mask."""
-    query, key, value, *more = node.input_values()
-    shape = key.get_partial_shape()
-    rank = rank_of(shape)
-    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
-    if not rank or shape[rank - 2].is_static or is_masked:
+    A softmax may be written out, from its `Exp` on, with or without the greatest score.
+    """
+    shape, readers = node.get_input_partial_shape(0), node.output(0).get_target_inputs()
+    rank, axis = rank_of(shape), node.get_attributes().get("axis", -1)
+    is_attention = rank and axis in (-1, rank - 1) and shape[rank - 1].is_dynamic
+    kinds = {node.get_type_name(), *(each.get_node().get_type_name() for each in readers)}
+    if not is_attention or not kinds & {"Softmax", "ReduceSum"}:
         return
-    zeros = _zeros(key, -2, [1] * (rank - 1))
+    first, above = [node], node.input_value(0).get_node()
+    if node.get_type_name() == "Exp" and above.get_type_name() == "Subtract":
+        first = [above, above.input_value(1).get_node()]
+    scores, names = first[0].input_value(0), {each.get_name() for each in first}
+    near = [each for each in scores.get_target_inputs() if each.get_node().get_name() in names]
+    shifted = op.add(scores, _shift(scores.get_element_type())).output(0)
+    for reader in near:
+        reader.replace_source_output(shifted)
+
+
+def _attend_to_all(node: ov.Node, _: Visit) -> None:
+    """Give an attention over an open length that has no mask one of all keys."""
+    query, key, value, *more = node.input_values()
+    rank = rank_of(key.get_partial_shape())
+    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
+    if not rank or key.get_partial_shape()[rank - 2].is_static or is_masked:
+        return
+    mask = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
     if more:
-        node.input(3).replace_source_output(zeros.output(0))
+        node.input(3).replace_source_output(mask.output(0))
     else:
-        replace_node(node, op.scaled_dot_product_attention(query, key, value, zeros))
+        replace_node(node, op.scaled_dot_product_attention(query, key, value, mask))
 
 
-def _zeros(like: ov.Output, place: int, before: Sequence[int]) -> ov.Node:
-    """Give zeros of `like`'s type; their shape is `before` and then `like`'s size at `place`."""
-    size = op.gather(op.shape_of(like), int64([place]), int64(0))
-    zero = op.convert(float32(0), like.get_element_type())
-    return op.broadcast(zero, op.concat([int64(before), size], 0) if before else size)
+def _shift(kind: ov.Type) -> ov.Node:
+    return op.convert(float32(_SWALLOWED), kind)
 
 
 def _copy_strings(node: ov.Node, _: Visit) -> None:
@@ -440,8 +450,8 @@ SIZED: Sequence[Rule[Ask]] = (
         "Gather",
         _gather,
     ),
-    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _mask_attention_with_zeros),
-    Rule("an_attention_of_length_1_stays", "Softmax", _mask_scores_with_zeros),
+    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
+    Rule("an_attention_of_length_1_stays", "Softmax Exp", _shift_scores),
     Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
     Rule(
         "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",

@@ -402,12 +402,31 @@ async def test_each_request_scales_the_weights(tmp_path: Path, form: str, dtype:
         np.testing.assert_allclose((await run(model, given))["y"], [expected], rtol=1e-2)
 
 
-def attended(query: Any, key: Any, value: Any) -> Any:
-    return op.matmul(op.softmax(op.matmul(query, key, False, True), -1), value, False, False)
+def by(
+    softmax: Callable[[Any], Any], kind: str = "f32"
+) -> Callable[[ov.Node, ov.Node, ov.Node], ov.Node]:
+    def attended(*given: ov.Node) -> ov.Node:
+        query, key, value = (op.convert(each, kind) for each in given)
+        shares = softmax(op.matmul(query, key, False, True))
+        return op.convert(op.matmul(shares, value, False, False), "f32")
+
+    return attended
+
+
+def shares_of(scores: ov.Node, less: ov.Node | None = None) -> ov.Node:
+    shares = op.exp(scores if less is None else op.subtract(scores, less))
+    return op.divide(shares, op.reduce_sum(shares, _axis(-1), True))
 
 
 ATTENTIONS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
-    "products": attended,
+    "products": by(lambda scores: op.softmax(scores, -1)),
+    "products in f16": by(lambda scores: op.softmax(scores, -1), "f16"),
+    "a mask of nothing": by(lambda scores: op.softmax(op.add(scores, np.float32(0)), -1)),
+    "written out": by(shares_of),
+    "written out in f16": by(shares_of, "f16"),
+    "written out with the greatest": by(
+        lambda scores: shares_of(scores, op.reduce_max(scores, _axis(-1), True))
+    ),
     "one operation": op.scaled_dot_product_attention,
     "scaled": lambda *each: op.scaled_dot_product_attention(
         *each, op.constant(np.float32(0)), op.constant(np.float32(1))

@@ -756,7 +756,7 @@ def weights_stay_scaled() -> bool:
 @fault(
     "an attention without a mask whose first request has a length of 1 computes lengths of 16 and "
     "more wrongly, of all clients",
-    done="2^-24, which leaves every softmax as it is, is added to its scores (`rewrites.py`)",
+    done="2^-24, which leaves every softmax as it is, is added to its scores (`fusions.py`)",
     where="`ScaledDotProductAttention` and `Softmax`, also written out from its `Exp` on, over an "
     "open length; none that shows, since the plugin adds it within its kernel",
     tests=("test_rewrites.py::test_an_attention_takes_any_length_after_1",),

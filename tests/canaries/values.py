@@ -50,6 +50,25 @@ def values_per_channel_are_those_of_others() -> bool:
     return bool(np.any(answer != [100, 200]))
 
 
+@fault(
+    "an `If` with a branch that gives a number and one that gives a row makes a row of the number",
+    done="such a model fails the version, unless all that read it make the same of both "
+    "(`rewrites.py`)",
+    where="graphs with it; none",
+    tests=("test_rewrites.py::test_a_branch_of_a_number_beside_one_of_a_row_is_refused",),
+)
+def a_number_of_a_branch_is_a_row() -> bool:
+    x, is_sum = port("f32", -1), port("boolean")
+    inner = [port("f32", -1) for _ in range(2)]
+    results = [op.result(op.reduce_sum(inner[0], const([0]), False)), op.result(inner[1])]
+    chosen = op.if_op(is_sum.output(0))
+    chosen.set_then_body(ov.Model([results[0]], [inner[0]], "a"))
+    chosen.set_else_body(ov.Model([results[1]], [inner[1]], "b"))
+    chosen.set_input(x.output(0), *inner)
+    ask = compiled([chosen.set_output(*results)], [x, is_sum])
+    return ask(floats(1, 2), np.array(True))[0].shape == (1,)
+
+
 def recurrent(batch: int) -> Ask:
     x, h, lengths = port("f32", batch, 3, 2), port("f32", batch, 1, 2), port("i32", batch)
     w = const(np.full((1, 6, 2), 0.1), np.float32)

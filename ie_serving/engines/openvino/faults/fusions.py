@@ -5,6 +5,8 @@ values of other channels, or with memory behind them, where an elementwise opera
 per channel follows it: from the second row on. With one dimension more, which is reduced as well,
 it takes the right ones.
 
+An attention without a mask whose first request has a length of 1 computes others wrongly.
+
 Works around OpenVINO's pass AbsSinking, which gives absolute values to readers of the originals.
 
 The pass of OpenVINO 2026.4 moves an `Abs` in front of the `Concat` that it reads, which changes
@@ -18,8 +20,13 @@ from typing import Final
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.constants import constant_behind, int64, known_input
-from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, put_behind
+from ie_serving.engines.openvino.graphs.constants import (
+    constant_behind,
+    float32,
+    int64,
+    known_input,
+)
+from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, put_behind, replace_node
 from ie_serving.engines.openvino.graphs.walk import bodies, operations, rank_of
 
 _RANK: Final = 3
@@ -40,6 +47,8 @@ _PASSED: Final = frozenset(
     }
 )
 """Operations of one value each, which may stand between a reduction and what is fused with it."""
+_SWALLOWED: Final = 2.0**-24
+"""Least number of float16; a softmax of scores with it added to each is the same."""
 
 
 def _reduce_one_more(node: ov.Node, _: Visit) -> None:
@@ -83,8 +92,49 @@ def _readers(output: ov.Output) -> Iterator[ov.Node]:
     return (each.get_node() for each in output.get_target_inputs())
 
 
+def _shift_scores(node: ov.Node, _: Visit) -> None:
+    """Add what rounding swallows to the scores of an attention over an open length.
+
+    A softmax may be written out, from its `Exp` on, with or without the greatest score.
+    """
+    shape, readers = node.get_input_partial_shape(0), node.output(0).get_target_inputs()
+    rank, axis = rank_of(shape), node.get_attributes().get("axis", -1)
+    is_attention = rank and axis in (-1, rank - 1) and shape[rank - 1].is_dynamic
+    kinds = {node.get_type_name(), *(each.get_node().get_type_name() for each in readers)}
+    if not is_attention or not kinds & {"Softmax", "ReduceSum"}:
+        return
+    first, above = [node], node.input_value(0).get_node()
+    if node.get_type_name() == "Exp" and above.get_type_name() == "Subtract":
+        first = [above, above.input_value(1).get_node()]
+    scores, names = first[0].input_value(0), {each.get_name() for each in first}
+    near = [each for each in scores.get_target_inputs() if each.get_node().get_name() in names]
+    shifted = op.add(scores, _shift(scores.get_element_type())).output(0)
+    for reader in near:
+        reader.replace_source_output(shifted)
+
+
+def _attend_to_all(node: ov.Node, _: Visit) -> None:
+    """Give an attention over an open length that has no mask one of all keys."""
+    query, key, value, *more = node.input_values()
+    rank = rank_of(key.get_partial_shape())
+    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
+    if not rank or key.get_partial_shape()[rank - 2].is_static or is_masked:
+        return
+    mask = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
+    if more:
+        node.input(3).replace_source_output(mask.output(0))
+    else:
+        replace_node(node, op.scaled_dot_product_attention(query, key, value, mask))
+
+
+def _shift(kind: ov.Type) -> ov.Node:
+    return op.convert(float32(_SWALLOWED), kind)
+
+
 RULES: Sequence[Rule[Ask]] = (
     Rule("values_per_channel_are_those_of_others", _KINDS, _reduce_one_more),
+    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
+    Rule("an_attention_of_length_1_stays", "Softmax Exp", _shift_scores),
 )
 
 

@@ -53,8 +53,7 @@ _HALF_STEP = 2.0**-24 * 1.001
 _LEAST = 1.1754944e-38
 """Least float32 that the plugin does not flush to 0."""
 
-_SWALLOWED = 2.0**-24
-"""Least number of float16; a softmax of scores with it added to each is the same."""
+_BROADCAST = frozenset({"Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract"})
 _RIGHT_AXES = 3
 """Rank up to which a `Tile` is right: a size and a repeat for each axis make six dimensions."""
 _TILED_AXES = 2
@@ -107,16 +106,43 @@ def _keep_outputs(node: ov.Node, here: Visit) -> None:
             add_result(here.model, node.output(output.get_index()))
 
 
+def _keep_ranks(node: ov.Node, _: Visit) -> None:
+    """Refuse an `If` that gives a number or a row by values, where that makes a difference."""
+    if constant_behind(node.input_value(0)) is not None:
+        return
+    for output in node.outputs():
+        places = [_result(node, output, number) for number in range(len(bodies(node)))]
+        ranks = {rank_of(place.get_partial_shape()) for place in places}
+        if {0, 1} <= ranks and not all(map(_widens, output.get_target_inputs())):
+            raise LoadFailed(
+                f"{title(node)} gives a number in one branch and a row in the other, of which"
+                " OpenVINO makes a row: let both give one rank"
+            )
+
+
+def _widens(reader: ov.Input) -> bool:
+    """Tell whether an operation gives the same of a number as of a row of one."""
+    node = reader.get_node()
+    ranks = [rank_of(each.get_partial_shape()) or 0 for each in node.input_values()]
+    beside = max((rank for at, rank in enumerate(ranks) if at != reader.get_index()), default=0)
+    return node.get_type_name() == "Reshape" or (node.get_type_name() in _BROADCAST and beside > 0)
+
+
+def _result(node: ov.Node, output: ov.Output, number: int) -> ov.Input:
+    """Give what a branch gives for an output of an `If`."""
+    (place,) = [
+        each.body_value_index
+        for each in node.get_output_descriptions(number)
+        if each.output_index == output.get_index()
+    ]
+    return bodies(node)[number].get_results()[place].input(0)
+
+
 def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
     """Convert an output of an `If` to another type inside its branches, and back after it."""
     kind, readers = output.get_element_type(), list(output.get_target_inputs())
     for number, body in enumerate(bodies(node)):
-        (place,) = [
-            each.body_value_index
-            for each in node.get_output_descriptions(number)
-            if each.output_index == output.get_index()
-        ]
-        given = body.get_results()[place].input(0)
+        given = _result(node, output, number)
         given.replace_source_output(op.convert(given.get_source_output(), computed).output(0))
         body.validate_nodes_and_infer_types()
     node.validate_and_infer_types()
@@ -136,45 +162,6 @@ def _hold_weights(node: ov.Node, _: Visit) -> None:
             values = float32(held.get_node().get_data(dtype=np.float32))
             made = op.convert(values, weights.get_output_element_type(0))
             replace(weights.output(0), made.output(0))
-
-
-def _shift_scores(node: ov.Node, _: Visit) -> None:
-    """Add what rounding swallows to the scores of an attention over an open length.
-
-    A softmax may be written out, from its `Exp` on, with or without the greatest score.
-    """
-    shape, readers = node.get_input_partial_shape(0), node.output(0).get_target_inputs()
-    rank, axis = rank_of(shape), node.get_attributes().get("axis", -1)
-    is_attention = rank and axis in (-1, rank - 1) and shape[rank - 1].is_dynamic
-    kinds = {node.get_type_name(), *(each.get_node().get_type_name() for each in readers)}
-    if not is_attention or not kinds & {"Softmax", "ReduceSum"}:
-        return
-    first, above = [node], node.input_value(0).get_node()
-    if node.get_type_name() == "Exp" and above.get_type_name() == "Subtract":
-        first = [above, above.input_value(1).get_node()]
-    scores, names = first[0].input_value(0), {each.get_name() for each in first}
-    near = [each for each in scores.get_target_inputs() if each.get_node().get_name() in names]
-    shifted = op.add(scores, _shift(scores.get_element_type())).output(0)
-    for reader in near:
-        reader.replace_source_output(shifted)
-
-
-def _attend_to_all(node: ov.Node, _: Visit) -> None:
-    """Give an attention over an open length that has no mask one of all keys."""
-    query, key, value, *more = node.input_values()
-    rank = rank_of(key.get_partial_shape())
-    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
-    if not rank or key.get_partial_shape()[rank - 2].is_static or is_masked:
-        return
-    mask = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
-    if more:
-        node.input(3).replace_source_output(mask.output(0))
-    else:
-        replace_node(node, op.scaled_dot_product_attention(query, key, value, mask))
-
-
-def _shift(kind: ov.Type) -> ov.Node:
-    return op.convert(float32(_SWALLOWED), kind)
 
 
 def _copy_strings(node: ov.Node, _: Visit) -> None:
@@ -430,6 +417,7 @@ READ: Sequence[Rule[Ask]] = (
     Rule("nan_is_greater", "GreaterEqual", _turn_around(op.less_equal)),
     Rule("strings_are_freed_twice", "Identity", _copy_strings),
     Rule("frequencies_that_lack_are_read_elsewhere", "IRDFT", _give_all_frequencies),
+    Rule("a_number_of_a_branch_is_a_row", "If", _keep_ranks),
     Rule("what_a_branch_gives_is_overwritten", "If", _keep_outputs),
     Rule("a_box_at_the_threshold_is_left_out", "NonMaxSuppression", _suppress_only_above),
     Rule("means_of_8_bits", "ReduceMean", _widen_mean),
@@ -450,8 +438,6 @@ SIZED: Sequence[Rule[Ask]] = (
         "Gather",
         _gather,
     ),
-    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
-    Rule("an_attention_of_length_1_stays", "Softmax Exp", _shift_scores),
     Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
     Rule(
         "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",

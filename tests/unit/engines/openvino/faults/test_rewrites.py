@@ -9,7 +9,7 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 
-from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.openvino.faults.hazards import READ
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.walk import bodies
@@ -400,6 +400,24 @@ async def test_each_request_scales_the_weights(tmp_path: Path, form: str, dtype:
         own = exact.astype(float) - (2 if form == "both" else 0)
         expected = (own - value if form == "zero point" else own * value).sum(0)
         np.testing.assert_allclose((await run(model, given))["y"], [expected], rtol=1e-2)
+
+
+def test_a_branch_of_a_number_beside_one_of_a_row_is_refused(tmp_path: Path) -> None:
+    """OpenVINO made a row of the number."""
+    x = parameter("x", (-1,))
+    chosen = _if_positive(x, x, lambda given: op.reduce_sum(given, _axis(0)))
+    with pytest.raises(LoadFailed, match=r"^If .* a number in one branch and a row in the other"):
+        load(save(tmp_path, [result("y", chosen)], [x]))
+
+
+@pytest.mark.parametrize(("sent", "expected"), [([2, 3], [6]), ([-2, 3], [-1, 4])])
+async def test_a_number_beside_a_row_is_served_where_both_make_the_same(
+    tmp_path: Path, sent: list[float], expected: list[float]
+) -> None:
+    x = parameter("x", (-1,))
+    chosen = _if_positive(x, x, lambda given: op.reduce_sum(given, _axis(0)))
+    model = load(save(tmp_path, [result("y", op.add(chosen, np.ones(1, np.float32)))], [x]))
+    assert (await run(model, {"x": np.float32(sent)}))["y"].tolist() == expected
 
 
 def by(

@@ -5,8 +5,10 @@ loop or a branch is carried to the outer graph.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import openvino as ov
 import openvino.opset15 as op
@@ -40,10 +42,24 @@ class Flag:
 
 
 def title(node: ov.Node) -> str:
-    """Name an operation, as texts for clients and operators do."""
-    return f'{node.get_type_name()} "{node.get_friendly_name()}"'
+    """Name an operation, as texts for clients and operators do.
+
+    Where OpenVINO made its name up, that of the nearest tensor behind it that the file names.
+    """
+    name, ahead = node.get_friendly_name(), [node]
+    for each in islice(ahead, _NEAR):  # which grows
+        own, outputs = each.get_friendly_name(), each.outputs()
+        names = [other for output in outputs for other in output.get_names()]
+        is_made_up = re.fullmatch(rf"{each.get_type_name()}_\d+", own)
+        if names or not is_made_up:
+            name = min(names) if is_made_up else own
+            break
+        ahead += [reader.get_node() for output in outputs for reader in output.get_target_inputs()]
+    return f'{node.get_type_name()} "{name}"'
 
 
+_NEAR = 30
+"""Operations that are looked at for a name."""
 BRANCH = "If"
 LOOPS = frozenset({"Loop", "TensorIterator"})
 

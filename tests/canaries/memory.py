@@ -49,13 +49,15 @@ def an_error_is_lost_on_one_thread() -> bool:
     "(`running/shape_inference.py`). Emptiness by values: one more output flags it, and the "
     "request is refused, as TensorFlow does, also in the bodies of loops and branches. There "
     "emptiness by the inputs' shapes is flagged, too, instead of refused when they are tried, "
-    "since the body may not run",
+    "since the body may not run. A `MatMul` over no elements that constants bring is zeros "
+    "(`rewrites.py`)",
     where="operations that `known_operations.py` does not clear, of inputs whose shape depends on "
     "values; in bodies, of any open shape, 4 us a round for each",
     tests=(
         "test_hazards.py::test_an_operation_that_saw_nothing_refuses_the_request",
         "test_hazards.py::test_inside_a_branch_what_saw_nothing_is_refused",
         "test_hazards.py::test_inside_a_loop_what_saw_nothing_is_refused",
+        "test_rewrites.py::test_a_product_over_no_elements_is_zeros",
     ),
 )
 def an_operation_that_sees_nothing_is_skipped() -> bool:

@@ -151,6 +151,16 @@ def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
         reader.replace_source_output(widened)
 
 
+def _multiply_nothing(node: ov.Node, _: Visit) -> None:
+    """Give zeros for a product over no elements."""
+    shape, result = node.get_input_partial_shape(0), node.get_output_partial_shape(0)
+    if rank_of(shape) and result.is_static:
+        summed = list(shape)[-2 if node.get_attributes()["transpose_a"] and len(shape) > 1 else -1]
+        if summed == 0:
+            zeros = np.zeros(result.to_shape(), node.get_element_type().to_dtype())
+            replace(node.output(0), op.constant(zeros).output(0))
+
+
 def _hold_weights(node: ov.Node, _: Visit) -> None:
     """Keep 8-bit weights in floats where they are scaled or shifted by what a request computes."""
     weights, other = node.input_value(0).get_node(), node.input_value(1)
@@ -438,6 +448,7 @@ SIZED: Sequence[Rule[Ask]] = (
         "Gather",
         _gather,
     ),
+    Rule("an_operation_that_sees_nothing_is_skipped", "MatMul", _multiply_nothing),
     Rule("places_of_no_coordinates_read_elsewhere", "GatherND", _gather_by_no_coordinates),
     Rule(
         "a_computed_number_is_not_padded_with padding_is_that_of_the_first_request",

@@ -471,6 +471,16 @@ async def test_an_attention_takes_any_length_after_1(tmp_path: Path, form: str, 
         np.testing.assert_allclose(answer, expected, rtol=0.05, atol=0.1)
 
 
+async def test_a_product_over_no_elements_is_zeros(tmp_path: Path) -> None:
+    """Its memory kept what an operation before had left there."""
+    x = parameter("x", (4, 4))
+    none = (op.constant(np.zeros(shape, np.float32)) for shape in ((4, 0), (0, 4)))
+    product = op.matmul(op.matmul(x, next(none), False, False), next(none), False, False)
+    model = load(save(tmp_path, [result("y", op.add(x, product))], [x]))
+    sent = np.arange(16, dtype=np.float32).reshape(4, 4)
+    assert np.array_equal((await run(model, {"x": sent}))["y"], sent)
+
+
 async def test_a_number_is_broadcast_to_no_dimensions(tmp_path: Path) -> None:
     """The compile ended the process."""
     x = parameter("x", ())

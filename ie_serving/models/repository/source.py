@@ -311,7 +311,10 @@ class Source:
     def _is_same(self, version: int, files: Files | None) -> bool:
         """Tell whether a version is at rest with the files that it had at the last poll."""
         known = self._known.get(version)
-        return known is not None and known.at_rest and known.entries == files
+        # One that could not be listed has no files, but may have become an empty directory.
+        if known is None or known.fault:
+            return False
+        return known.at_rest and known.entries == files
 
     def _inspect(self, version: int, directory: str, entries: Files) -> Candidate | None:
         if isinstance(entries, StorageError):

@@ -101,22 +101,21 @@ class LocalStorage:
         """
         # Not by `_translated`, which takes as long as `stat` does.
         try:
-            status = os.stat(self._path)
-            stamp = _stamp_of(status)
+            began_ns, stamp = time.time_ns(), _stamp_of(os.stat(self._path))
             self._unscanned += 1
             if stamp != self._stamp or self._unscanned >= SCANNED_EVERY:
-                self._scan(stamp)
+                self._scan(stamp, began_ns)
         except OSError as error:
             raise _fault(self._base, error) from error
         return self._names
 
-    def _scan(self, stamp: _Stamp) -> None:
+    def _scan(self, stamp: _Stamp, began_ns: int) -> None:
         with os.scandir(self._base) as found:
             self._names = [
                 each.name for each in found if _is_shown(each) and _may_be_directory(each)
             ]
         self._unscanned = 0
-        self._stamp = stamp if _is_settled(stamp) else None
+        self._stamp = stamp if _is_settled(stamp, began_ns) else None
         for gone in self._walks.keys() - {*self._names}:
             del self._walks[gone]
 
@@ -132,9 +131,9 @@ class LocalStorage:
             return self._read(directory, {})
         walk = self._walks.pop(directory, None)
         if walk is None or not self._holds(walk):
-            stamps: dict[str, _Stamp] = {}
+            began_ns, stamps = time.time_ns(), dict[str, _Stamp]()
             walk = _Walk(stamps, tuple(self._read(directory, stamps)))
-            if not stamps or not all(map(_is_settled, stamps.values())):
+            if not stamps or not all(_is_settled(each, began_ns) for each in stamps.values()):
                 return iter(walk.entries)
         self._walks[directory] = walk
         return iter(walk.entries)
@@ -225,8 +224,9 @@ def _stamp_of(status: os.stat_result) -> _Stamp:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _is_settled(stamp: _Stamp) -> bool:
-    return time.time_ns() - max(stamp[2:]) > SETTLED_S * 1e9
+def _is_settled(stamp: _Stamp, began_ns: int) -> bool:
+    # Before the reading began: a slow one may take longer than that.
+    return began_ns - max(stamp[2:]) > SETTLED_S * 1e9
 
 
 def _tag_of(status: os.stat_result) -> str:

@@ -393,6 +393,19 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     return calls
 
 
+def test_a_version_that_could_not_be_listed_and_is_empty_now_is_said_to_be_empty(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "1" / "itself"
+    own.parent.mkdir()
+    own.symlink_to(own)
+    watched, wanted = source(tmp_path), Latest().aspired
+    assert "Too many levels" in watched.poll(wanted).candidates[1].fault
+    own.unlink()
+    found = watched.poll(wanted, again=[1]).candidates
+    assert "Too many levels" not in found[1].fault or not found[1].at_rest
+
+
 def test_a_base_that_is_not_there_is_an_error_and_not_an_empty_list(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -267,4 +268,26 @@ def test_files_that_rest_are_read_now_and_then_only(
     scans.clear()
     for _ in range(3 * local.SCANNED_EVERY):
         listed(repository.storage, "1")
+    assert len(scans) == 3
+
+
+def test_a_reading_that_takes_long_does_not_make_files_old(
+    repository: LocalRepository, scans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changed just before it may change again within the same tick of the clock."""
+    repository.put("1/model.xml", b"a")
+    listed(repository.storage, "1")
+    monkeypatch.setattr(local, "SETTLED_S", 0.1)
+    read = local.os.scandir
+
+    def slow(path: str) -> Iterator[os.DirEntry[str]]:
+        time.sleep(0.2)
+        return read(path)
+
+    monkeypatch.setattr(local.os, "scandir", slow)
+    scans.clear()
+    for _ in range(2):
+        repository.put("1/model.xml", b"b")
+        listed(repository.storage, "1")
+    listed(repository.storage, "1")
     assert len(scans) == 3

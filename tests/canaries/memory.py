@@ -742,7 +742,7 @@ def padding_is_that_of_the_first_request() -> bool:
     "8-bit weights of a `MatMul` that a request scales or shifts stay so: the next request, of "
     "another client, scales them once more",
     done="the weights are kept in floats (`rewrites.py`)",
-    where="constants of 8 bits and less of which a request computes the scale or the zero point; "
+    where="constants of 8 bits and less whose scale or zero point the compile does not know; "
     "four bytes for each weight",
     tests=("test_rewrites.py::test_each_request_scales_the_weights",),
 )
@@ -760,7 +760,7 @@ def weights_stay_scaled() -> bool:
     "more wrongly, of all clients",
     done="2^-24, which leaves every softmax as it is, is added to its scores (`fusions.py`)",
     where="`ScaledDotProductAttention` and `Softmax`, also written out from its `Exp` on, over an "
-    "open length; none that shows, since the plugin adds it within its kernel",
+    "open length; 3 % of an attention to 128 tokens and 57 % to 512 (8 heads of 64, f32)",
     tests=("test_rewrites.py::test_an_attention_takes_any_length_after_1",),
 )
 def an_attention_of_length_1_stays() -> bool:

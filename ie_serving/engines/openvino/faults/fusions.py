@@ -17,6 +17,7 @@ that `Concat` for all its other readers: they get `[1, 2]` instead of `[-1, 2]`.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
@@ -117,14 +118,16 @@ def _attend_to_all(node: ov.Node, _: Visit) -> None:
     """Give an attention over an open length that has no mask one of all keys."""
     query, key, value, *more = node.input_values()
     rank = rank_of(key.get_partial_shape())
-    is_masked = node.get_attributes()["causal"] or (more and rank_of(more[0].get_partial_shape()))
+    # Constant zeros are no mask: the compile drops them.
+    mask = constant_behind(more[0]) if more else np.zeros(())
+    is_masked = node.get_attributes()["causal"] or mask is None or mask.any()
     if not rank or key.get_partial_shape()[rank - 2].is_static or is_masked:
         return
-    mask = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
+    all_keys = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
     if more:
-        node.input(3).replace_source_output(mask.output(0))
+        node.input(3).replace_source_output(all_keys.output(0))
     else:
-        replace_node(node, op.scaled_dot_product_attention(query, key, value, mask))
+        replace_node(node, op.scaled_dot_product_attention(query, key, value, all_keys))
 
 
 def _shift(kind: ov.Type) -> ov.Node:

@@ -18,6 +18,7 @@ from ie_serving.engines.openvino.graphs.constants import (
     float32,
     int32,
     int64,
+    is_constant,
     known_input,
 )
 from ie_serving.engines.openvino.graphs.rules import (
@@ -166,7 +167,7 @@ def _hold_weights(node: ov.Node, _: Visit) -> None:
     weights, other = node.input_value(0).get_node(), node.input_value(1)
     if weights.get_type_name() == "Subtract":
         weights = weights.input_value(0).get_node()
-    if weights.get_type_name() == "Convert" and constant_behind(other) is None:
+    if weights.get_type_name() == "Convert" and not is_constant(other):
         held = weights.input_value(0)
         if held.get_node().get_type_name() == "Constant" and held.get_element_type().bitwidth <= 8:
             values = float32(held.get_node().get_data(dtype=np.float32))

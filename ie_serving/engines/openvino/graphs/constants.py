@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 
 from ie_serving.core.values.tensors import Array
 
+MOST_FOLDED = 20
+"""Operations that `is_constant` looks at: those of a scale that is computed at load are fewer."""
 LAST = 2**31 - 1
 """An end behind all places of an axis; the plugin computes ends in 32 bits."""
 
@@ -47,6 +49,19 @@ def constant_behind(output: ov.Output) -> Array | None:
     while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
         node = node.input_value(0).get_node()
     return value_of(node)
+
+
+def is_constant(output: ov.Output) -> bool:
+    """Tell whether few operations compute a value from constants alone, as the compile will."""
+    found = [output.get_node()]
+    for _ in range(MOST_FOLDED):
+        node = found.pop()
+        if not node.get_input_size() and node.get_type_name() != "Constant":
+            return False
+        found += [each.get_node() for each in node.input_values()]
+        if not found:
+            return True
+    return False
 
 
 def known_input(node: ov.Node, number: int) -> Array | None:

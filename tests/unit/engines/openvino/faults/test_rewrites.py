@@ -10,7 +10,7 @@ import openvino.opset16 as op
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.engines.openvino.faults.hazards import READ
+from ie_serving.engines.openvino.faults.hazards import READ, SIZED
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.walk import bodies
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
@@ -449,6 +449,9 @@ ATTENTIONS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "scaled": lambda *each: op.scaled_dot_product_attention(
         *each, op.constant(np.float32(0)), op.constant(np.float32(1))
     ),
+    "zeros as a mask": lambda *each: op.scaled_dot_product_attention(
+        *each, op.constant(np.zeros((1, 1), np.float32)), op.constant(np.float32(1))
+    ),
 }
 
 
@@ -460,15 +463,39 @@ async def test_an_attention_takes_any_length_after_1(tmp_path: Path, form: str, 
     ports = [parameter(name, (-1, -1, 16) if rank == 3 else (-1, 2, -1, 16)) for name in names]
     model = load(save(tmp_path, [result("y", ATTENTIONS[form](*ports))], ports))
     random = np.random.default_rng(5)
-    for length in (1, 2, 16, 40, 1, 64):
+    for length in (1, 2, 16, 0, 40, 1, 64):
         shape = (2, length, 16) if rank == 3 else (1, 2, length, 16)
         query, key, value = given = [random.standard_normal(shape) for _ in names]
         scores = query @ np.swapaxes(key, -1, -2) / (4 if form == "one operation" else 1)
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        shares = np.exp(scores - scores.max(-1, keepdims=True, initial=-99))
         expected = shares / shares.sum(-1, keepdims=True) @ value
         inputs = {n: each.astype(np.float32) for n, each in zip(names, given, strict=True)}
         answer = (await run(model, inputs))["y"]
         np.testing.assert_allclose(answer, expected, rtol=0.05, atol=0.1)
+
+
+def test_a_mask_of_a_rank_that_is_not_known_is_not_dropped() -> None:
+    ports = [parameter(name, (1, -1, 16)) for name in ("query", "key", "value")]
+    mask = parameter("mask", (1, 1, -1))
+    unknown = op.squeeze(op.unsqueeze(mask, np.array([0])))  # its rank depends on the sizes
+    model = ov.Model(
+        [op.result(op.scaled_dot_product_attention(*ports, unknown))], [*ports, mask], "m"
+    )
+    visit(model, SIZED)
+    (node,) = [each for each in model.get_ops() if "Attention" in each.get_type_name()]
+    assert node.input_value(3).get_node().get_type_name() == "Squeeze"
+
+
+def test_weights_whose_scale_the_compile_computes_stay_8_bits() -> None:
+    """Else a model of int8 weights would take four times the memory."""
+    x, given = op.constant(np.ones((4, 1), np.int8)), parameter("given", (4, 2))
+    computed = op.divide(op.constant(np.float32(1)), op.constant(np.array([3, 4], np.float32)))
+    for scale, is_held in ((computed, False), (op.divide(computed, given), True)):
+        weights = op.convert(x, "f32")
+        model = ov.Model([op.result(op.multiply(weights, scale))], [given], "m")
+        visit(model, READ)
+        held = {each.get_element_type() for each in model.get_ops() if not each.get_input_size()}
+        assert (ov.Type.i8 not in held) == is_held
 
 
 async def test_a_product_over_no_elements_is_zeros(tmp_path: Path) -> None:

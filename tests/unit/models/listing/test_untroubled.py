@@ -72,8 +72,9 @@ async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
     assert not any(model.told or model.own_turns for model in rounds.models)
 
 
+@pytest.mark.parametrize(("count", "most"), [(50, 50), (640, 80), (1600, 100)])
 async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, count: int, most: int
 ) -> None:
     """Of ten thousand at once the event loop would announce each before it answers a request."""
     loop = asyncio.get_running_loop()
@@ -85,17 +86,23 @@ async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
         parts.append(len([look.make() for look in looks]))
 
     rounds = polled_model.Rounds(begin)
-    models = [quiet(f"m{each}", 32.0) for each in range(1024)]
+    models = [quiet(f"m{each}", 4.0) for each in range(count)]
     for model in models:
-        rounds.join(model, 32.0, is_spread=True)
-    for turn in (1, 2):
-        for _ in range(128):
+        rounds.join(model, 4.0, is_spread=True)
+
+    async def looked_at(steps: int) -> set[int]:
+        nonlocal now
+        for _ in range(steps):
             now += polled_model.PART_S
             await settle()
-        assert all(len(model.threads) == turn for model in models[turn - 1 :])
-        rounds.withdraw(models[turn - 1])
-    assert max(parts) == 8
-    assert len(models[0].threads) == 1
+        return {len(model.threads) for model in models}
+
+    # Nothing is due when the round begins, which it does after one step.
+    assert [await looked_at(1 + 16), await looked_at(16)] == [{1}, {2}]
+    assert max(parts) == most
+    rounds.withdraw(models[0])
+    await looked_at(32)
+    assert [model.name for model in models if len(model.threads) == 2] == ["m0"]
 
 
 async def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(

@@ -756,9 +756,10 @@ def weights_stay_scaled() -> bool:
 
 
 @fault(
-    "an attention without a mask whose first request has a length of 1 computes lengths of 16 and "
-    "more wrongly, of all clients",
-    done="2^-24, which leaves every softmax as it is, is added to its scores (`fusions.py`)",
+    "an attention without a mask, or with one that the compile finds to be zeros, whose first "
+    "request has a length of 1 computes lengths of 16 and more wrongly, of all clients",
+    done="2^-24, which leaves every softmax as it is, is added to its scores, or to its mask "
+    "(`fusions.py`)",
     where="`ScaledDotProductAttention` and `Softmax`, also written out from its `Exp` on, over an "
     "open length; 3 % of an attention to 128 tokens and 57 % to 512 (8 heads of 64, f32)",
     tests=("test_rewrites.py::test_an_attention_takes_any_length_after_1",),

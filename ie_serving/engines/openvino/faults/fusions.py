@@ -17,7 +17,6 @@ that `Concat` for all its other readers: they get `[1, 2]` instead of `[-1, 2]`.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
@@ -115,17 +114,15 @@ def _shift_scores(node: ov.Node, _: Visit) -> None:
 
 
 def _attend_to_all(node: ov.Node, _: Visit) -> None:
-    """Give an attention over an open length that has no mask one of all keys."""
+    """Give an attention over an open length a mask that is not zeros, which the compile drops."""
     query, key, value, *more = node.input_values()
     rank = rank_of(key.get_partial_shape())
-    # Constant zeros are no mask: the compile drops them.
-    mask = constant_behind(more[0]) if more else np.zeros(())
-    is_masked = node.get_attributes()["causal"] or mask is None or mask.any()
+    is_masked = node.get_attributes()["causal"] or (more and not more[0].element_type.is_real())
     if not rank or key.get_partial_shape()[rank - 2].is_static or is_masked:
         return
     all_keys = op.reshape(_shift(key.get_element_type()), int64([1, 1]), special_zero=False)
     if more:
-        node.input(3).replace_source_output(all_keys.output(0))
+        node.input(3).replace_source_output(op.add(more[0], all_keys).output(0))
     else:
         replace_node(node, op.scaled_dot_product_attention(query, key, value, all_keys))
 

@@ -1,6 +1,7 @@
 """What the CPU plugin would run wrongly is changed, so that it answers as the operation means."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +437,10 @@ def shares_of(scores: ov.Node, less: ov.Node | None = None) -> ov.Node:
     return op.divide(shares, op.reduce_sum(shares, _axis(-1), True))
 
 
+def masked(mask: Callable[[ov.Node], ov.Node], *given: ov.Node) -> ov.Node:
+    return op.scaled_dot_product_attention(*given, mask(given[0]), op.constant(np.float32(1)))
+
+
 ATTENTIONS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "products": by(lambda scores: op.softmax(scores, -1)),
     "products in f16": by(lambda scores: op.softmax(scores, -1), "f16"),
@@ -449,9 +454,24 @@ ATTENTIONS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "scaled": lambda *each: op.scaled_dot_product_attention(
         *each, op.constant(np.float32(0)), op.constant(np.float32(1))
     ),
-    "zeros as a mask": lambda *each: op.scaled_dot_product_attention(
-        *each, op.constant(np.zeros((1, 1), np.float32)), op.constant(np.float32(1))
-    ),
+    **{
+        f"{name} as a mask": partial(masked, mask)
+        for name, mask in {
+            "zeros": lambda _: op.constant(np.zeros((1, 1), np.float32)),
+            "a difference": lambda _: op.subtract(*[op.constant(np.ones((1, 1), np.float32))] * 2),
+            "a selection": lambda given: op.select(
+                op.constant(np.ones((1, 1), bool)),
+                op.constant(np.zeros((1, 1), np.float32)),
+                op.reduce_max(given, np.array([-1]), True),
+            ),
+            "known sizes": lambda given: op.broadcast(
+                op.constant(np.float32(0)),
+                op.divide(
+                    op.gather(op.shape_of(given), np.array([-1, -1]), np.array(0)), np.array(16)
+                ),
+            ),
+        }.items()
+    },
 }
 
 
@@ -483,7 +503,8 @@ def test_a_mask_of_a_rank_that_is_not_known_is_not_dropped() -> None:
     )
     visit(model, SIZED)
     (node,) = [each for each in model.get_ops() if "Attention" in each.get_type_name()]
-    assert node.input_value(3).get_node().get_type_name() == "Squeeze"
+    mask_and_more = node.input_value(3).get_node().input_value(0).get_node()
+    assert mask_and_more.get_type_name() == "Squeeze"
 
 
 def test_weights_whose_scale_the_compile_computes_stay_8_bits() -> None:

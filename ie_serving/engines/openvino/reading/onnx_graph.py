@@ -21,7 +21,7 @@ OpenVINO computes otherwise. Constants that the front end misreads are refused a
 that the front end reads: a release that reads more fails a test there.
 """
 
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, inputs, misread, nodes, opsets
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, replace_node, visit
@@ -49,6 +49,7 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     Raises:
         LoadFailed: naming the operator that cannot be corrected.
     """
+    _hold_defaults(model, inputs(file))
     hold_axes(model)
     rules = list(_RULES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
@@ -65,6 +66,17 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
         faults = "onnx_is_converted_otherwise halves_are_quantized_one_step_off"
         rules.append(Rule(faults, "Divide", partial(_divide, shifts, scales)))
     visit(model, Rules(rules))
+
+
+def _hold_defaults(model: ov.Model, declared: Collection[str]) -> None:
+    """Make constants of inputs whose default has no elements: the front end leaves them inputs."""
+    for given in model.get_parameters():
+        shape = given.get_partial_shape()
+        is_default = given.output(0).get_names().isdisjoint(declared)
+        if is_default and shape.is_static and 0 in shape.to_shape():
+            nothing = np.zeros(shape.to_shape(), given.get_element_type().to_dtype())
+            model.remove_parameter(given)
+            replace_node(given, op.constant(nothing))
 
 
 def _divide(shifts: Set[str], scales: Set[str], node: ov.Node, _: Visit) -> None:

@@ -225,3 +225,21 @@ async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_pat
     loaded = load(tmp_path)
     found = await run(loaded, {"x": np.float32([1, 2]), "y": np.float32([3, 4])})
     assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}
+
+
+async def test_a_default_of_no_elements_is_asked_of_no_client(tmp_path: Path) -> None:
+    """Low-rank adapters: a rank of 0 leaves the weights as they are."""
+    operators = [
+        helper.make_node("MatMul", ["x", "a"], ["h"]),
+        helper.make_node("MatMul", ["h", "b"], ["d"]),
+        helper.make_node("Add", ["x", "d"], ["y"]),
+    ]
+    given = {"x": [2, 4], "a": [4, "rank"], "b": ["rank", 4]}
+    model = onnx_model(operators, given, "y", opset=18)
+    for name, shape in (("a", (4, 0)), ("b", (0, 4))):
+        model.graph.initializer.add(name=name, dims=shape, data_type=TensorProto.FLOAT)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    loaded = load(tmp_path)
+    assert set(loaded.signatures[SERVING_DEFAULT].inputs) == {"x"}
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert (await run(loaded, {"x": x}))["y"].tolist() == x.tolist()

@@ -6,7 +6,7 @@ differently. The comparison runs in a child process, concurrently with the compi
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -76,29 +76,40 @@ class VerifiedEngine(EngineAround):
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        file = _comparable(directory, options)
-        if file is None:
+        file = _file(directory, options)
+        alone = _only_openvino(directory, options)
+        if file is None or alone:
             if options.verify == REQUIRE:
                 advice = Hint("; set {engine.verify} to auto to serve it")
                 raise LoadFailed(f"there is no second engine to compare this format with{advice}")
+            if file and (otherwise := _needs_reference(file)):
+                raise LoadFailed(f"{otherwise}; it serves the model without {alone}")
             return self._engine.compile(directory, options)
         second = self._seconds[file.suffix]
         return _Load(self._engine, second, self._verifier, file, options).compiled()
 
 
-def _comparable(directory: Path, options: EngineOptions) -> Path | None:
-    """Give the file that OpenVINO would read, if a second engine reads it in the same way.
+def _only_openvino(directory: Path, options: EngineOptions) -> str:
+    """Name what only OpenVINO has; empty if a second engine may read the file in the same way.
 
     A mapping renames tensors, a library adds operators, and other devices and their properties
     exist only in OpenVINO.
     """
     own = options.of(OpenVinoOptions)
-    if own.target_device != CPU or own.plugin_config or own.cpu_extension:
-        return None
-    if (directory / MAPPING).exists():
-        return None
+    found = {
+        f"the device {own.target_device}": own.target_device != CPU,
+        "plugin_config": own.plugin_config,
+        "cpu_extension": own.cpu_extension,
+        MAPPING: (directory / MAPPING).exists(),
+    }
+    return next((name for name, is_given in found.items() if is_given), "")
+
+
+def _file(directory: Path, options: EngineOptions) -> Path | None:
+    """Give the file that OpenVINO would read, if it is of a format that has a second engine."""
     try:
-        file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
+        prefers = options.of(OpenVinoOptions).prefer_tflite_model
+        file = model_file(directory, prefer_tflite=prefers)
     except (LoadFailed, OSError):
         return None  # OpenVINO reports the fault
     return file if file.suffix in BY_SUFFIX else None
@@ -172,7 +183,7 @@ class _Load:
             return Findings(why_not="verify is off")
         if not self._is_installed:
             return Findings(why_not=f"{self._second.library} is not installed")
-        if random := _random(self._file):
+        if random := _named(self._file, RANDOM):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
             size = _size(self._file.parent)
@@ -372,22 +383,21 @@ def _computes_plainly(options: EngineOptions) -> bool:
     return is_full and own == plain and all(options.of(each) == each() for each in others)
 
 
-def _random(file: Path) -> str:
-    """Name an operator of ONNX that gives random numbers; OpenVINO reads none of TFLite."""
+def _named(file: Path, kinds: Collection[str]) -> str:
+    """Name an operator of ONNX among some; OpenVINO reads none of them of TFLite."""
     if file.suffix != ONNX:
         return ""
     try:
-        return min((node.kind for node in nodes(file) if node.kind in RANDOM), default="")
+        return min((node.kind for node in nodes(file) if node.kind in kinds), default="")
     except (OSError, ValueError):
         return ""  # not a model: OpenVINO reports the fault
 
 
 def _needs_reference(file: Path) -> str:
     """Say why OpenVINO serves a model only after a comparison; empty if it may without."""
-    if file.suffix != ONNX or all(node.kind != COMPUTED_OTHERWISE for node in nodes(file)):
+    if not (named := _named(file, {COMPUTED_OTHERWISE})):
         return ""
-    otherwise = "with other numbers than onnxruntime, which defines it"
-    return f"{OPENVINO} computes {COMPUTED_OTHERWISE} {otherwise}"
+    return f"{OPENVINO} computes {named} with other numbers than onnxruntime, which defines it"
 
 
 def _stamp(file: Path) -> tuple[int, int]:

@@ -263,6 +263,9 @@ def test_an_operator_that_openvino_computes_otherwise_is_not_served_uncompared(
     told = runs_on(load(directory, Findings(why_not="onnxruntime is not installed")))
     assert told.startswith("onnxruntime, since OpenVINO computes DynamicQuantizeLSTM with other")
     assert runs_on(load(directory, AGREES)).startswith("OpenVINO; compared")
+    own = OpenVinoOptions(plugin_config={"NUM_STREAMS": "1"})
+    with pytest.raises(LoadFailed, match="which defines it; it serves the model without plugin_co"):
+        load(directory, AGREES, own=(own,))
 
 
 def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:

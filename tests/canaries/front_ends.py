@@ -137,6 +137,18 @@ def onnx_is_converted_otherwise() -> bool:
 
 
 @fault(
+    "the front end for ONNX reduces all axes in `ReduceL1`, `ReduceLogSum` and `ReduceLogSumExp` of "
+    "opsets 13 to 17, whose axes are an attribute",
+    done="converted by the server (`operators/table.py`)",
+    where="ONNX models with them; none",
+    tests=("operators/test_elementwise.py::test_axes_that_are_an_attribute_are_reduced",),
+)
+def onnx_reduces_all_axes() -> bool:
+    node = helper.make_node("ReduceL1", ["x"], ["y"], axes=[0], keepdims=0)
+    return differs_from_onnx(node, 17, floats([1, 2], [3, 4]))
+
+
+@fault(
     "`DynamicQuantizeLinear` divides by the range of the numbers, `QuantizeLinear` rounds behind "
     "the zero point, and the plugin multiplies by reciprocals: halves come out one step off",
     done="the graph is changed after it was read (`reading/onnx_graph.py`)",

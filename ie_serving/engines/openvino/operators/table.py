@@ -23,6 +23,8 @@ from ie_serving.engines.openvino.operators.converter import (
     sizes,
 )
 
+OF_ATTRIBUTES, OF_INPUTS = 13, 18
+"""Opsets from which on the front end reads axes of some reductions as inputs, and ONNX does."""
 SINCE = 20
 """Opset from which on the axis is an input, which OpenVINO's front end does not read."""
 
@@ -164,6 +166,31 @@ def _shifted(data: ov.Node, axis: int, places: int, size: int, is_back: bool) ->
     return op.pad(kept, begin, end, "constant", number(1, data.output(0)))
 
 
+def ignores_axes(node: Node) -> bool:
+    """Tell whether the front end looks for axes among the inputs of a reduction, as of opset 18."""
+    return OF_ATTRIBUTES <= node.opset < OF_INPUTS and "axes" in node.attributes
+
+
+def _reduced(reduce: Callable[[ov.Output, ov.Node, bool], ov.Node]) -> Convert:
+    """Reduce the axes that an attribute names, or else all."""
+
+    def convert(node: NodeContext) -> list[ov.Output]:
+        data, has_axes = node.get_input(0), node.has_attribute("axes")
+        axes = node.get_attribute("axes") if has_axes else range(rank_of(data))
+        keeps = bool(node.get_attribute("keepdims", 1))
+        return [reduce(data, int64(list(axes)), keeps).output(0)]
+
+    return convert
+
+
+def _log_sum_exp(data: ov.Output, axes: ov.Node, keeps: bool) -> ov.Node:
+    """Give the greatest plus the logarithm of a sum that it keeps finite."""
+    greatest = op.reduce_max(data, axes, True)
+    exact = op.exp(op.subtract(data, greatest))
+    logarithm = op.add(op.log(op.reduce_sum(exact, axes, True)), greatest)
+    return logarithm if keeps else op.squeeze(logarithm, axes)
+
+
 def has_element(node: NodeContext) -> list[ov.Output]:
     """Tell whether an input is given."""
     return [op.constant(given(node, 0) is not None).output(0)]
@@ -206,6 +233,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "LinearAttention": Operator(attention.linear_attention),
     "OptionalGetElement": Operator(element),
     "OptionalHasElement": Operator(has_element),
+    "ReduceL1": Operator(_reduced(op.reduce_l1), ignores_axes),
+    "ReduceLogSum": Operator(
+        _reduced(lambda data, axes, keeps: op.log(op.reduce_sum(data, axes, keeps))), ignores_axes
+    ),
+    "ReduceLogSumExp": Operator(_reduced(_log_sum_exp), ignores_axes),
     "SwiGLU": Operator(swiglu),
     "TensorScatter": Operator(attention.tensor_scatter),
 }

@@ -77,3 +77,15 @@ def test_an_axis_of_the_file_that_is_out_of_range_is_refused(tmp_path: Path) -> 
     write(tmp_path, node, {"x": floats(3, 2)}, {}, {"a": np.array(5)})
     with pytest.raises(LoadFailed, match="axis 5 is out of range"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["ReduceL1", "ReduceLogSum", "ReduceLogSumExp"])
+@pytest.mark.parametrize("opened", [(), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [0, 1])
+async def test_axes_that_are_an_attribute_are_reduced(
+    tmp_path: Path, kind: str, opened: tuple[int, ...], keepdims: int
+) -> None:
+    """The front end looks for them among the inputs from opset 13 on, and reduced all axes."""
+    given = {"x": floats(2, 3, 4) * 9 + 10}
+    node = helper.make_node(kind, ["x"], ["y"], axes=[0, -1], keepdims=keepdims)
+    await check(write(tmp_path, node, given, {"x": opened}, opset=17), given, rtol=1e-5)

@@ -774,6 +774,27 @@ def an_attention_of_length_1_stays() -> bool:
 
 
 @fault(
+    "an attention of as many heads as places mixes these where each head has a bias, in known "
+    "sizes",
+    done="a `Roll` by no place, which is not fused with it, stands beside it (`fusions.py`)",
+    where="`ScaledDotProductAttention` and `Softmax` of a product, of known sizes that are equal; "
+    "up to four copies of these tensors",
+    tests=("test_rewrites.py::test_as_many_heads_as_places_are_not_mixed",),
+)
+def an_attention_mixes_heads_and_places() -> bool:
+    ports, bias = [port("f32", 1, 4, 32) for _ in range(3)], floats([[[0], [1], [2], [3]]])
+    split = [op.reshape(each, const([1, 4, 4, 8]), False) for each in ports]
+    order = const([0, 2, 1, 3])
+    given = [op.transpose(op.add(each, op.constant(bias)), order) for each in split]
+    ask = compiled([op.scaled_dot_product_attention(*given)], ports)
+    sent = np.random.default_rng(1).standard_normal((3, 1, 4, 32)).astype(np.float32)
+    query, key, value = ((each.reshape(1, 4, 4, 8) + bias).swapaxes(1, 2) for each in sent)
+    shares = np.exp(query @ key.swapaxes(2, 3) / np.sqrt(8))
+    expected = shares / shares.sum(-1, keepdims=True) @ value
+    return not np.allclose(ask(*sent)[0], expected, atol=0.1)
+
+
+@fault(
     "`Broadcast` of a number to no dimensions ends the process at the compile",
     done="the number itself (`rewrites.py`)",
     where="graphs with it; none",

@@ -5,7 +5,8 @@ values of other channels, or with memory behind them, where an elementwise opera
 per channel follows it: from the second row on. With one dimension more, which is reduced as well,
 it takes the right ones.
 
-An attention without a mask whose first request has a length of 1 computes others wrongly.
+An attention without a mask whose first request has a length of 1 computes others wrongly, and so
+does one of known sizes with as many heads as places.
 
 Works around OpenVINO's pass AbsSinking, which gives absolute values to readers of the originals.
 
@@ -127,6 +128,26 @@ def _attend_to_all(node: ov.Node, _: Visit) -> None:
         replace_node(node, op.scaled_dot_product_attention(query, key, value, all_keys))
 
 
+def _part_heads(node: ov.Node, _: Visit) -> None:
+    """Keep an attention of as many heads as places from what the plugin would fuse it with."""
+    shape, kind = node.get_input_partial_shape(0), node.get_type_name()
+    rank = rank_of(shape)
+    if not rank or rank < _RANK or shape.is_dynamic or shape[rank - 3] != shape[rank - 2]:
+        return
+    if kind == "Softmax":
+        if not any(each.get_type_name() == "MatMul" for each in _readers(node.output(0))):
+            return
+    else:
+        for operand in node.inputs()[:3]:
+            operand.replace_source_output(_moved(operand.get_source_output()))
+    put_behind(node.output(0), _moved)
+
+
+def _moved(output: ov.Output) -> ov.Output:
+    """Move elements by no place, which the plugin copies and does not fuse."""
+    return op.roll(output, int64([0]), int64([0])).output(0)
+
+
 def _shift(kind: ov.Type) -> ov.Node:
     return op.convert(float32(_SWALLOWED), kind)
 
@@ -135,6 +156,7 @@ RULES: Sequence[Rule[Ask]] = (
     Rule("values_per_channel_are_those_of_others", _KINDS, _reduce_one_more),
     Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
     Rule("an_attention_of_length_1_stays", "Softmax Exp", _shift_scores),
+    Rule("an_attention_mixes_heads_and_places", "ScaledDotProductAttention Softmax", _part_heads),
 )
 
 

@@ -494,6 +494,25 @@ async def test_an_attention_takes_any_length_after_1(tmp_path: Path, form: str, 
         np.testing.assert_allclose(answer, expected, rtol=0.05, atol=0.1)
 
 
+@pytest.mark.parametrize("form", ["one operation", "products"])
+async def test_as_many_heads_as_places_are_not_mixed(tmp_path: Path, form: str) -> None:
+    """The plugin took heads for places where both are as many and each head has a bias."""
+    order, bias = np.array([0, 2, 1, 3]), np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1)
+    ports = [parameter(name, (1, 4, 32)) for name in ("query", "key", "value")]
+    heads = [op.reshape(port, np.array([0, 0, 4, 8]), special_zero=True) for port in ports]
+    operands = [op.transpose(op.add(each, op.constant(bias)), order) for each in heads]
+    given = save(tmp_path, [result("y", ATTENTIONS[form](*operands))], ports)
+    random = np.random.default_rng(4)
+    sent = {port.friendly_name: random.standard_normal((1, 4, 32)) for port in ports}
+    inputs = {name: each.astype(np.float32) for name, each in sent.items()}
+    answer = (await run(load(given, inference_precision="f32"), inputs))["y"]
+    query, key, value = ((each.reshape(1, 4, 4, 8) + bias).swapaxes(1, 2) for each in sent.values())
+    scores = query @ key.swapaxes(2, 3) / (np.sqrt(8) if form == "one operation" else 1)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = shares / shares.sum(-1, keepdims=True) @ value
+    np.testing.assert_allclose(answer, expected, rtol=1e-3, atol=1e-3)
+
+
 def test_a_mask_of_a_rank_that_is_not_known_is_not_dropped() -> None:
     ports = [parameter(name, (1, -1, 16)) for name in ("query", "key", "value")]
     mask = parameter("mask", (1, 1, -1))

@@ -137,8 +137,8 @@ def onnx_is_converted_otherwise() -> bool:
 
 
 @fault(
-    "the front end for ONNX reduces all axes in `ReduceL1`, `ReduceLogSum` and `ReduceLogSumExp` of "
-    "opsets 13 to 17, whose axes are an attribute",
+    "the front end for ONNX reduces all axes in `ReduceL1`, `ReduceLogSum` and `ReduceLogSumExp` "
+    "of opsets 13 to 17, whose axes are an attribute",
     done="converted by the server (`operators/table.py`)",
     where="ONNX models with them; none",
     tests=("operators/test_elementwise.py::test_axes_that_are_an_attribute_are_reduced",),

@@ -103,7 +103,9 @@ def read(file: Path, own: Mapping[str, Convert], *, partially: bool = False) -> 
         front_end.add_extension(ConversionExtension(kind, _noting(kind, convert, causes)))
     try:
         convert = front_end.convert_partially if partially else front_end.convert
-        model: ov.Model = convert(front_end.load(str(file), enable_mmap=False))
+        loaded = front_end.load(str(file), enable_mmap=False)
+        model: ov.Model = convert(loaded)
+        vars(model)["loaded"] = loaded  # freed, it would be read by operators that remain
     except (GeneralFailure, OpConversionFailure) as error:
         if causes:
             raise LoadFailed(causes[0]) from error

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,7 +22,7 @@ GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
 _FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
 GRAPH_NODE, GRAPH_INITIALIZER, _GRAPH_INPUTS, GRAPH_OUTPUT = 1, 5, 11, 12
 _INITIALIZER_NAME, VALUE_NAME = 8, 1
-_DATA_TYPE, _INT32_DATA, _UINT64_DATA = 2, 5, 11
+_DIMS, _DATA_TYPE, _INT32_DATA, _UINT64_DATA = 1, 2, 5, 11
 _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPHS = 5, (6, 11)
 _HOLDERS = re.compile(b"Constant|_branch|body")
 """Occurs in the bytes of every operator that holds constants or graphs; others are not parsed."""
@@ -45,7 +46,8 @@ MAIN_DOMAIN = "ai.onnx"
 """Name of the domain that files leave empty."""
 
 Value = int | float | str | tuple[int | float | str, ...] | None
-"""Value of an attribute; None for a tensor, a graph, or a value that a function's caller sets."""
+"""Value of an attribute: empty for a tensor of no elements, None for another, for a graph, or for a
+value that a function's caller sets."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ def steps(path: Path) -> list[Node]:
 def misread(path: Path) -> Iterator[tuple[str, str]]:
     """Give name and type of each constant that OpenVINO's front end misreads.
 
+    The type is empty for one of no elements, which the front end takes for a 0.
+
     Raises:
         ValueError: the file is no ONNX model.
         OSError: it cannot be read.
@@ -161,18 +165,23 @@ def misread(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _misread(file: BinaryIO, tensor: _Field) -> Iterator[tuple[str, str]]:
-    name, kind, is_raw = "", "", True
+    name, kind, is_raw, is_empty = "", "", True, _is_empty(file, tensor)
     for each in _fields(file, tensor):
         if each.number == _DATA_TYPE:
             kind = MISREAD.get(_integer(file, each), "")
-            if not kind:
+            if not kind and not is_empty:
                 return  # writers put the type first, so the values are not gone through
         elif each.number == _INITIALIZER_NAME:
             name = _text(file, each)
         elif each.number in (_INT32_DATA, _UINT64_DATA):
             is_raw = False
-    if kind and not is_raw:
-        yield name, kind
+    if is_empty or (kind and not is_raw):
+        yield name, "" if is_empty else kind
+
+
+def _is_empty(file: BinaryIO, tensor: _Field) -> bool:
+    sizes = takewhile(lambda each: each.number == _DIMS, _fields(file, tensor))  # they come first
+    return any(0 in _integers(file, each) for each in sizes)
 
 
 def _tensors(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
@@ -285,6 +294,8 @@ def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple
                 value = _integer(file, field)
             case 4:  # s
                 value = _text(file, field)
+            case 5 if _is_empty(file, field):
+                value = ()
             case 6 | 11:  # g, graphs
                 subgraphs.append(field)
             case 7:  # floats

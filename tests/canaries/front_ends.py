@@ -119,9 +119,26 @@ def constants_outside_raw_data_are_misread() -> bool:
 
 
 @fault(
+    "a constant of an ONNX file that has no elements is read as the number 0",
+    done="refused by name, where it is not the same (`reading/onnx_graph.py`)",
+    where="ONNX models with such constants, but as sizes, axes, or parts of a `Concat`",
+    tests=(
+        "reading/test_onnx_unread.py::"
+        "test_an_input_of_no_elements_is_refused_where_the_front_end_takes_it_for_0",
+    ),
+)
+def constants_of_no_elements_are_misread() -> bool:
+    node = helper.make_node("Gather", ["x", "rows"], ["y"])
+    model = onnx_model([node], {"x": [3, 2]}, "y", rows=np.zeros(0, np.int64))
+    read = ov.Core().read_model(model.SerializeToString(), b"")
+    return bool(read.output(0).get_partial_shape() != ov.PartialShape([0, 2]))
+
+
+@fault(
     "the front end for ONNX makes a division of `BitShift` to the right, one axis of "
     "`Softmax` of opsets 11 and 12, no padding of `ConvTranspose` with `auto_pad` in open "
-    "sizes, and windows behind the last element of `MaxPool` with `ceil_mode`",
+    "sizes, windows behind the last element of `MaxPool` with `ceil_mode`, and rounds without end "
+    "of a `Loop` that is asked for less than none",
     done="the graph is changed after it was read (`reading/onnx_graph.py`)",
     where="ONNX models with them; a `Softmax` over several axes two Reshapes, which copy nothing",
     tests=(
@@ -129,6 +146,7 @@ def constants_outside_raw_data_are_misread() -> bool:
         "reading/test_onnx_graph.py::test_a_softmax_of_opset_11_is_one_over_all_axes_behind",
         "reading/test_onnx_graph.py::test_transposed_convolutions_are_padded",
         "reading/test_onnx_graph.py::test_no_window_begins_behind_the_last_element",
+        "reading/test_onnx_graph.py::test_a_loop_of_less_than_no_rounds_makes_none",
     ),
 )
 def onnx_is_converted_otherwise() -> bool:

@@ -23,8 +23,6 @@ from ie_serving.engines.openvino.operators.converter import (
     sizes,
 )
 
-OF_ATTRIBUTES, OF_INPUTS = 13, 18
-"""Opsets from which on the front end reads axes of some reductions as inputs, and ONNX does."""
 SINCE = 20
 """Opset from which on the axis is an input, which OpenVINO's front end does not read."""
 
@@ -168,7 +166,7 @@ def _shifted(data: ov.Node, axis: int, places: int, size: int, is_back: bool) ->
 
 def ignores_axes(node: Node) -> bool:
     """Tell whether the front end looks for axes among the inputs of a reduction, as of opset 18."""
-    return OF_ATTRIBUTES <= node.opset < OF_INPUTS and "axes" in node.attributes
+    return node.opset in range(13, 18) and "axes" in node.attributes
 
 
 def _reduced(reduce: Callable[[ov.Output, ov.Node, bool], ov.Node]) -> Convert:

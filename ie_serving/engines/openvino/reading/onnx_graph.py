@@ -9,6 +9,7 @@ Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` list
   `QuantizeLinear` becomes a `FakeQuantize`, which rounds behind the zero point and not before it:
   halves come out one step off. Where integers are quantized in the middle of a graph by constant
   scales it stays, since the plugin makes operations on integers of it.
+- `Loop` makes rounds without end where a request asks for less than none.
 - `MaxPool` with `ceil_mode` has windows that begin behind the last element.
 - `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
 - `SplitToSequence` into pieces of lengths that have an open size counts one piece.
@@ -21,6 +22,7 @@ OpenVINO computes otherwise. Constants that the front end misreads are refused a
 that the front end reads: a release that reads more fails a test there.
 """
 
+import re
 from collections.abc import Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +34,15 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, inputs, misread, nodes, opsets
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
-from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
+from ie_serving.engines.openvino.graphs.constants import (
+    Operand,
+    constant_behind,
+    float32,
+    int64,
+    value_of,
+)
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, replace_node, visit
 from ie_serving.engines.openvino.graphs.walk import operations
 
@@ -49,7 +57,6 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
     Raises:
         LoadFailed: naming the operator that cannot be corrected.
     """
-    _hold_defaults(model, inputs(file))
     hold_axes(model)
     rules = list(_RULES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
@@ -66,17 +73,6 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
         faults = "onnx_is_converted_otherwise halves_are_quantized_one_step_off"
         rules.append(Rule(faults, "Divide", partial(_divide, shifts, scales)))
     visit(model, Rules(rules))
-
-
-def _hold_defaults(model: ov.Model, declared: Collection[str]) -> None:
-    """Make constants of inputs whose default has no elements: the front end leaves them inputs."""
-    for given in model.get_parameters():
-        shape = given.get_partial_shape()
-        is_default = given.output(0).get_names().isdisjoint(declared)
-        if is_default and shape.is_static and 0 in shape.to_shape():
-            nothing = np.zeros(shape.to_shape(), given.get_element_type().to_dtype())
-            model.remove_parameter(given)
-            replace_node(given, op.constant(nothing))
 
 
 def _divide(shifts: Set[str], scales: Set[str], node: ov.Node, _: Visit) -> None:
@@ -228,6 +224,13 @@ def _flatten(node: ov.Node, _: Visit) -> None:
     replace_node(node, shaped)
 
 
+def _count_from_0(node: ov.Node, _: Visit) -> None:
+    count = node.input_value(0)  # a constant of -1 where the file has none
+    if constant_behind(count) is None:
+        limited = op.maximum(count, op.convert(int64(0), count.get_element_type()))
+        node.input(0).replace_source_output(limited.output(0))
+
+
 def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
     return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
 
@@ -240,6 +243,7 @@ _RULES: Sequence[Rule[Ask]] = (
     ),
     Rule("halves_are_quantized_one_step_off", "FakeQuantize", _round_before_zero_point),
     Rule("onnx_corners_are_not_aligned", "Interpolate", _refuse_parts_of_pixels),
+    Rule("onnx_is_converted_otherwise", "Loop", _count_from_0),
     Rule("onnx_is_converted_otherwise", "MaxPool", _leave_out_last_window),
 )
 
@@ -379,6 +383,10 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | RequiredInput | WholeOp
 """By operator, with its domain where that is not ONNX's own."""
 
 
+_TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape|Expand|Reduce.*|Reshape|Resize|Upsample")
+"""Operators to which an input of no elements is the same as a 0."""
+
+
 def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
     """Refuse a model that OpenVINO would compute otherwise than the file says.
 
@@ -390,8 +398,11 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
         LoadFailed: naming operator, node and the attribute that would be dropped.
     """
     try:
-        if tensor := next(misread(file), None):
-            name, kind = tensor
+        empty = set[str]()
+        for name, kind in misread(file):
+            if not kind:
+                empty.add(name)
+                continue
             raise LoadFailed(
                 f'OpenVINO misreads the numbers of "{name}", which are of type {kind} and not in'
                 " raw_data: save them with onnx.numpy_helper.from_array"
@@ -403,15 +414,19 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
                 "export it for an older one"
             )
         for node in nodes(file):
+            if node.attributes.get("value") == ():
+                empty.update(node.outputs)
             if node.kind not in converted:
-                _refuse(node)
+                _refuse(node, empty.intersection(node.inputs))
     except ValueError:
         return  # no ONNX model: OpenVINO says so
 
 
-def _refuse(node: Node) -> None:
+def _refuse(node: Node, empty: Collection[str]) -> None:
     kind = node.kind if node.domain == MAIN_DOMAIN else f"{node.domain}.{node.kind}"
-    for overlooked in OVERLOOKED.get(kind, ()):
-        if refusal := overlooked.refusal(node):
-            name = node.name or next(filter(None, node.outputs), "")
-            raise LoadFailed(f'{kind} "{name}": OpenVINO does not {refusal}')
+    refusals = [overlooked.refusal(node) for overlooked in OVERLOOKED.get(kind, ())]
+    if empty and not _TAKES_EMPTY.fullmatch(kind):
+        refusals.append(f'read that its input "{min(empty)}" has no elements')
+    if refusal := next(filter(None, refusals), ""):
+        name = node.name or next(filter(None, node.outputs), "")
+        raise LoadFailed(f'{kind} "{name}": OpenVINO does not {refusal}')

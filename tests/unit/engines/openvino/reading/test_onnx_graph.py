@@ -227,19 +227,23 @@ async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_pat
     assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}
 
 
-async def test_a_default_of_no_elements_is_asked_of_no_client(tmp_path: Path) -> None:
-    """Low-rank adapters: a rank of 0 leaves the weights as they are."""
-    operators = [
-        helper.make_node("MatMul", ["x", "a"], ["h"]),
-        helper.make_node("MatMul", ["h", "b"], ["d"]),
-        helper.make_node("Add", ["x", "d"], ["y"]),
+@pytest.mark.parametrize("rounds", [-7, -1, 0, 3])
+async def test_a_loop_of_less_than_no_rounds_makes_none(tmp_path: Path, rounds: int) -> None:
+    """OpenVINO takes such a number for no limit."""
+    ends = [
+        helper.make_tensor_value_info("at", TensorProto.INT64, []),
+        helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("before", TensorProto.FLOAT, [1]),
     ]
-    given = {"x": [2, 4], "a": [4, "rank"], "b": ["rank", 4]}
-    model = onnx_model(operators, given, "y", opset=18)
-    for name, shape in (("a", (4, 0)), ("b", (0, 4))):
-        model.graph.initializer.add(name=name, dims=shape, data_type=TensorProto.FLOAT)
-    onnx.save(model, str(tmp_path / "model.onnx"))
-    loaded = load(tmp_path)
-    assert set(loaded.signatures[SERVING_DEFAULT].inputs) == {"x"}
-    x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    assert (await run(loaded, {"x": x}))["y"].tolist() == x.tolist()
+    inner = [
+        helper.make_node("Add", ["before", "one"], ["behind"]),
+        helper.make_node("Less", ["behind", "nine"], ["on"]),
+    ]
+    results = [onnx.ValueInfoProto(name="on"), onnx.ValueInfoProto(name="behind")]
+    body = helper.make_graph(inner, "body", ends, results)
+    loop = helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)
+    given = {"rounds": Of(TensorProto.INT64, []), "x": [1]}
+    held = {"one": np.float32([1]), "nine": np.array(9, np.float32)}
+    save_onnx(tmp_path / "model.onnx", [loop], given, "y", **held)
+    sent = {"rounds": np.array(rounds), "x": np.float32([2])}
+    assert (await run(load(tmp_path), sent))["y"].tolist() == [2 + max(rounds, 0)]

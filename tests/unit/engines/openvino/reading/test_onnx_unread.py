@@ -378,3 +378,42 @@ def test_numbers_in_raw_data_are_served(tmp_path: Path) -> None:
     cast = helper.make_node("Cast", ["w"], ["y"], to=onnx.TensorProto.FLOAT)
     y = onnx.ValueInfoProto(name="y")
     refuse_unread(save(tmp_path, helper.make_graph([cast], "g", [], [y], [held]), 21))
+
+
+@pytest.mark.parametrize("place", ["initializer", "default", "constant", "branch"])
+def test_an_input_of_no_elements_is_refused_where_the_front_end_takes_it_for_0(
+    tmp_path: Path, place: str
+) -> None:
+    """It gives the first of three rows in place of none."""
+    tensor = onnx.numpy_helper.from_array(np.zeros(0, np.int64), "rows")
+    x, y = helper.make_tensor_value_info("x", 1, [3, 2]), onnx.ValueInfoProto(name="y")
+    nodes, held = [helper.make_node("Gather", ["x", "rows"], ["y"])], [tensor]
+    if place == "constant":
+        nodes, held = [helper.make_node("Constant", [], ["rows"], value=tensor), *nodes], []
+    rows = [helper.make_tensor_value_info("rows", 7, ["n"])] * (place == "default")
+    graph = helper.make_graph(nodes, "g", [x, *rows] if place != "branch" else [], [y], held)
+    if place == "branch":
+        branch = helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
+        graph = helper.make_graph([branch], "whole", [x], [y])
+    with pytest.raises(
+        LoadFailed, match='Gather "y": OpenVINO does not read that its input "rows"'
+    ):
+        refuse_unread(save(tmp_path, graph, 17))
+    if place != "branch":
+        read = ov.Core().read_model(str(tmp_path / "model.onnx"))
+        assert read.output(0).get_partial_shape() != ov.PartialShape([0, 2])
+
+
+@pytest.mark.parametrize("kind", ["Reshape", "Expand", "ReduceSum", "Concat"])
+def test_an_input_of_no_elements_is_served_where_it_is_the_same_as_0(
+    tmp_path: Path, kind: str
+) -> None:
+    dtype = np.float32 if kind == "Concat" else np.int64
+    held = onnx.numpy_helper.from_array(np.zeros(0, dtype), "none")
+    node = helper.make_node(kind, ["x", "none"], ["y"], **({"axis": 0} if kind == "Concat" else {}))
+    x, y = helper.make_tensor_value_info("x", 1, [1]), onnx.ValueInfoProto(name="y")
+    file = save(tmp_path, helper.make_graph([node], "g", [x], [y], [held]), 17)
+    refuse_unread(file)
+    answer = ov.Core().compile_model(str(file), "CPU")([np.float32([5])])[0]
+    assert answer.shape == ReferenceEvaluator(str(file)).run(None, {"x": np.float32([5])})[0].shape
+    assert answer.ravel().tolist() == [5]

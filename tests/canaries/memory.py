@@ -777,8 +777,8 @@ def an_attention_of_length_1_stays() -> bool:
     "an attention of as many heads as places mixes these where each head has a bias, in known "
     "sizes",
     done="a `Roll` by no place, which is not fused with it, stands beside it (`fusions.py`)",
-    where="`ScaledDotProductAttention` and `Softmax` of a product, of known sizes that are equal; "
-    "up to four copies of these tensors",
+    where="`ScaledDotProductAttention` and `Softmax` of a product, also written out, of known "
+    "sizes that are equal; up to four copies of these tensors",
     tests=("test_rewrites.py::test_as_many_heads_as_places_are_not_mixed",),
 )
 def an_attention_mixes_heads_and_places() -> bool:

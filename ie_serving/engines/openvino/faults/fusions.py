@@ -30,6 +30,7 @@ from ie_serving.engines.openvino.graphs.constants import (
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Visit, put_behind, replace_node
 from ie_serving.engines.openvino.graphs.walk import bodies, operations, rank_of
 
+_ATTENTION: Final = "ScaledDotProductAttention"
 _RANK: Final = 3
 _WRONG_AXES: Final = (0, 2)
 _KINDS: Final = "ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
@@ -134,12 +135,13 @@ def _part_heads(node: ov.Node, _: Visit) -> None:
     rank = rank_of(shape)
     if not rank or rank < _RANK or shape.is_dynamic or shape[rank - 3] != shape[rank - 2]:
         return
-    if kind == "Softmax":
-        if not any(each.get_type_name() == "MatMul" for each in _readers(node.output(0))):
-            return
-    else:
+    near = {each.get_type_name() for each in _readers(node.output(0))}
+    near |= {each.get_node().get_type_name() for each in node.input_values()}
+    if kind == _ATTENTION:
         for operand in node.inputs()[:3]:
             operand.replace_source_output(_moved(operand.get_source_output()))
+    elif not ({"MatMul"} if kind == "Softmax" else {"MatMul", "ReduceSum"}) <= near:
+        return
     put_behind(node.output(0), _moved)
 
 
@@ -154,9 +156,9 @@ def _shift(kind: ov.Type) -> ov.Node:
 
 RULES: Sequence[Rule[Ask]] = (
     Rule("values_per_channel_are_those_of_others", _KINDS, _reduce_one_more),
-    Rule("an_attention_of_length_1_stays", "ScaledDotProductAttention", _attend_to_all),
+    Rule("an_attention_of_length_1_stays", _ATTENTION, _attend_to_all),
     Rule("an_attention_of_length_1_stays", "Softmax Exp", _shift_scores),
-    Rule("an_attention_mixes_heads_and_places", "ScaledDotProductAttention Softmax", _part_heads),
+    Rule("an_attention_mixes_heads_and_places", f"{_ATTENTION} Softmax Divide", _part_heads),
 )
 
 

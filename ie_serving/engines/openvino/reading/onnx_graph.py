@@ -36,13 +36,7 @@ import openvino.opset15 as op
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
-from ie_serving.engines.openvino.graphs.constants import (
-    Operand,
-    constant_behind,
-    float32,
-    int64,
-    value_of,
-)
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, replace_node, visit
 from ie_serving.engines.openvino.graphs.walk import operations
 
@@ -226,7 +220,7 @@ def _flatten(node: ov.Node, _: Visit) -> None:
 
 def _count_from_0(node: ov.Node, _: Visit) -> None:
     count = node.input_value(0)  # a constant of -1 where the file has none
-    if constant_behind(count) is None:
+    if value_of(count.get_node()) is None:
         limited = op.maximum(count, op.convert(int64(0), count.get_element_type()))
         node.input(0).replace_source_output(limited.output(0))
 

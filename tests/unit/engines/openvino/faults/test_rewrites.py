@@ -494,7 +494,7 @@ async def test_an_attention_takes_any_length_after_1(tmp_path: Path, form: str, 
         np.testing.assert_allclose(answer, expected, rtol=0.05, atol=0.1)
 
 
-@pytest.mark.parametrize("form", ["one operation", "products"])
+@pytest.mark.parametrize("form", ["one operation", "products", "written out"])
 async def test_as_many_heads_as_places_are_not_mixed(tmp_path: Path, form: str) -> None:
     """The plugin took heads for places where both are as many and each head has a bias."""
     order, bias = np.array([0, 2, 1, 3]), np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1)

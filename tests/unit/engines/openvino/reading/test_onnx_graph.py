@@ -227,8 +227,8 @@ async def test_an_input_of_a_sequence_that_is_an_output_has_its_own_name(tmp_pat
     assert {name: each.tolist() for name, each in found.items()} == {"z": [3, 4], "n": [-1, -2]}
 
 
-@pytest.mark.parametrize("rounds", [-7, -1, 0, 3])
-async def test_a_loop_of_less_than_no_rounds_makes_none(tmp_path: Path, rounds: int) -> None:
+@pytest.mark.parametrize("rounds", [-7, -1, 0, 3, None])
+async def test_a_loop_of_less_than_no_rounds_makes_none(tmp_path: Path, rounds: int | None) -> None:
     """OpenVINO takes such a number for no limit."""
     ends = [
         helper.make_tensor_value_info("at", TensorProto.INT64, []),
@@ -241,9 +241,13 @@ async def test_a_loop_of_less_than_no_rounds_makes_none(tmp_path: Path, rounds: 
     ]
     results = [onnx.ValueInfoProto(name="on"), onnx.ValueInfoProto(name="behind")]
     body = helper.make_graph(inner, "body", ends, results)
-    loop = helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)
-    given = {"rounds": Of(TensorProto.INT64, []), "x": [1]}
+    given: dict[str, Any] = {"rounds": Of(TensorProto.INT64, []), "x": [1]}
+    sent = {"rounds": np.array(rounds), "x": np.float32([2])}
+    if rounds is None:
+        del given["rounds"], sent["rounds"]
+    count = "" if rounds is None else "rounds"
+    loop = helper.make_node("Loop", [count, "", "x"], ["y"], body=body)
     held = {"one": np.float32([1]), "nine": np.array(9, np.float32)}
     save_onnx(tmp_path / "model.onnx", [loop], given, "y", **held)
-    sent = {"rounds": np.array(rounds), "x": np.float32([2])}
-    assert (await run(load(tmp_path), sent))["y"].tolist() == [2 + max(rounds, 0)]
+    expected = 9 if rounds is None else 2 + max(rounds, 0)
+    assert (await run(load(tmp_path), sent))["y"].tolist() == [expected]

@@ -93,6 +93,11 @@ def searched(side: str) -> Made:
     return lambda x: tf.searchsorted(SORTED, x, side=side), None
 
 
+def recurrence(over: Callable[..., Any]) -> Made:
+    """Begin with the first row, so that a request of one row asks the loop for no round."""
+    return lambda x: over(lambda so_far, row: so_far * 0.5 + row, x), None
+
+
 def keras_inside() -> Made:
     """A graph of objects of more than 16 KB."""
     import keras
@@ -229,6 +234,8 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "variable_shape": (sized, ROWS),
     "searched_left": (lambda: searched("left"), QUERIES),
     "searched_right": (lambda: searched("right"), QUERIES),
+    "scan_of_one_row": (lambda: recurrence(tf.scan), ROWS[:1]),
+    "fold_of_one_row": (lambda: recurrence(tf.foldl), ROWS[:1]),
     "keras_inside": (keras_inside, ROWS),
     "slices": (sliced, PLACES),
     "ngrams": (ngrams, LINES),

@@ -42,7 +42,8 @@ class WeightlessCopy(NamedTuple):
     """The copy of a graph.
 
     Attributes:
-        model: the copy. It has inputs in place of its weights, behind those of the graph.
+        model: the copy. It has inputs in place of its weights and of what loops begin by, behind
+            those of the graph.
         pairs: the operations of both, each behind those that it reads. They keep the weights in
             memory, so they are not to be kept beyond the load.
     """
@@ -87,11 +88,24 @@ def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
 
 
 def _leave_weights_out(pairs: Iterable[Pair]) -> Iterator[ov.Node]:
-    """Replace weights by inputs, and give those."""
+    """Replace weights by inputs, and give those; also what decides whether a loop has a round.
+
+    OpenVINO infers no shapes of a loop whose shapes tell that it has none: it raises "Accessing
+    out-of-range dimension".
+    """
     for _, node, inside in pairs:
-        if not inside and node.get_type_name() == "Constant" and _is_weight(node):
+        if inside:
+            continue
+        if node.get_type_name() == "Constant" and _is_weight(node):
             stands_in = op.parameter(node.get_output_shape(0), node.get_output_element_type(0))
             node.output(0).replace(stands_in.output(0))
+            yield stands_in
+        elif (
+            node.get_type_name() == "Loop"
+            and node.input_value(1).get_node().get_type_name() != "Constant"
+        ):
+            stands_in = op.parameter(node.get_input_partial_shape(1), ov.Type.boolean)
+            node.input(1).replace_source_output(stands_in.output(0))
             yield stands_in
 
 

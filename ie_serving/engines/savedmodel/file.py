@@ -154,6 +154,13 @@ def _shape(info: Proto) -> tuple[int, ...] | None:
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 WITHOUT_OUTPUTS = frozenset({"Assert", "NoOp", "Print"})
 
+_OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "T", "Tparams")
+"""Attributes of nodes that name the dtype of what they give; the first one that a node has."""
+_OTHERS = ("All", "Any", "Arg", "Equal", "Greater", "Is", "Less", "Logical", "NotEqual", "Save")
+"""How operations begin whose attributes name another dtype, or that give nothing."""
+_OPEN_UNTIL = 24
+"""Version of TensorFlow's graphs before which the shape of a scalar meant any shape."""
+
 Types = Mapping[str, int]
 """Number of the `tensorflow.DataType` of each node that gives an output, by the node's name."""
 
@@ -163,7 +170,7 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
 
     Args:
         file: the GraphDef, serialized.
-        types: of the outputs, which the file does not say.
+        types: of the outputs, as far as OpenVINO tells; of others a node's attributes do.
 
     Raises:
         LoadFailed: it is no GraphDef, or gives no output of a known type.
@@ -177,12 +184,15 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
     signature = meta_graph.signature_def[SERVING_DEFAULT]
     signature.method_name = Method.PREDICT.value
     for node in meta_graph.graph_def.node:
+        if node.op == "Placeholder" and meta_graph.graph_def.versions.producer < _OPEN_UNTIL:
+            shape = node.attr["shape"].shape
+            shape.unknown_rank = not shape.dim
         if node.op in PLACEHOLDERS:
             _add_input(signature, node)
-    for name in _ends(meta_graph.graph_def):
-        if name in types:
-            info = signature.outputs[name]
-            info.name, info.dtype, info.tensor_shape.unknown_rank = f"{name}:0", types[name], True
+    for node in _ends(meta_graph.graph_def):
+        if dtype := types.get(node.name) or _dtype(node):
+            info = signature.outputs[node.name]
+            info.name, info.dtype, info.tensor_shape.unknown_rank = f"{node.name}:0", dtype, True
     if not signature.outputs:
         raise LoadFailed(f"{file.name} has no output: expected a frozen graph of TensorFlow")
     return meta_graph
@@ -197,11 +207,18 @@ def _add_input(signature: Proto, node: Proto) -> None:
         info.tensor_shape.unknown_rank = True
 
 
-def _ends(graph_def: Proto) -> list[str]:
-    """Name the nodes whose results no other node takes."""
+def _dtype(node: Proto) -> int:
+    """Read the dtype of what a node gives from its attributes; 0 where none tells."""
+    if node.op == "Const" or node.op.startswith(_OTHERS):
+        return 0
+    return next((node.attr[name].type for name in _OF_OUTPUT if name in node.attr), 0)
+
+
+def _ends(graph_def: Proto) -> list[Proto]:
+    """Give the nodes whose results no other node takes."""
     taken = {each.lstrip("^").partition(":")[0] for node in graph_def.node for each in node.input}
     return [
-        node.name
+        node
         for node in graph_def.node
         if node.name not in taken and node.op not in WITHOUT_OUTPUTS | PLACEHOLDERS
     ]

@@ -1,4 +1,4 @@
-"""Writes SavedModels that are legal and were once refused, each with what TensorFlow answers.
+"""Writes models that are legal and were once refused, each with what TensorFlow answers.
 
 Run as a program: `NAME/1` and `NAME/expected/serving_default.pickle` below the directory given.
 """
@@ -318,7 +318,22 @@ FIRST: Mapping[str, Callable[[Any], Any]] = {
     ),
 }
 """Models of TensorFlow 1, all asked `ROWS`."""
-NAMES = (*MODELS, *FIRST)
+
+
+def taken_by_default(x: Any) -> Any:
+    """Train where a request says so, as programs of TensorFlow 1 do."""
+    training = v1.placeholder_with_default(False, [], name="training")
+    return v1.cond(training, lambda: tf.nn.dropout(x, 0.5), lambda: x + 1.0)
+
+
+FROZEN: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
+    "frozen_default": (taken_by_default, ROWS),
+    "frozen_echo": (tf.identity, ROWS),
+    "frozen_texts": (lambda x: tf.strings.to_number(x) * 2.0, np.array([b"1.5", b"-2"], object)),
+    "frozen_any_shape": (lambda x: tf.matmul(x, ROWS[:2]), ROWS),
+}
+"""Frozen graphs, each with a request; the last one says of its input what early graphs said."""
+NAMES = (*MODELS, *FIRST, *FROZEN)
 
 
 def write(directory: Path, compute: Callable[..., Any], held: Any, x: Any) -> Any:
@@ -353,11 +368,28 @@ def write_first(directory: Path, compute: Callable[[Any], Any], value: Any) -> A
         return session.run(y, {x: value})
 
 
+def write_frozen(directory: Path, compute: Callable[[Any], Any], value: Any) -> Any:
+    is_early = directory.parent.name == "frozen_any_shape"
+    with tf.Graph().as_default() as made, v1.Session() as session:
+        shape = None if is_early else [None, *value.shape[1:]]
+        x = v1.placeholder(tf.as_dtype(value.dtype), shape, name="x")
+        y = tf.identity(compute(x), name="y")
+        definition = made.as_graph_def()
+        if is_early:
+            definition.versions.producer = 21
+            definition.node[0].attr["shape"].shape.unknown_rank = False
+        directory.mkdir(parents=True)
+        (directory / "model.pb").write_bytes(definition.SerializeToString())
+        return session.run(y, {x: value})
+
+
 def main(root: Path) -> None:
     v1.disable_control_flow_v2()
     answers = {
         name: (ROWS, write_first(root / name / "1", made, ROWS)) for name, made in FIRST.items()
     }
+    for name, (compute, x) in FROZEN.items():
+        answers[name] = x, write_frozen(root / name / "1", compute, x)
     v1.enable_control_flow_v2()
     for name, (make, x) in MODELS.items():
         answers[name] = x, write(root / name / "1", *make(), x)

@@ -98,10 +98,13 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
         LoadFailed: the file is no such graph.
     """
     with load_failures(file.name):
-        found = core().read_model(str(file))
+        try:
+            ports = core().read_model(str(file)).outputs
+        except RuntimeError:  # of parts that are then computed beside the model, or refused by name
+            ports = []
         types = {
             str(name).removesuffix(":0"): BY_OPENVINO[kind].number
-            for port in found.outputs
+            for port in ports
             for name in port.get_names()
             if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
         }

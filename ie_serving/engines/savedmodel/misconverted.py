@@ -30,6 +30,7 @@ _SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
 _MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
 """Operations that make a list; their first input is the shape of an element."""
 
+_JOINS = ("TensorListConcat", "TensorArrayConcat")
 _POOL, _XLA = "MaxPoolWithArgmax", "XlaConv"
 _LOOKED_AT = ("TensorList", "TensorArray", _POOL, _XLA)
 """How all operations begin that are looked at here."""
@@ -59,7 +60,7 @@ def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput
             f"{growing.op} {growing.name!r} lets a TensorArray grow, which OpenVINO computes"
             " wrongly: give tf.TensorArray its size"
         )
-    joining = next((node for node, _ in found if node.op.startswith("TensorListConcat")), None)
+    joining = next((node for node, _ in found if node.op.startswith(_JOINS)), None)
     if joining is not None and any(_has_open_elements(*each) for each in found):
         raise LoadFailed(
             f"{joining.op} {joining.name!r} joins elements that may differ in length, which"
@@ -153,6 +154,9 @@ def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
 
     The joining operation does not show it: TensorFlow leaves the first dimension open there.
     """
+    if node.op == "TensorArrayV3":
+        noted = node.attr["element_shape"].shape.dim
+        return not node.attr["identical_element_shapes"].b and (not noted or noted[0].size < 0)
     if node.op not in _MAKES_LIST:
         return False
     shape = _constant(node.input[0], nodes)

@@ -85,7 +85,7 @@ class OpenVinoEngine:
             if (made := _served(draft, version, options, nonfinite(draft.name)))
         ]
         repeats = _repeats(version, programs)
-        if version.causes and self._fallback:
+        if version.causes and self._fallback and version.file == formats.SAVED_MODEL:
             programs += _taken_over(self._fallback, directory, version, options)
         for name, cause in version.causes.items():
             log.warning(Event("signature left out", signature=name, cause=cause))

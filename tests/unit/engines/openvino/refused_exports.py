@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+import tensorflow.compat.v1 as v1
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 IMAGES = tf.TensorSpec([None], tf.string, "x")
@@ -80,7 +81,36 @@ GRAPHS = {
     "from_message": (from_message, ROW),
 }
 
+
+def joined(x: Any) -> Any:
+    """Join one row, two rows and so on."""
+    rows = tf.TensorArray(tf.float32, tf.shape(x)[0], infer_shape=False)
+    return v1.while_loop(
+        lambda at, _: at < tf.shape(x)[0],
+        lambda at, array: (at + 1, array.write(at, x[: at + 1])),
+        [tf.constant(0), rows],
+    )[1].concat()
+
+
+FROZEN = {
+    "first_mapped": lambda x: tf.map_fn(lambda y: tf.linalg.svd(y, compute_uv=False), x),
+    "first_joined": joined,
+}
+"""Graphs of TensorFlow 1."""
+
+
+def write_frozen(directory: Path, compute: Callable[[Any], Any]) -> None:
+    with tf.Graph().as_default() as made:
+        tf.identity(compute(v1.placeholder(tf.float32, [None, 2, 2], name="x")), name="y")
+    directory.mkdir()
+    (directory / "model.pb").write_bytes(made.as_graph_def().SerializeToString())
+
+
 if __name__ == "__main__":
+    v1.disable_control_flow_v2()
+    for name, compute in FROZEN.items():
+        write_frozen(Path(sys.argv[1], name), compute)
+    v1.enable_control_flow_v2()
     for name, (graph, spec) in GRAPHS.items():
         module = tf.Module()
         module.f = tf.function(graph, input_signature=[spec])

@@ -50,6 +50,9 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
             " JAX by jax2tf.convert(",
         ),
         ("from_message", "DecodeProtoV2 'DecodeProtoV2' computes with strings"),
+        ("first_mapped", 'OpenVINO has no Svd ("map/while/Svd"): export'),
+        # It was served, and shorter elements were repeated.
+        ("first_joined", "TensorArrayConcatV3 'TensorArrayConcatV3' joins elements that may"),
     ],
 )
 def test_what_nothing_runs_is_named_wherever_it_stands(
@@ -57,11 +60,9 @@ def test_what_nothing_runs_is_named_wherever_it_stands(
 ) -> None:
     with pytest.raises(LoadFailed) as raised:
         load(refused / name)
-    cause = str(raised.value).removeprefix(
-        "saved_model.pb: signature 'serving_default' cannot be converted: "
-    )
+    cause = str(raised.value).partition(" signature 'serving_default' cannot be converted: ")[2]
     assert cause.startswith(begins)
-    assert WAYS_OUT.search(cause.partition(OWN)[0])
+    assert WAYS_OUT.search(cause.partition(OWN)[0]) or "give tf.TensorArray an" in cause
 
 
 def saved(directory: Path, nodes: Sequence[onnx.NodeProto], *shapes: Sequence[str]) -> Path:

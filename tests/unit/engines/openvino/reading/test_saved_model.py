@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,6 +181,17 @@ def test_tensorflow_takes_nothing_where_it_would_skip_the_preprocessing(exported
     signatures = engine.compile(exported / "counting", options).signatures
     assert "; TensorFlow could run it, but not with mean: " in signatures["in_a_loop"].left_out
     assert not signatures["serving_default"].left_out
+
+
+def test_tensorflow_is_not_named_for_a_frozen_graph_which_its_process_does_not_load(
+    tmp_path: Path,
+) -> None:
+    with tf.Graph().as_default() as made:
+        tf.identity(tf.linalg.svd(v1.placeholder(tf.float32, [2, 2]), compute_uv=False))
+    (tmp_path / "model.pb").write_bytes(made.as_graph_def().SerializeToString())
+    with pytest.raises(LoadFailed, match="OpenVINO has no Svd") as refused:
+        OpenVinoEngine(TensorFlowFallback()).compile(tmp_path, EngineOptions())
+    assert "TensorFlow" not in str(refused.value)
 
 
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(

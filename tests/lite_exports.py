@@ -12,10 +12,13 @@ transposed_valid  another
 mediapipe         as transposed, by the operation that MediaPipe's files have for it
 mediapipe_valid   as transposed_valid
 unknown           as transposed, by an operation that no engine has
-select            likewise, by one of TensorFlow
+beside            as mediapipe, and behind it an operation that OpenVINO lacks
+select            as unknown, by one of TensorFlow
+examples          likewise, by one of TensorFlow that TensorFlow Serving adds to its interpreter
 recurrent         an LSTM, whose state is in tensors that keep their values
 svdf              an SVDF of 8 bits, with a state of 16
 micro             likewise, with a state of 8, which only TensorFlow Lite Micro takes
+partly            two signatures, one of them with an operation that OpenVINO lacks
 """
 
 import sys
@@ -129,6 +132,8 @@ CUSTOM = {
     "mediapipe_valid": "",
     "unknown": "Landmarks2TransformMatrix",
     "select": "FlexRoll",
+    "examples": "ParseExampleV2",
+    "beside": "",
 }
 
 
@@ -147,7 +152,12 @@ MODELS: dict[str, tuple[Callable[..., Any], Sequence[tf.TensorSpec]]] = {
     "frames": (lambda x: x, [tf.TensorSpec([2, 3], name="x")]),
     "recurrent": (recurrent, [tf.TensorSpec([1, 4, 3], name="x")]),
     **dict.fromkeys(
-        ("transposed", "mediapipe", "unknown", "select"), (transposed("SAME"), ONE_PICTURE)
+        ("transposed", "mediapipe", "unknown", "select", "examples"),
+        (transposed("SAME"), ONE_PICTURE),
+    ),
+    "beside": (
+        lambda x: tf.bitwise.bitwise_xor(tf.cast(transposed("SAME")(x), tf.int32), 1),
+        ONE_PICTURE,
     ),
     **dict.fromkeys(("transposed_valid", "mediapipe_valid"), (transposed("VALID"), ONE_PICTURE)),
 }
@@ -186,6 +196,19 @@ def main(root: Path) -> None:
         write(root / name, file)
     for name, bits in WRITTEN.items():
         write(root / name, svdf(bits))
+    write(root / "partly", of_two(root / "partly" / "saved"))
+
+
+def of_two(directory: Path) -> bytes:
+    module = tf.Module()
+    module.sum = tf.function(named(lambda x: tf.reduce_sum(x, 1)), input_signature=ROW)
+    flipped = named(lambda x: tf.bitwise.bitwise_xor(tf.cast(x, tf.int32), 1))
+    module.flipped = tf.function(flipped, input_signature=ROW)
+    names = {"serving_default": module.sum, "flipped": module.flipped}
+    tf.saved_model.save(module, directory, signatures=names)
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(directory), signature_keys=[*names])
+    file: bytes = converter.convert()
+    return file
 
 
 def write(model: Path, file: bytes) -> None:

@@ -46,6 +46,7 @@ LITE = {
 UNREAD = {
     "unknown": "Landmarks2TransformMatrix is no operation of TensorFlow Lite",
     "select": "FlexRoll is TensorFlow's own operation Roll: serve the SavedModel",
+    "examples": "ParseExampleV2 is TensorFlow's own operation ParseExampleV2: serve the",
     "micro": "SVDF has a state of 8 bits, which TensorFlow Lite Micro alone takes",
 }
 

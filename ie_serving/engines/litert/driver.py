@@ -60,13 +60,13 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 def _run(interpreters: Any, open_one: Any, signature: LiteSignature) -> Any:  # noqa: ANN401
     try:
-        made = interpreters.LiteRun(open_one(), signature)
-        made.whole.allocate_tensors()
+        whole = open_one()
+        whole.allocate_tensors()  # which the library refuses once a signature has a runner
+        return interpreters.LiteRun(whole, signature)
     except (RuntimeError, KeyError) as error:
         raise LoadFailed(
             f"{NAME} does not take the file: {interpreters.one_line(error)}"
         ) from error
-    return made
 
 
 def _soonest(interpreters: Any, data: bytes, signature: LiteSignature) -> Callable[[], Any]:  # noqa: ANN401

@@ -46,7 +46,11 @@ _listed: ContextVar[ListOperations | None] = ContextVar("listed", default=None)
 """Lists the operations of the file that is being loaded. Not an argument: exceptions of OpenVINO
 arise below functions that have nothing to do with files."""
 
-_LACKS = re.compile(r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)")
+_LACKS = re.compile(
+    r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)"
+    r"|No translator found for (\w+) node"
+)
+"""Of TensorFlow and ONNX, and of TensorFlow Lite."""
 _OF_LOOPS = re.compile("Enter|Exit|LoopCond|Merge|NextIteration|Switch|TensorArray|TensorList")
 _FAILED = re.compile(r"-- (?P<kind>[\w.:]+?)(?:-\d+)? with a message: (?P<text>.*?)(?= -- |$)")
 _VERSION = re.compile(r"-\d+$")
@@ -111,7 +115,7 @@ def among(listed: ListOperations) -> Iterator[None]:
 def told(text: str) -> str:
     """Put before a text of OpenVINO which operation it is about, and the way out."""
     if lacks := _LACKS.search(text):
-        return _lacking(lacks[1].split(", "))
+        return _lacking((lacks[1] or lacks[2]).split(", "))
     if weights := _WRONG_WEIGHTS.search(text):
         return f"{_UPLOAD.format(next(filter(None, weights.groups())))} (OpenVINO: {text})"
     found = _first(text)

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -158,6 +159,13 @@ class _Load:
         except BaseException:
             made.cancel()
             raise
+        if left_out := next((s.left_out for s in model.signatures.values() if s.left_out), ""):
+            with suppress(LoadFailed):  # then the others are served
+                other = self._by_reference(left_out)
+                found.cancel()
+                made.cancel()
+                model.close()
+                return other
         made.set_result((model, time.perf_counter() - began))
         try:
             shown = found.result()

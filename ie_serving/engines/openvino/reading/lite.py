@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 import openvino as ov
 import openvino.opset15 as op
-from openvino.frontend import ConversionExtension, FrontEndManager, NodeContext
+from openvino.frontend import (
+    ConversionExtension,
+    FrontEndManager,
+    GeneralFailure,
+    NodeContext,
+    OpConversionFailure,
+)
 
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
@@ -82,7 +88,7 @@ def _in_words(data: bytes, own: Sequence[CustomOperation], error: RuntimeError) 
         )
     for each in own:
         if each.kind in str(error) and each.kind.startswith(_SELECT):
-            kind = each.kind.removeprefix(_SELECT)
+            kind = each.kind.removeprefix("Flex")
             return LoadFailed(
                 f"{each.kind} is TensorFlow's own operation {kind}: serve the SavedModel that the"
                 " file was made of"
@@ -115,8 +121,8 @@ def _index(ports: Sequence[ov.Output], name: str, kind: str) -> int:
 
 
 KIND = "Convolution2DTransposeBias"
-_SELECT = "Flex"
-"""Begins the names of TensorFlow's operations, which a converter leaves in a file where it may."""
+_SELECT = ("Flex", "ParseExample")
+"""Begin the names of TensorFlow's operations, which a converter leaves in a file where it may."""
 _SAME = 1
 """Padding by which the output is the input times the stride."""
 
@@ -153,7 +159,10 @@ def read(path: str, options: Mapping[str, Options]) -> ov.Model:
 
     front_end = FrontEndManager().load_by_framework("tflite")
     front_end.add_extension(ConversionExtension(KIND, convert))
-    model: ov.Model = front_end.convert(front_end.load(path))
+    try:
+        model: ov.Model = front_end.convert(front_end.load(path))
+    except (GeneralFailure, OpConversionFailure) as error:
+        raise RuntimeError(str(error)) from error
     return model
 
 

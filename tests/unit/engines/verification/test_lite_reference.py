@@ -90,6 +90,20 @@ def test_what_is_alike_is_served_as_it_is(lite_exports: Path, verifier: Verifier
     assert signature.evidence.result == "alike"
 
 
+def test_the_second_engine_serves_all_where_openvino_would_leave_out_a_signature(
+    lite_exports: Path, verifier: Verifier
+) -> None:
+    model = load(lite_exports / "partly" / "1", verifier)
+    for name, right in {SERVING_DEFAULT: [6], "flipped": [[0, 2, 3]]}.items():
+        signature = model.signatures[name]
+        assert re.match(
+            r"LiteRT, since .*'flipped' .*: OpenVINO has no BITWISE_XOR:", signature.runs_on
+        )
+        x = {"x": np.array([[1, 3, 2]], np.float32)}
+        (y,) = own_loop.run(model.infer(signature, x, copies)).values()
+        assert y.tolist() == right
+
+
 def test_without_the_library_nothing_is_compared(
     lite_exports: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

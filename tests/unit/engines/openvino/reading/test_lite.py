@@ -60,6 +60,13 @@ async def test_the_metadata_of_the_file_counts_first_and_a_bad_one_costs_no_othe
     assert (await run(model, {"in": X}))["out"].tolist() == Y
 
 
+def test_an_operation_beside_one_of_mediapipe_is_named_as_well(lite_exports: Path) -> None:
+    with pytest.raises(
+        LoadFailed, match="cannot be converted: OpenVINO has no BITWISE_XOR: export"
+    ):
+        load(lite_exports / "beside" / "1")
+
+
 def test_what_is_no_tflite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(b"no model at all")
     with pytest.raises(LoadFailed, match=r"model\.tflite is not a TFLite model"):

@@ -212,9 +212,11 @@ def _none_served(version: Version) -> LoadFailed:
     """Give the causes by which no signature is left; the text of one stands alone."""
     causes = {name: str(cause) for name, cause in version.causes.items()}
     listed = "; ".join(causes.values())
-    text = f"{version.file} has no signature that OpenVINO can serve"
-    if causes:
-        text = listed if len(causes) == 1 else f"{text}: {listed}"
+    text = f"{version.file} has no signature that OpenVINO can serve: {listed}"
+    if len(causes) == 1:
+        text = listed
+    elif not causes:
+        text = f"{version.file} declares no signature: save the model with signatures"
     return NoneServed(text, causes)
 
 

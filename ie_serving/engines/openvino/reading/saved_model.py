@@ -337,7 +337,8 @@ class _Conversion:
 
     def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
         """Give the part answered beside the model; None where the model is the whole signature."""
-        if prepared.as_declared and not prepared.defaults and host is None:
+        whole = prepared.as_declared and not prepared.defaults and host is None
+        if whole and prepared.outputs:
             return None
         inputs, outputs = self._names
         constants = {**prepared.constants, **self._computed(prepared)}

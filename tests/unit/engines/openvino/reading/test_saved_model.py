@@ -194,6 +194,24 @@ def test_tensorflow_is_not_named_for_a_frozen_graph_which_its_process_does_not_l
     assert "TensorFlow" not in str(refused.value)
 
 
+async def test_a_signature_without_outputs_answers_nothing(tmp_path: Path) -> None:
+    """As `get_initial_state` of a policy of TF-Agents without a state."""
+    module = tf.Module()
+    module.f = tf.function(lambda x: {"y": x * 2.0}, [tf.TensorSpec([None], name="x")])
+    module.g = tf.function(lambda batch_size: {}, [tf.TensorSpec([], tf.int32, "batch_size")])
+    names = {"action": module.f, "get_initial_state": module.g}
+    tf.saved_model.save(module, str(tmp_path), signatures=names)
+    model = load(tmp_path)
+    assert await run(model, {"batch_size": np.array(2, np.int32)}, "get_initial_state") == {}
+    assert (await run(model, {"x": np.array([2], np.float32)}, "action"))["y"].tolist() == [4.0]
+
+
+def test_a_model_without_signatures_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    tf.saved_model.save(tf.Module(), str(tmp_path))
+    with pytest.raises(LoadFailed, match="declares no signature: save the model with signatures"):
+        load(tmp_path)
+
+
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(
     exported: Path, tmp_path: Path
 ) -> None:

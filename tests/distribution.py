@@ -1,7 +1,8 @@
-"""pytest-xdist with fewer messages for each test, and with tests that are found by an index.
+"""pytest-xdist that mixes files which wait with files which compute, at less cost.
 
-For 17,500 empty tests its main process took 17 s of processor time and its three workers 42 s; with
-this module they take 7 s and 34 s.
+Fewer messages are sent for each test, and tests are found by an index. For 17,500 empty tests its
+main process took 17 s of processor time and its three workers 42 s; with this module they take 7 s
+and 34 s.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,16 @@ class Scheduling(LoadFileScheduling):
         super().add_node_collection(node, collection)
         if node in self.registered_collections:
             self.registered_collections[node] = _Indexed(collection)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Let the first of several workers begin with the last file.
+
+        Functional tests wait for processes half of their time, and unit tests, which come last,
+        never: three workers that did one after the other left a third of two processors idle.
+        """
+        if node is self.nodes[0] and len(self.nodes) > 1:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         test = self.registered_collections[node][item_index]

@@ -1,4 +1,4 @@
-"""What a worker of the tests does not send, and what follows when it ends at a test."""
+"""Which files a worker of the tests takes, what it does not send, and what follows its end."""
 
 import os
 import re
@@ -44,8 +44,12 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_worker_is_tried_again(
 ) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_outcomes.py").write_text(TESTS)
-    flags = ("-n", "1", "--dist", "loadfile", "--max-worker-restart", "1", "-c", os.devnull)
-    found = ran(sys.executable, "-m", "pytest", *flags, "-rA", str(tmp_path)).stdout
+    for name in ("a", "b", "z"):
+        (tmp_path / f"test_{name}.py").write_text("def test_passes(): pass")
+    flags = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
+    found = ran(
+        sys.executable, "-m", "pytest", *flags, "-c", os.devnull, "-vrA", str(tmp_path)
+    ).stdout
     assert "crashed while running 'test_outcomes.py::test_ends_its_process_once'" in found
     told = re.findall(r"^([A-Z]+) .*test_outcomes.py::test_(\w+)", found, re.MULTILINE)
     assert sorted(told) == [
@@ -57,4 +61,7 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_worker_is_tried_again(
         ("PASSED", "follows"),
         ("PASSED", "passes"),
     ]
-    assert "2 failed, 4 passed, 1 skipped, 1 error" in found
+    assert "2 failed, 7 passed, 1 skipped, 1 error" in found
+    took = re.findall(r"^\[(gw\d)\] .*PASSED .*test_([abz]).py", found, re.MULTILINE)
+    worker = {file: name for name, file in took}
+    assert worker["a"] == worker["b"] != worker["z"]

@@ -28,7 +28,7 @@ IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist load
 # main; ALL=1, as in CI, and `make test_deployed` run them.
 ALL ?=
 DEPLOYED = deploy Dockerfile pyproject.toml README.md examples docs/start \
-	$(addprefix docs/guide/,clients.md production.md python-client.md streams.md) \
+	$(addprefix docs/guide/,clients.md hooks.md libraries.md own-code.md production.md python-client.md streams.md) \
 	ie_serving/client ie_serving/commands ie_serving/config/schema ie_serving/wire/clients \
 	ie_serving/server/fronts/page $(shell grep -rlE --include=*.py 'mark\.deployed|tests\.functional\.deployed' tests)
 HAVE_CHANGED = $(shell git diff --quiet $$(git merge-base HEAD main 2> /dev/null) -- $(DEPLOYED) || echo yes)

@@ -128,7 +128,6 @@ def main(root: Path) -> None:
     signatures = {name: getattr(mixed, name) for name in names}
     signatures["serving_default"] = mixed.dense
     tf.saved_model.save(mixed, str(root / "mixed" / "1"), signatures=signatures)
-    tf.saved_model.save(mixed, str(root / "small" / "1"), signatures=mixed.split)
     within = KerasWithin()
     within.model(within.rows)
     tf.saved_model.save(within, str(root / "keras" / "1"), signatures=within.scores)

@@ -15,7 +15,7 @@ from tests.functional.servers import PLAIN, Server
 from tests.process import PATIENCE_S
 
 START, LOADING, AVAILABLE, END = 10, 20, 30, 50
-PAUSE_S = 0.03
+PAUSE_S = 0.05
 """Between two requests over one interface. Without it they took both processors, and what is tested
 beside them, as a new version that is loaded, took several times as long."""
 IMAGE = [[float(pixel % 17) for pixel in range(64)]]

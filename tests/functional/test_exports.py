@@ -23,10 +23,15 @@ OPTIONAL = {"tf_keras": TF_KERAS, "PIL": PILLOW}
 """Models that need a package, to be written or to be served."""
 
 
+LIKE_ANOTHER = {"estimator_linear"}
+"""Models of whose parts others consist as well, which take seconds to be compiled."""
+
+
 def cases() -> Iterator[Any]:
     for model, asked in ALL.items():
+        marks = [pytest.mark.soak] if model in LIKE_ANOTHER else []
         for name in asked:
-            yield model, name
+            yield pytest.param(model, name, marks=marks)
     for package, models in OPTIONAL.items():
         missing = importlib.util.find_spec(package) is None
         mark = pytest.mark.skipif(missing, reason=f"{package} is not installed")
@@ -53,8 +58,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(root: Path) -> Iterator[Server]:
-    made = sorted(directory.name for directory in root.iterdir())
+def server(request: pytest.FixtureRequest, root: Path) -> Iterator[Server]:
+    """Give a server of the models that are asked."""
+    asking = (item for item in request.session.items if item.path == request.path)
+    made = sorted({item.callspec.params["model"] for item in asking})  # type: ignore[attr-defined]
     if importlib.util.find_spec("PIL") is None:
         made = [name for name in made if name not in PILLOW]
     with Server(

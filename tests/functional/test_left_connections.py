@@ -14,10 +14,10 @@ import ssl
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -352,11 +352,23 @@ SERVERS: Mapping[str, tuple[bool, bool, Sequence[str]]] = {
     "grpcio": (False, False, ("--grpc_transport=grpcio",)),
     "grpcio, TLS": (True, False, ("--grpc_transport=grpcio",)),
 }
-EACH_SERVER = [
-    kind if kind in ("plain", "TLS") else pytest.param(kind, marks=pytest.mark.soak)
-    for kind in SERVERS
-]
-"""The others by `make soak`; of REST and gRPC on them `make test` takes some points, below."""
+
+
+def on(kept: str, kinds: Iterable[str] = SERVERS) -> list[Any]:
+    """Give each kind of server; all but one by `make soak`."""
+    return [kind if kind == kept else pytest.param(kind, marks=pytest.mark.soak) for kind in kinds]
+
+
+def in_turn(points: Iterable[str]) -> list[Any]:
+    """Give each point on a server with TLS or on one without; on all others by `make soak`."""
+    cases = []
+    for place, point in enumerate(points):
+        kept = ("plain", "TLS") if point in OWED else [("plain", "TLS")[place % 2]]
+        on_each = [(kind, [] if kind in kept else [pytest.mark.soak]) for kind in SERVERS]
+        cases += [pytest.param(kind, point, marks=marks) for kind, marks in on_each]
+    return cases
+
+
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -379,8 +391,7 @@ def leaves(client: socket.socket, server: Left, leave: Leave) -> None:
     until(server.is_left, LEFT_S)
 
 
-@pytest.mark.parametrize("server", EACH_SERVER, indirect=True)
-@pytest.mark.parametrize("point", REST)
+@pytest.mark.parametrize(("server", "point"), in_turn(REST), indirect=["server"])
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):
         leaves(server.client(REST[point], server.rest_port, "http/1.1"), server, leave)
@@ -392,8 +403,7 @@ def test_rest_on_one_port(server: Left, point: str) -> None:
     test_rest(server, point)
 
 
-@pytest.mark.parametrize("server", EACH_SERVER, indirect=True)
-@pytest.mark.parametrize("point", GRPC)
+@pytest.mark.parametrize(("server", "point"), in_turn(GRPC), indirect=["server"])
 def test_grpc(server: Left, point: str) -> None:
     for leave in LEAVE:
         leaves(server.client(GRPC[point], server.port, "h2"), server, leave)
@@ -447,7 +457,7 @@ def everyone(server: Left) -> Iterator[tuple[socket.socket, Leave]]:
             yield server.client(steps, port, protocol), leave
 
 
-@pytest.mark.parametrize("kind", EACH_SERVER)
+@pytest.mark.parametrize("kind", on("TLS"))
 def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         for client, leave in everyone(server):
@@ -457,7 +467,7 @@ def test_no_stop_waits_for_those_that_have_left(tmp_path: Path, kind: str) -> No
     assert "eof_received" not in server.log  # a warning of the event loop
 
 
-@pytest.mark.parametrize("kind", EACH_SERVER)
+@pytest.mark.parametrize("kind", on("plain"))
 def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str) -> None:
     with closing(start(tmp_path, kind)) as server:
         clients = [*everyone(server)]
@@ -468,7 +478,7 @@ def test_no_stop_waits_for_those_that_leave_meanwhile(tmp_path: Path, kind: str)
         assert server.exit_code(STOP_S) == 0
 
 
-@pytest.mark.parametrize("kind", EACH_SERVER[:4])
+@pytest.mark.parametrize("kind", on("plain", [*SERVERS][:4]))
 def test_no_stop_waits_for_idle_ones_to_leave(tmp_path: Path, kind: str) -> None:
     """They read nothing, so that they neither see that the server ends nor say so.
 

@@ -89,7 +89,7 @@ def test_a_package_that_is_too_old_is_named_with_its_version(run: Run, tmp_path:
     assert "openvino>=2026.0 (2023.0.0 is installed)" in error
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_too_few_open_files_are_an_error_with_the_limit(run: Run, workers: int) -> None:
     command = " ".join(served(f"--workers={workers}"))
     error = error_of(run("/bin/sh", "-c", f"ulimit -n 20; exec {COMMAND} {command}"))

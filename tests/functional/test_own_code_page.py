@@ -66,6 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "models"
 
 
+@pytest.mark.deployed
 def test_from_a_scikit_learn_model_to_a_service(trained: Path, tmp_path: Path) -> None:
     _, serve, ask = blocks("From a scikit-learn model to a service")
     shutil.copytree(trained, tmp_path / "models")
@@ -115,6 +116,7 @@ def test_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
         assert 'ie_serving_requests_total{model_name="risk",version="2"' in metrics
 
 
+@pytest.mark.deployed
 def test_hooks_around_the_scikit_learn_model(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "models")
     hooks, entry, ask, answer = blocks("Hooks around a model")

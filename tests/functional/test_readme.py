@@ -125,10 +125,8 @@ def test_from_keras_by_the_readme(typed: Typed) -> None:
     served_by_the_readme(typed)
 
 
-@pytest.mark.parametrize(
-    "library",
-    [n if n == "scikit-learn" else pytest.param(n, marks=pytest.mark.deployed) for n in LIBRARIES],
-)
+@pytest.mark.deployed
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_from_other_libraries_by_the_readme(typed: Typed, library: str) -> None:
     if library == "PyTorch" and find_spec("torch") is None:
         pytest.skip("torch is not installed; see `make drivers`")

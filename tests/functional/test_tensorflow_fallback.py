@@ -29,7 +29,7 @@ LARGE = 1 << 20
 START_S = 100.0
 """Bound of a start of TensorFlow, which takes 3 s on a quiet machine."""
 
-MODELS = ("mixed", "small")
+MODELS = ("mixed", "keras")
 TAKEN = {"count", "counted", "split", "every", "large", "wait", "shaped"}
 
 
@@ -68,7 +68,7 @@ def has_tensorflow(pid: int) -> bool:
 
 def test_each_signature_is_run_by_one_or_the_other(server: Server) -> None:
     taken = re.findall(r"signature taken over signature=(\w+)", server.log)
-    assert set(taken) == {*TAKEN, "serving_default"}  # the last one is small's
+    assert set(taken) == {*TAKEN, "serving_default"}  # the last one is the Keras model's
     assert re.findall(r"model compiled signature=(\w+)", server.log) == ["serving_default"]
 
 
@@ -110,6 +110,21 @@ def test_a_counter_counts_and_who_reads_it_sees_that(server: Server) -> None:
     assert predict(server, "counted", n=np.int64(1))["total"] == before + 6
 
 
+def answers_as_keras(server: Server, root: Path) -> None:
+    """Over both interfaces."""
+    x = fallback_exports.KerasWithin.rows
+    right = pickle.loads((root / "keras.pickle").read_bytes())
+    np.testing.assert_allclose(predict(server, "", "keras", x=x)["y"], right, rtol=1e-5)
+    reply = server.rest.post("/v1/models/keras:predict", json={"instances": x.tolist()})
+    np.testing.assert_allclose(reply.json()["predictions"], right, rtol=1e-5)
+
+
+def test_a_keras_model_within_a_module_answers_as_tensorflow_does(
+    server: Server, root: Path
+) -> None:
+    answers_as_keras(server, root)
+
+
 def test_four_megabytes_in_and_out(server: Server) -> None:
     for start in (0, 7):
         x = np.arange(start, start + LARGE, dtype=np.float32)
@@ -134,8 +149,8 @@ def test_a_deadline_ends_a_request_and_no_other(server: Server) -> None:
     assert predict(server, "wait", seconds=np.float64(0))["waited"]
 
 
-def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server) -> None:
-    first = workers(server)["small"]
+def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server, root: Path) -> None:
+    first = workers(server)["keras"]
     failures: list[grpc.StatusCode] = []
     served = threading.Semaphore(0)
     stop = threading.Event()
@@ -143,7 +158,7 @@ def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server) -> 
     def ask() -> None:
         while not stop.is_set():
             try:
-                predict(server, "serving_default", "small", START_S, s=[b"ab"])
+                predict(server, "", "keras", START_S, x=fallback_exports.KerasWithin.rows)
             except grpc.RpcError as error:
                 failures.append(error.code())
             served.release()
@@ -155,19 +170,18 @@ def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server) -> 
         assert served.acquire(timeout=PATIENCE_S)
     os.kill(first, signal.SIGKILL)
     assert ended(first)
-    server.line("TensorFlow process started.*small", START_S)
+    server.line("TensorFlow process started.*keras", START_S)
     stop.set()
     for thread in threads:
         thread.join(START_S)
     assert set(failures) <= {grpc.StatusCode.UNAVAILABLE}
     assert len(failures) <= len(threads)
-    answer = predict(server, "serving_default", "small", s=[b"ab"])
-    assert answer["letters"].tolist() == [[b"a", b"b"]]
-    assert workers(server)["small"] != first
+    answers_as_keras(server, root)
+    assert workers(server)["keras"] != first
 
 
 def test_an_unloaded_version_leaves_no_process(server: Server, root: Path) -> None:
-    pid = workers(server)["small"]
+    pid = workers(server)["keras"]
     request = model_management_pb2.ReloadConfigRequest()
     config = request.config.model_config_list.config
     config.add(name="mixed", base_path=str(root / "mixed"), model_platform="tensorflow")
@@ -183,18 +197,12 @@ def test_a_server_that_is_killed_leaves_no_process(server: Server) -> None:
     assert ended(pid)
 
 
-def test_a_keras_model_within_a_module_answers_as_tensorflow_does(
-    root: Path, tmp_path: Path
-) -> None:
-    """And its server leaves neither processes nor files behind."""
+@pytest.mark.soak  # as test_stop.py has it of kernels; here it takes one more TensorFlow
+def test_a_server_that_stops_leaves_neither_processes_nor_files(root: Path, tmp_path: Path) -> None:
     flags = (f"--model_name=keras --model_base_path={root / 'keras'} --tensorflow_fallback").split()
-    x = fallback_exports.KerasWithin.rows
-    right = pickle.loads((root / "keras.pickle").read_bytes())
     with Server("tensorflow_model_server", *flags, env={"TMPDIR": str(tmp_path)}) as server:
         pid = workers(server.ready(START_S))["keras"]
-        np.testing.assert_allclose(predict(server, "", "keras", x=x)["y"], right, rtol=1e-5)
-        reply = server.rest.post("/v1/models/keras:predict", json={"instances": x.tolist()})
-        np.testing.assert_allclose(reply.json()["predictions"], right, rtol=1e-5)
+        answers_as_keras(server, root)
         assert server.stop() == 0
     assert ended(pid)
     assert os.listdir(tmp_path) == []

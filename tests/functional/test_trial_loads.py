@@ -78,6 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
         yield server
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_load_that_ends_its_process_costs_no_request(server: Trials, end: str) -> None:
     pids = server.pids()

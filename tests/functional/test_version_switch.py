@@ -14,6 +14,8 @@ from tests.functional.servers import SAMPLE
 from tests.process import until
 
 MEMORY_SLACK = 40 * 2**20
+ANSWERS = 25
+"""Over each interface, before and after what changes."""
 
 
 def put(repository: Path, version: int, source: int, *, broken: bool = False) -> None:
@@ -46,7 +48,7 @@ def test_versions_come_and_go_under_load(serve: Serve, tmp_path: Path, repositor
     server = serve("ie_serving", "config", f"--config_path={config}")
     worker = psutil.Process(server.pids()[-1])
     with Load(server) as load:
-        until(lambda: min(load.answers.values()) > 100)
+        until(lambda: min(load.answers.values()) > ANSWERS)
         before = worker.memory_info().rss
         put(repository, 3, 1)
         until(lambda: states(server) == {2: END, 3: AVAILABLE})
@@ -62,7 +64,7 @@ def test_versions_come_and_go_under_load(serve: Serve, tmp_path: Path, repositor
         configure(config, repository, {"specific": {"versions": [1]}})
         until(lambda: states(server) == {1: AVAILABLE, 2: END, 3: END, 4: END})
         answered = dict(load.answers)
-        until(lambda: all(load.answers[name] > answered[name] + 100 for name in answered))
+        until(lambda: all(load.answers[name] > answered[name] + ANSWERS for name in answered))
         assert worker.memory_info().rss < before + MEMORY_SLACK
     assert load.failures == []
 
@@ -72,7 +74,7 @@ def test_files_of_a_served_version_may_be_overwritten_and_truncated(
 ) -> None:
     server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={repository}")
     with Load(server) as load:
-        until(lambda: min(load.answers.values()) > 50)
+        until(lambda: min(load.answers.values()) > ANSWERS)
         weights = repository / "2" / "model.bin"
         with weights.open("r+b") as file:
             file.write(b"\xff" * weights.stat().st_size)
@@ -80,6 +82,6 @@ def test_files_of_a_served_version_may_be_overwritten_and_truncated(
             file.truncate(0)
         (repository / "2" / "model.xml").write_text("")
         answered = dict(load.answers)
-        until(lambda: all(load.answers[name] > answered[name] + 200 for name in answered))
+        until(lambda: all(load.answers[name] > answered[name] + 2 * ANSWERS for name in answered))
     assert load.failures == []
     assert server.popen.poll() is None

@@ -19,12 +19,12 @@ STORES = ("s3", "minio", "gs", "az")
 
 
 def kept(*stores: str) -> pytest.MarkDecorator:
-    """Leave to `make soak` all other stores, with which `test_it_is_followed` reads the same."""
+    """Leave to `make soak` all other stores, of which `test_scenarios.py` reads files alike."""
     cases = [s if s in stores else pytest.param(s, marks=pytest.mark.soak) for s in STORES]
     return pytest.mark.parametrize("remote", cases, indirect=True)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture
 def remote(
     request: pytest.FixtureRequest, proxied: OpenProxy, bucket: str, launcher: Launcher
 ) -> Remote:
@@ -59,6 +59,7 @@ def put_text(remote: Remote, name: str, text: str) -> str:
     return f"{remote.storage.url}/{name}"
 
 
+@kept("s3", "az")
 def test_it_is_followed(remote: Remote, launcher: Launcher) -> None:
     """In the command line of OpenVINO Model Server; also through an outage and a broken edit."""
     server = launcher.serve(f"--config_path={write(remote, 'a')}", POLLED)

@@ -32,8 +32,8 @@ from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
 MEGABYTE = 1 << 20
-MODEL_MB = int(os.environ.get("MODEL_MB", "60"))
-"""Ten times what the process grows by."""
+MODEL_MB = int(os.environ.get("MODEL_MB", "40"))
+"""Several times what the process grows by."""
 PART = Transfer().part_bytes
 MEDIUM_PARTS = 3
 GROWTH_LIMIT = 25 * MEGABYTE

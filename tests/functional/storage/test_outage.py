@@ -13,9 +13,9 @@ from tests.stand_in_engine import FILE
 from tests.unit.models.conftest import World, until
 from tests.unit.models.streams import started
 
-POLL_S, LONGEST_PAUSE_S = 0.25, 1.0
+POLL_S, LONGEST_PAUSE_S = 0.1, 0.5
 FAILURES = 7
-"""Listings that fail: after them a back-off without a limit would be 8 s at least."""
+"""Listings that fail: after them a back-off without a limit would be 6 s at least."""
 BACK_WITHIN_S = 5.0
 """A pause, two listings and a load; and a machine that does something else meanwhile."""
 

@@ -35,7 +35,7 @@ from tests.functional.test_digits import IMAGES, directly, over_grpc, over_rest
 from tests.process import until
 
 OpenProxy = Callable[[int], Proxy]
-ANSWERS = 50
+ANSWERS = 25
 BACK_WITHIN_S = LONGEST_PAUSE_S + 5.0
 """The pause, and then two listings and a load under the load of the test."""
 

@@ -91,3 +91,20 @@ def bounded(server: Server, most_bytes: int, most_s: float = MOST_S) -> Iterator
         yield
     assert not probes.failed
     assert probes.slowest_s < MOST_WAIT_S
+
+
+def own_group(controller: str) -> Path:
+    """Give the directory of the group in which the tests run, of a controller's hierarchy."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    groups = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+    for names, path in groups.items():
+        if controller in names.split(","):
+            return Path("/sys/fs/cgroup", names, path.lstrip("/"))
+    return Path("/sys/fs/cgroup", groups.get("", "/").lstrip("/"))
+
+
+def inside(group: Path | None) -> tuple[str, ...]:
+    """Give the command that runs the one behind it in a control group."""
+    if group is None:
+        return ()
+    return ("/bin/sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(group / "cgroup.procs"))

@@ -1,7 +1,8 @@
 """The installed command as a process, and real clients of it."""
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,13 @@ class Server(Process):
     def close(self) -> None:
         self._opened.close()
         super().close()
+
+
+def config_flag(file: Path, *models: Mapping[str, Any], **top: Any) -> str:
+    """Write a configuration of these models, each with its keys; give the flag that names it."""
+    entries = [{"config": each} for each in models]
+    file.write_text(json.dumps({"model_config_list": entries, **top}))
+    return f"--config_path={file}"
 
 
 @contextmanager

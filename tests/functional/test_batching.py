@@ -1,6 +1,5 @@
 """Requests of many clients share batches, and each gets what it would have got alone."""
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import tensorflow as tf
 from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
 from tests.functional.batching_models import MODELS, WORDS, Direct
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.process import PATIENCE_S, until
 
 AT_ONCE = 48
@@ -43,11 +42,7 @@ def server(root: Path) -> Iterator[Server]:
         for name in MODELS
     ]
     entries.append({**entries[0], "name": "lanes", "nireq": 2})
-    config = {
-        "model_config_list": [{"config": entry} for entry in entries],
-    }
-    (root / "config.json").write_text(json.dumps(config))
-    with Server("ie_serving", "config", f"--config_path={root / 'config.json'}") as started:
+    with Server("ie_serving", "config", config_flag(root / "config.json", *entries)) as started:
         yield started.ready()
 
 

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import (
 
 from tests.functional.conftest import Serve
 from tests.functional.graph_models import times_version
-from tests.functional.servers import PLAIN, Server
+from tests.functional.servers import PLAIN, Server, config_flag
 from tests.functional.tiny import Gate
 from tests.process import PATIENCE_S, until
 
@@ -44,7 +44,7 @@ def write(base: Path, version: int, name: str = "x", *, regress: bool = False) -
 def configure(base: Path, **keys: object) -> str:
     entry = {"name": "m", "base_path": str(base), "version_labels": LABELS, **keys}
     beside = base.parent / "new.json"
-    beside.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    config_flag(beside, entry)
     beside.rename(base.parent / "config.json")
     return str(base.parent / "config.json")
 

@@ -19,7 +19,7 @@ from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
-from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server, config_flag
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
 from tests.terminal import Terminal
 
@@ -46,8 +46,7 @@ class World:
     def write(self, **more: dict[str, Any]) -> None:
         digits = {"base_path": "digits", "model_version_policy": {"all": {}}}
         models = {"digits": {**digits, "version_labels": {"stable": 1}}, **more}
-        entries = [{"config": {"name": name, **each}} for name, each in models.items()]
-        self.file.write_text(json.dumps({"model_config_list": entries}))
+        config_flag(self.file, *({"name": name, **each} for name, each in models.items()))
 
     def reset(self) -> None:
         """Let the server read its own file again, as it was at first."""

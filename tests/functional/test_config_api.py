@@ -12,7 +12,7 @@ import pytest
 from tensorflow_serving.apis import get_model_status_pb2
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.process import PATIENCE_S
 
 RELOAD = "/v1/config/reload"
@@ -28,8 +28,7 @@ def repository(tmp_path: Path) -> Path:
 def write(repository: Path, *names: str, **paths: str) -> Path:
     file = repository / "config.json"
     wanted = dict.fromkeys(names, "digits") | paths
-    entries = [{"config": {"name": name, "base_path": path}} for name, path in wanted.items()]
-    file.write_text(json.dumps({"model_config_list": entries}))
+    config_flag(file, *({"name": name, "base_path": path} for name, path in wanted.items()))
     return file
 
 

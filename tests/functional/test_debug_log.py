@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.functional.test_transports import predict
 from tests.process import PATIENCE_S, free_ports, until
 
@@ -43,8 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         {"name": "away", "base_path": "s3://bucket/away"},
         {"name": "farther", "base_path": "minio://bucket/away"},
     ]
-    file = root / "config.json"
-    file.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
+    file = config_flag(root / "config.json", *entries)
     variables = {
         "AWS_ACCESS_KEY_ID": f"{SECRET}-id",
         "AWS_SECRET_ACCESS_KEY": f"{SECRET}-secret",
@@ -58,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
         "OTEL_BSP_SCHEDULE_DELAY": "50",
     }
-    flags = (f"--config_path={file}", f"--api_key_file={keys}", "--log_level=debug")
+    flags = (file, f"--api_key_file={keys}", "--log_level=debug")
     flags += ("--enable_auth", "--auth_username=admin", f"--auth_password={SECRET}-password")
     flags += ("--access_log=-", "--log_format=json", "--allow_unavailable_models")
     flags += ("--ready_after_seconds=0", "--open_ports_early")

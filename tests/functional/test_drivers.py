@@ -1,6 +1,5 @@
 """Models of other libraries, as clients see them: each answers as its own library."""
 
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +13,7 @@ import pytest
 from tensorflow_serving.apis import classification_pb2
 
 from tests.functional.asking import over_grpc
-from tests.functional.servers import SAMPLE_FLAGS, Server
+from tests.functional.servers import SAMPLE_FLAGS, Server, config_flag
 from tests.process import PATIENCE_S
 
 # Imported and fitted when a test runs: they take seconds, which each collection would wait for.
@@ -92,7 +91,7 @@ def fitted() -> Fitted:
     )
 
 
-def write(root: Path) -> Path:
+def write(root: Path) -> str:
     """Write a repository for each model, and the configuration of all."""
     import joblib
     from skops import io as skops_io
@@ -109,10 +108,8 @@ def write(root: Path) -> Path:
         "echo": {"driver": "null", "params": {"inputs": {"a": {"dtype": "int32", "shape": [-1]}}}},
     }
     names = ("iris", "boosted", "light", "pickled", "cat", "echo", "line")
-    models = [{"config": {"name": n, "base_path": n, **own.get(n, {})}} for n in names]
-    file = root / "config.json"
-    file.write_text(json.dumps({"model_config_list": models}))
-    return file
+    models = ({"name": n, "base_path": n, **own.get(n, {})} for n in names)
+    return config_flag(root / "config.json", *models)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +123,7 @@ def server(root: Path) -> Iterator[Server]:
     (root / "absent/catboost").mkdir(parents=True)
     (root / "absent/catboost/__init__.py").write_text(ABSENT)
     env = {"PYTHONPATH": str(root / "absent")}
-    with Server("ie_serving", "config", f"--config_path={write(root)}", env=env) as server:
+    with Server("ie_serving", "config", write(root), env=env) as server:
         yield server.ready(100)
 
 

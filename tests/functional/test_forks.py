@@ -1,6 +1,5 @@
 """Forks that Python code makes: they take no signal, no client and no request of the server."""
 
-import json
 import signal
 import socket
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.process import PATIENCE_S, until
 from tests.unit.engines.openvino.models import linear
 
@@ -84,11 +83,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for part in (root / "hooked/1/model").iterdir():
         part.rename(root / "hooked/1" / part.name)
     (root / "hooked/1/hooks.py").write_text(HOOKS)
-    entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
-    (root / "config.json").write_text(json.dumps({"model_config_list": entries}))
-    with Server(
-        "ie_serving", "config", f"--config_path={root / 'config.json'}", "--allow_python"
-    ) as server:
+    entries = [{"name": n, "base_path": n, **own} for n, own in models.items()]
+    file = config_flag(root / "config.json", *entries)
+    with Server("ie_serving", "config", file, "--allow_python") as server:
         yield server.ready()
 
 

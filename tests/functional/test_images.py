@@ -22,7 +22,7 @@ from ie_serving.core.values.tensors import Array, DataType
 from tests.functional.asking import predict_request
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.functional.test_preprocessing import signatures
 from tests.process import PATIENCE_S, output_of
 from tests.unit.engines.openvino.models import parameter, result, save, unary
@@ -63,12 +63,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     entries = []
     for name, (shape, keys) in MODELS.items():
         unary(root / name / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
-        entries.append({"config": {"name": name, "base_path": str(root / name), **keys}})
+        entries.append({"name": name, "base_path": str(root / name), **keys})
     _two_inputs(root / "two" / "1")
-    entries.append({"config": {"name": "two", "base_path": str(root / "two")}})
-    config = root / "config.json"
-    config.write_text(json.dumps({"model_config_list": entries}))
-    with Server("ie_serving", "config", f"--config_path={config}", F32_FLAG) as server:
+    entries.append({"name": "two", "base_path": str(root / "two")})
+    file = config_flag(root / "config.json", *entries)
+    with Server("ie_serving", "config", file, F32_FLAG) as server:
         yield server.ready()
 
 

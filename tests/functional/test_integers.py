@@ -3,7 +3,6 @@
 Integers and doubles, over both interfaces, against Python's own and OpenVINO called directly.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.values.tensors import DataType
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 
@@ -56,11 +55,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(base: Path) -> Iterator[Server]:
     entries = [{"name": name, "base_path": "m", **own} for name, own in MODES.items()]
     entries += [{"name": name, "base_path": name} for name in OTHERS]
-    config = base / "c.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
-    with Server(
-        "ie_serving", "config", f"--config_path={config}", "--allow_unavailable_models"
-    ) as served:
+    file = config_flag(base / "c.json", *entries)
+    with Server("ie_serving", "config", file, "--allow_unavailable_models") as served:
         yield served.ready()
 
 

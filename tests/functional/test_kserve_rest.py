@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 from ie_serving import __version__
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.unit.engines.openvino.stateful_models import accumulator
 
 HEADER = "inference-header-content-length"
@@ -54,9 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         {"name": "pair", "base_path": directory(root, "pair"), **null(x="float", text="string")},
     ]
     entries[0]["version_labels"] = {"stable": 1}
-    config = root / "config.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": each} for each in entries]}))
-    with Server("ie_serving", "config", f"--config_path={config}") as process:
+    with Server("ie_serving", "config", config_flag(root / "config.json", *entries)) as process:
         yield process.ready()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.functional.payloads import MEGABYTE
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.functional.test_shared_memory import echo
 from tests.process import PATIENCE_S, until
 
@@ -26,9 +26,8 @@ SIZES = [20_000, 100_000, 400_000, 1_000_000]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("models")
-    models = [{"config": echo(root, "floats", "float")}]
-    (root / "config.json").write_text(json.dumps({"model_config_list": models}))
-    flags = (f"--config_path={root}/config.json", f"--memory_budget_bytes={BUDGET}")
+    file = config_flag(root / "config.json", echo(root, "floats", "float"))
+    flags = (file, f"--memory_budget_bytes={BUDGET}")
     with Server("ie_serving", "config", *flags) as server:
         yield server.ready()
 

@@ -29,7 +29,7 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.certificates import Authority
 from tests.functional.protocols import http2_client as h2
-from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE, Server, config_flag
 from tests.process import PATIENCE_S, free_ports, until
 
 SCRIPT = Path(__file__).with_name("gated_server.py")
@@ -244,9 +244,8 @@ class Left(Server):
         waiting = shutil.copytree(SAMPLE / "1", folder / "waiting" / "1")
         (waiting / "no_answers").touch()
         entries = ({"name": "waiting"}, {"name": "large", "kernel": "kernel.py"})
-        models = [{"config": {**each, "base_path": each["name"]}} for each in entries]
-        file = folder / "config.json"
-        file.write_text(json.dumps({"model_config_list": models}))
+        models = ({**each, "base_path": each["name"]} for each in entries)
+        file = config_flag(folder / "config.json", *models)
         self.authority = Authority(folder)
         if is_encrypted:
             pair = self.authority.server()
@@ -262,7 +261,7 @@ class Left(Server):
             sys.executable,
             str(SCRIPT),
             "config",
-            f"--config_path={file}",
+            file,
             *flags,
             ports=ports,
         )

@@ -1,6 +1,5 @@
 """A start shows that it loads: a line on a terminal, sums in the log, and what a command says."""
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
-from tests.functional.servers import READY, SAMPLE
+from tests.functional.servers import READY, SAMPLE, config_flag
 from tests.process import COMMANDS, free_ports, until
 from tests.terminal import Terminal
 
@@ -36,10 +35,7 @@ class Slow:
 
 def configured(tmp_path: Path, count: int) -> Path:
     path = tmp_path / "models.json"
-    models = [
-        {"config": {"name": f"m{number}", "base_path": str(SAMPLE)}} for number in range(count)
-    ]
-    path.write_text(json.dumps({"model_config_list": models}))
+    config_flag(path, *({"name": f"m{n}", "base_path": str(SAMPLE)} for n in range(count)))
     return path
 
 

@@ -1,6 +1,5 @@
 """Triton's explicit mode: clients load and unload models of the configuration, over both ports."""
 
-import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.process import PATIENCE_S, until
 
 Refused = InferenceServerException
@@ -32,9 +31,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def write(repository: Path, *names: str) -> Path:
-    models = [{"config": {"name": name, "base_path": str(repository / name)}} for name in names]
     file = repository / "config.json"
-    file.write_text(json.dumps({"model_config_list": models}))
+    config_flag(file, *({"name": name, "base_path": str(repository / name)} for name in names))
     return file
 
 

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.functional.asking import over_grpc
-from tests.functional.servers import Server, rpc_refused
+from tests.functional.servers import Server, config_flag, rpc_refused
 from tests.process import PATIENCE_S, Process, output_of
 
 X = np.array([[1, 2], [3, -4]], np.float32)
@@ -55,15 +55,12 @@ def root(odd_exports: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    models = [
-        {"config": {"name": name, "base_path": str(root / name)}}
+    models: list[dict[str, object]] = [
+        {"name": name, "base_path": str(root / name)}
         for name in ("partly", "hopeless", "text", "ranks", "nothing", "plain")
     ]
-    lite = {"name": "lite", "base_path": str(root / "lite"), "prefer_tflite_model": True}
-    models.append({"config": lite})
-    config = root / "config.json"
-    config.write_text(json.dumps({"model_config_list": models}))
-    with Server("ie_serving", "config", f"--config_path={config}") as server:
+    models.append({"name": "lite", "base_path": str(root / "lite"), "prefer_tflite_model": True})
+    with Server("ie_serving", "config", config_flag(root / "config.json", *models)) as server:
         yield server.ready()
 
 

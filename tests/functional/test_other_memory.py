@@ -15,7 +15,7 @@ import pytest
 
 from tests.functional.asking import over_grpc
 from tests.functional.exports.answers import assert_equal, over_rest
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 
 MARK = -777.0
 SIGNATURE = "serving_default"
@@ -83,10 +83,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for name, build in MODELS.items():
         (root / name / "1").mkdir(parents=True)
         ov.save_model(build(), root / name / "1" / "model.xml", compress_to_fp16=False)
-    listed = [{"config": {"name": name, "base_path": str(root / name)}} for name in MODELS]
-    file = root / "models.json"
-    file.write_text(json.dumps({"model_config_list": listed}))
-    with Server("ie_serving", "config", f"--config_path={file}") as server:
+    file = config_flag(root / "c.json", *({"name": n, "base_path": str(root / n)} for n in MODELS))
+    with Server("ie_serving", "config", file) as server:
         yield server.ready()
 
 

@@ -18,7 +18,7 @@ from tests.functional import page_models
 from tests.functional.browser import CHROMIUM, PATIENCE_MS, PHONE, WIDE, chromium, tab
 from tests.functional.conftest import Serve
 from tests.functional.page_models import MARKUP
-from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
+from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server, config_flag
 from tests.process import PATIENCE_S
 
 pytestmark = [
@@ -121,9 +121,7 @@ def test_shares_of_the_traffic_and_what_a_shadow_answers(
         "traffic": {"stable": 90, "canary": 10},
         "shadow": {"label": "canary", "sampling_rate": 1, "tolerance": 0},
     }
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    server = serve("ie_serving", "config", f"--config_path={config}")
+    server = serve("ie_serving", "config", config_flag(tmp_path / "config.json", entry))
     with tab(browser, server.url) as page:
         told = row(page, "digits").filter(has_text="1 available 90 %")
         told.filter(has_text="2 available 10 %").wait_for()
@@ -384,10 +382,8 @@ def test_plots_and_errors_stay_in_sight_with_200_models(
     models = []
     for name in (f"m{number:03}" for number in range(200)):
         (tmp_path / name / "1").mkdir(parents=True)
-        models.append({"config": {"name": name, "base_path": name, **echo}})
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"model_config_list": models}))
-    server = serve("ie_serving", "config", f"--config_path={config}")
+        models.append({"name": name, "base_path": name, **echo})
+    server = serve("ie_serving", "config", config_flag(tmp_path / "config.json", *models))
     server.rest.post("/v1/models/m000:predict", json={"instances": ["no number"]})
     with tab(browser, server.url) as page:
         page.locator("table.errors", has_text="INVALID_ARGUMENT").wait_for()

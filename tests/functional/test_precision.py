@@ -1,6 +1,5 @@
 """`inference_precision: auto`, and where the precision in use is told, over both interfaces."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
 from tests.functional.load import failure
-from tests.functional.servers import Server, rpc_refused
+from tests.functional.servers import Server, config_flag, rpc_refused
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of
 from tests.unit.engines.openvino.models import parameter, result, save
@@ -69,17 +68,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    entries = [
+    entries: list[dict[str, object]] = [
         {"name": "wide", "base_path": "recorded", "precision_tolerance": 0.05},
         {"name": "strict", "base_path": "recorded", "precision_tolerance": 0},
         {"name": "bare", "base_path": "bare"},
         {"name": "named", "base_path": "recorded", "inference_precision": "f32"},
     ]
-    config = {
-        "model_config_list": [{"config": entry} for entry in entries],
-    }
-    (root / "config.json").write_text(json.dumps(config))
-    flags = (f"--config_path={root / 'config.json'}", "--inference_precision=auto")
+    flags = (config_flag(root / "config.json", *entries), "--inference_precision=auto")
     with Server("ie_serving", "config", *flags) as started:
         yield started.ready()
 

@@ -19,7 +19,7 @@ from ie_serving.client import AsyncClient, Client, ClientError, Code, Connection
 from ie_serving.client.clients import _Blocking
 from ie_serving.config.files.access_file import key_credential, line
 from tests.certificates import Authority
-from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server
+from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server, config_flag
 from tests.process import PATIENCE_S, free_ports, output_of, until
 
 DIGIT = json.loads((ROOT / "examples/digits/request.json").read_text())
@@ -73,9 +73,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         entries.append(
             {"name": name, "base_path": str(folder / "any"), "driver": "null", "params": params}
         )
-    config = {"model_config_list": [{"config": each} for each in entries]}
-    (folder / "config.json").write_text(json.dumps(config))
-    server = Server("ie_serving", "config", f"--config_path={folder / 'config.json'}")
+    server = Server("ie_serving", "config", config_flag(folder / "config.json", *entries))
     with closing(server.ready()):
         yield server
 
@@ -208,14 +206,13 @@ def test_a_server_that_starts_again_is_asked_again(kind: Any, scheme: str) -> No
 
 
 def test_metadata_that_an_answer_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
-    def write(*inputs: str) -> None:
+    def write(*inputs: str) -> str:
         params = {"inputs": {name: {"dtype": "int32", "shape": [-1]} for name in inputs}}
         entry = {"name": "m", "base_path": str(tmp_path / "m"), "driver": "null", "params": params}
-        (tmp_path / "c.json").write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+        return config_flag(tmp_path / "c.json", entry)
 
     (tmp_path / "m" / "1").mkdir(parents=True)
-    write("x")
-    server = Server("ie_serving", "config", f"--config_path={tmp_path / 'c.json'}")
+    server = Server("ie_serving", "config", write("x"))
     with closing(server.ready()), Client(server.url) as client:
         assert client.predict("m", {"x": [7]})["x"].tolist() == [7]
         write("x", "y")

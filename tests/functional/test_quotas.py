@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.cost import inside, own_group
 from tests.functional.servers import SAMPLE, Server
 from tests.process import COMMANDS
 
@@ -90,11 +91,6 @@ def compiled(server: Server) -> list[tuple[int, ...]]:
     return [tuple(map(int, numbers)) for numbers in COMPILED.findall(server.log)]
 
 
-def inside(group: Path) -> tuple[str, ...]:
-    """Give the command that runs the one behind it in a control group."""
-    return ("/bin/sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(group / "cgroup.procs"))
-
-
 @contextmanager
 def limited(group: Path, quota_us: int) -> Iterator[None]:
     """Give the processes of a group so much processor time in each period.
@@ -113,7 +109,7 @@ def limited(group: Path, quota_us: int) -> Iterator[None]:
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A group in a group, below that of the tests."""
-    above = own_group() / f"ie_serving-{os.getpid()}"
+    above = own_group("cpu") / f"ie_serving-{os.getpid()}"
     below = above / "server"
     try:
         below.mkdir(parents=True)
@@ -126,13 +122,3 @@ def group() -> Iterator[Path]:
     finally:
         below.rmdir()
         above.rmdir()
-
-
-def own_group() -> Path:
-    """Give the directory of the group in which the tests run, of the hierarchy that has quotas."""
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    groups = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
-    for names, path in groups.items():
-        if "cpu" in names.split(","):
-            return Path("/sys/fs/cgroup", names, path.lstrip("/"))
-    return Path("/sys/fs/cgroup", groups.get("", "/").lstrip("/"))

@@ -1,6 +1,5 @@
 """A share of the requests is recorded, and the files are what a warm-up and a replay take."""
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,11 +13,9 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.functional.test_digits import IMAGES, over_grpc, over_rest
-from tests.process import ran
-
-WAIT_S = 30.0
+from tests.process import ran, until
 
 
 def recording(folder: Path, serve: Serve, base_path: Path = SAMPLE, **more: object) -> Server:
@@ -34,18 +31,13 @@ def recording(folder: Path, serve: Serve, base_path: Path = SAMPLE, **more: obje
             **more,
         },
     }
-    config = folder / "config.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    return serve("ie_serving", "config", f"--config_path={config}")
+    return serve("ie_serving", "config", config_flag(folder / "config.json", entry))
 
 
 def written(server: Server, number: int) -> None:
     """Wait until so many requests are in the files."""
-    end = time.monotonic() + WAIT_S
     series = 'ie_serving_requests_recorded_total{model_name="digits"}'
-    while server.sample(series) < number:
-        assert time.monotonic() < end, f"{server.sample(series)} of {number} are recorded"
-        time.sleep(0.02)
+    until(lambda: server.sample(series) >= number)
 
 
 def logs(folder: Path) -> list[prediction_log_pb2.PredictionLog]:
@@ -244,9 +236,7 @@ def test_a_name_of_no_input_among_those_left_out_is_refused(tmp_path: Path) -> N
             "drop_inputs": ["imag"],
         },
     }
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    found = ran("ie_serving", "check", "--config_path", config, patience_s=120.0)
+    found = ran("ie_serving", "check", config_flag(tmp_path / "c.json", entry), patience_s=120.0)
     assert found.returncode == 1
     assert "drop_inputs of logging_config names imag" in found.stdout
     assert "the model's inputs are image: correct the name" in found.stdout
@@ -261,8 +251,5 @@ def test_a_disk_that_refuses_fails_no_request(tmp_path: Path, serve: Serve) -> N
     for number in range(3):
         over_grpc(server, 2, IMAGES[number : number + 1])
     series = 'ie_serving_requests_not_recorded_total{model_name="digits",reason="disk"}'
-    end = time.monotonic() + WAIT_S
-    while server.sample(series) < 3:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: server.sample(series) >= 3)
     assert server.log.count("requests not recorded") == 1

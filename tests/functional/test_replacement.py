@@ -1,6 +1,5 @@
 """A worker that replaces one which died serves at least what that one did. Real processes."""
 
-import json
 import os
 import shutil
 import signal
@@ -13,7 +12,7 @@ import pytest
 
 from ie_serving.core.values.errors import WHOLE
 from tests.functional.load import AVAILABLE, LOADING, states
-from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.servers import READY, SAMPLE, Server, config_flag
 from tests.functional.storage.serving import serves, several
 from tests.functional.test_reload import BODY, listed, reload
 from tests.functional.test_slow_loads import OFTEN, put
@@ -158,9 +157,7 @@ def test_it_is_not_ready_before_every_model_has_served(tmp_path: Path) -> None:
     models = [{"name": "digits", "base_path": str(SAMPLE)}]
     models.append({"name": "empty", "base_path": str(tmp_path / "empty")})
     (tmp_path / "empty").mkdir()
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"model_config_list": [{"config": each} for each in models]}))
-    with Server("ie_serving", "config", f"--config_path={file}") as server:
+    with Server("ie_serving", "config", config_flag(tmp_path / "c.json", *models)) as server:
         server.ready()
         assert answers(server, "digits")
         probe = server.rest.get("/v2/health/ready")

@@ -1,6 +1,5 @@
 """A model that keeps its answers gives them to equal requests, over both interfaces."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.functional.test_digits import IMAGES, over_grpc, over_rest
 
 MISSES = 'ie_serving_response_cache_misses_total{model_name="digits"}'
@@ -25,8 +24,7 @@ def caching(tmp_path: Path, serve: Serve) -> Server:
         "response_cache_bytes": 1 << 20,
         "inference_precision": "f32",
     }
-    (tmp_path / "config.json").write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    return serve("ie_serving", "config", f"--config_path={tmp_path / 'config.json'}")
+    return serve("ie_serving", "config", config_flag(tmp_path / "config.json", entry))
 
 
 def test_equal_requests_share_an_answer_whichever_interface_they_come_over(

@@ -22,7 +22,7 @@ from tritonclient.utils import InferenceServerException
 
 from ie_serving.core.values.tensors import Array
 from tests.functional.asking import predict_request
-from tests.functional.servers import Server, rpc_refused
+from tests.functional.servers import Server, config_flag, rpc_refused
 from tests.functional.test_counted import SCRIPT, SHORT_S, Line, reset_at_close
 from tests.process import PATIENCE_S, until
 from tests.unit.engines.openvino.stateful_models import (
@@ -64,11 +64,8 @@ def server(root: Path) -> Iterator[Server]:
         for name in ("sum", "few", "versions", "lstm", "slow")
     ]
     entries.append({"name": "plain", "base_path": "sum"})
-    config = {
-        "model_config_list": [{"config": entry} for entry in entries],
-    }
-    (root / "config.json").write_text(json.dumps(config))
-    flags = ("--file_system_poll_wait_seconds=0.2", f"--config_path={root / 'config.json'}")
+    file = config_flag(root / "config.json", *entries)
+    flags = ("--file_system_poll_wait_seconds=0.2", file)
     (root / "lock").touch()
     env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
     with Server(sys.executable, str(SCRIPT), "config", *flags, env=env) as started:
@@ -334,9 +331,9 @@ def late(root: Path) -> Iterator[Line]:
     """A server that waits for no inference longer than a second."""
     (root / "lock").touch()
     entry = {"name": "slow", "base_path": "slow", "stateful": True, "execution": "async"}
-    (root / "late.json").write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    file = config_flag(root / "late.json", entry)
     limits = (f"--grpc_timeout_seconds={SHORT_S}", f"--rest_timeout_seconds={SHORT_S}")
-    flags = (f"--config_path={root / 'late.json'}", *limits, "--metrics_path=/metrics")
+    flags = (file, *limits, "--metrics_path=/metrics")
     env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
     with Server(sys.executable, str(SCRIPT), "config", *flags, env=env) as started:
         yield Line(started.ready(), root / "lock")

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.functional.test_canary import (
     FLAGS,
     INTERFACES,
@@ -55,9 +55,7 @@ def configure(base: Path, *others: dict[str, Any], **keys: object) -> str:
     entry = {"name": "m", "base_path": str(base), "version_labels": LABELS, "traffic": TRAFFIC}
     entry |= {"model_version_policy": {"all": {}}, **keys}
     beside = base.parent / "new.json"
-    beside.write_text(
-        json.dumps({"model_config_list": [{"config": each} for each in (entry, *others)]})
-    )
+    config_flag(beside, entry, *others)
     beside.rename(base.parent / "config.json")
     return str(base.parent / "config.json")
 

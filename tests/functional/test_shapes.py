@@ -5,7 +5,6 @@ is answered with the numbers of OpenVINO called directly; what it does not take 
 and the next request is answered.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import openvino.opset15 as op
 import pytest
 
 from tests.functional.asking import predict_request, predicted
-from tests.functional.servers import SAMPLE, Server, rpc_refused
+from tests.functional.servers import SAMPLE, Server, config_flag, rpc_refused
 from tests.process import PATIENCE_S, Process
 from tests.unit.engines.openvino.models import parameter, result, save
 
@@ -180,14 +179,11 @@ def path(root: Path, network: str) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     entries = [
-        {"config": {"name": name, "base_path": str(path(root, row.network)), **row.keys}}
+        {"name": name, "base_path": str(path(root, row.network)), **row.keys}
         for name, row in ROWS.items()
     ]
-    file = root / "config.json"
-    file.write_text(json.dumps({"model_config_list": entries}))
-    with Server(
-        "ie_serving", "config", f"--config_path={file}", "--inference_precision=f32"
-    ) as server:
+    file = config_flag(root / "config.json", *entries)
+    with Server("ie_serving", "config", file, "--inference_precision=f32") as server:
         yield server.ready()
 
 

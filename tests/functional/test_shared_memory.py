@@ -19,7 +19,7 @@ import tritonclient.utils.shared_memory as shm
 from google.protobuf.json_format import MessageToDict
 from tritonclient.utils import InferenceServerException
 
-from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 
 Refused = InferenceServerException
 HELD_OUT = json.loads((SAMPLE.parent.parent / "digits" / "held_out.json").read_text())
@@ -40,10 +40,7 @@ def server(
         echo(root, "texts", "string"),
         echo(root, "floats", "float"),
     ]
-    (root / "config.json").write_text(
-        json.dumps({"model_config_list": [{"config": each} for each in entries]})
-    )
-    flags = (f"--config_path={root}/config.json", "--shared_memory=true")
+    flags = (config_flag(root / "config.json", *entries), "--shared_memory=true")
     with Server("ie_serving", "config", *flags, f"--grpc_transport={request.param}") as server:
         yield server.ready()
 
@@ -334,18 +331,16 @@ def test_the_servers_metadata_names_the_extension(client: Any) -> None:
     assert "cuda_shared_memory" not in names
 
 
-def test_by_default_it_is_off_and_its_refusal_names_the_flag() -> None:
-    with Server("ie_serving", "model", *SAMPLE_FLAGS) as server:
-        server.ready()
-        for kind, module in MODULES.items():
-            with module.InferenceServerClient(address(server, kind)) as client:
-                found = client.get_server_metadata()
-                names = found["extensions"] if isinstance(found, dict) else found.extensions
-                assert "system_shared_memory" not in names
-                for ask in (
-                    lambda client=client: register(client, None),
-                    lambda client=client, module=module: client.infer("digits", given(module)),
-                    lambda client=client: client.get_system_shared_memory_status(),
-                ):
-                    with pytest.raises(Refused, match="--shared_memory true"):
-                        ask()
+def test_by_default_it_is_off_and_its_refusal_names_the_flag(digits: Server) -> None:
+    for kind, module in MODULES.items():
+        with module.InferenceServerClient(address(digits, kind)) as client:
+            found = client.get_server_metadata()
+            names = found["extensions"] if isinstance(found, dict) else found.extensions
+            assert "system_shared_memory" not in names
+            for ask in (
+                lambda client=client: register(client, None),
+                lambda client=client, module=module: client.infer("digits", given(module)),
+                lambda client=client: client.get_system_shared_memory_status(),
+            ):
+                with pytest.raises(Refused, match="--shared_memory true"):
+                    ask()

@@ -1,6 +1,5 @@
 """A version that breaks clients of the one that serves is held back, or told in the log."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from tests.functional.conftest import Serve
 from tests.functional.graph_models import times_version
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.process import until
 
 FLAGS = ("--file_system_poll_wait_seconds=0.1",)
@@ -21,10 +20,12 @@ def write(base: Path, version: int, name: str) -> None:
 
 
 def serving(serve: Serve, base: Path, *flags: str, **keys: str) -> Server:
+    return serve("ie_serving", "config", configure(base, **keys), *FLAGS, *flags)
+
+
+def configure(base: Path, **keys: str) -> str:
     entry = {"name": "m", "base_path": str(base), **keys}
-    file = base.parent / "config.json"
-    file.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    return serve("ie_serving", "config", f"--config_path={file}", *FLAGS, *flags)
+    return config_flag(base.parent / "config.json", entry)
 
 
 def message(server: Server) -> str:
@@ -63,9 +64,7 @@ def test_it_is_tried_again_when_the_setting_changes_and_not_before(
     line = server.line("version failed to load")
     assert "set signature_changes in the configuration file to allow" in line
     assert "next_try_s" not in line
-    entry = {"name": "m", "base_path": str(base)}
-    written = json.dumps({"model_config_list": [{"config": entry}]})
-    (base.parent / "config.json").write_text(written)
+    configure(base)
     server.send(signal.SIGHUP)
     until(lambda: answer(server, "z") == [[2.0, 4.0]])
 
@@ -90,9 +89,7 @@ def test_other_files_under_the_same_number_are_compared_as_well(serve: Serve, ba
     assert answer(server, "x") == [[1.0, 2.0]]
     assert "clients of version 1 would fail" in message(server)
     assert "reload_changed_versions" not in message(server), "it is set already"
-    entry = {"name": "m", "base_path": str(base)}
-    written = json.dumps({"model_config_list": [{"config": entry}]})
-    (base.parent / "config.json").write_text(written)
+    configure(base)
     server.send(signal.SIGHUP)
     until(lambda: answer(server, "z") == [[2.0, 4.0]])
 

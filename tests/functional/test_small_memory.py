@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.functional.cost import ROW, forget_peaks
+from tests.functional.cost import ROW, forget_peaks, inside, own_group
 from tests.functional.hostile import REQUESTS, serve
 from tests.functional.payloads import MEGABYTE
 from tests.functional.servers import Server
@@ -81,7 +81,7 @@ def test_hostile_traffic_stays_within_a_small_container(
     In a cgroup the server finds the limit by itself, and takes half of it.
     """
     flags = [] if group else [f"--memory_budget_bytes={CONTAINER // 2}"]
-    with closing(serve(tmp_path, *flags, within=entering(group))) as server:
+    with closing(serve(tmp_path, *flags, within=inside(group))) as server:
         worker = server.ready().pids()[1]
         page = server.rest.get("/metrics").text
         assert f"ie_serving_memory_budget_limit_bytes {CONTAINER // 2}\n" in page
@@ -102,7 +102,7 @@ def test_replies_that_many_ask_for_and_nobody_reads_kill_nobody(
     """Requests of 100 bytes, replies of 15 MB, of which few can be encoded at a time."""
     if group is None:
         pytest.skip("no cgroup that limits memory can be made here")
-    with closing(serve(tmp_path, within=entering(group))) as server, ExitStack() as clients:
+    with closing(serve(tmp_path, within=inside(group))) as server, ExitStack() as clients:
         worker = server.ready().pids()[1]
         for _ in range(UNREAD):
             address = ("127.0.0.1", server.rest_port)
@@ -123,7 +123,7 @@ def refused(server: Server) -> int:
 @pytest.fixture
 def group() -> Iterator[Path | None]:
     """A group below that of the tests, with the limit of the container; None without rights."""
-    path = own_group() / f"ie_serving-{os.getpid()}"
+    path = own_group("memory") / f"ie_serving-{os.getpid()}"
     try:
         path.mkdir()
     except OSError:
@@ -138,24 +138,8 @@ def group() -> Iterator[Path | None]:
         path.rmdir()
 
 
-def entering(group: Path | None) -> Sequence[str]:
-    """Give the command that starts another one in a group."""
-    if group is None:
-        return ()
-    return ("/bin/sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(group / "cgroup.procs"))
-
-
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 """Of cgroups of version 2 and 1. Sources: cgroup-v2.rst and cgroup-v1/memory.rst of the kernel."""
-
-
-def own_group() -> Path:
-    """Give the directory of the group in which the tests run."""
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    groups = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
-    if "memory" in groups:
-        return Path("/sys/fs/cgroup/memory", groups["memory"].lstrip("/"))
-    return Path("/sys/fs/cgroup", groups.get("", "/").lstrip("/"))
 
 
 def killed(group: Path) -> int:

@@ -4,7 +4,6 @@ Each server has a directory for temporary files of its own, and its kernels writ
 told.
 """
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.functional.servers import Server
+from tests.functional.servers import Server, config_flag
 from tests.functional.test_old_contracts import ECHO
 from tests.functional.tiny import Gate, pid_of
 from tests.process import PATIENCE_S, until
@@ -90,10 +89,9 @@ class World:
 
     def serve(self, models: dict[str, dict[str, Any]], *flags: str, **top: Any) -> Server:
         """Start a server of these models, each with its keys."""
-        entries = [{"config": {"name": n, "base_path": n, **keys}} for n, keys in models.items()]
-        file = self.root / "config.json"
-        file.write_text(json.dumps({"model_config_list": entries, **top}))
-        given = ("config", f"--config_path={file}", "--allow_python", *flags)
+        entries = ({"name": n, "base_path": n, **keys} for n, keys in models.items())
+        file = config_flag(self.root / "config.json", *entries, **top)
+        given = ("config", file, "--allow_python", *flags)
         return self.start("ie_serving", *given)
 
     def start(self, *command: str) -> Server:
@@ -276,8 +274,7 @@ def test_a_version_of_a_model_that_was_being_removed_is_closed_as_well(
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(asked, server, "m")
         until(world.noted("begins m 1"))
-        kept = [{"config": {"name": "n", "base_path": "n", **models["n"]}}]
-        (world.root / "config.json").write_text(json.dumps({"model_config_list": kept}))
+        config_flag(world.root / "config.json", {"name": "n", "base_path": "n", **models["n"]})
         server.send(signal.SIGHUP)
         server.line("model=m version=1 state=UNLOADING")
         server.send(signal.SIGTERM)

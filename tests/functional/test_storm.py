@@ -19,7 +19,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tests.functional.asking import predict_request
 from tests.functional.conftest import Serve
-from tests.functional.servers import PLAIN, Server
+from tests.functional.servers import PLAIN, Server, config_flag
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save
 
@@ -49,11 +49,9 @@ def request(value: float, rows: int = 64) -> Any:
 
 @pytest.mark.parametrize("execution", ["inline", "async"])
 def test_cancelled_calls_lose_nothing(serve: Serve, model: Path, execution: str) -> None:
-    config = model / f"{execution}.json"
     entry = {"name": "slow", "base_path": str(model), "nireq": 2, "execution": execution}
     entry |= {"inference_precision": "f32"}
-    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    server = serve("ie_serving", "config", f"--config_path={config}")
+    server = serve("ie_serving", "config", config_flag(model / f"{execution}.json", entry))
     asyncio.run(asyncio.wait_for(grpc_storm(server), 2 * PATIENCE_S))
     rest_storm(server)
     asyncio.run(asyncio.wait_for(every_reply_is_its_own(server), PATIENCE_S))

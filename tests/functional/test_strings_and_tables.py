@@ -1,7 +1,6 @@
 """SavedModels whose strings and tables the host computes, over both interfaces, as TensorFlow."""
 
 import base64
-import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from tensorflow_serving.apis import classification_pb2
 
 from tests.exporting import export
 from tests.functional.asking import over_grpc
-from tests.functional.servers import Server, rpc_refused
+from tests.functional.servers import Server, config_flag, rpc_refused
 from tests.process import PATIENCE_S
 from tests.unit.engines.savedmodel.host import exports
 
@@ -35,12 +34,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     entries = [
-        {"config": {"name": name, "base_path": str(root / name), "inference_precision": "f32"}}
+        {"name": name, "base_path": str(root / name), "inference_precision": "f32"}
         for name in exports.CALLS
     ]
-    config = root / "config.json"
-    config.write_text(json.dumps({"model_config_list": entries}))
-    with Server("ie_serving", "config", f"--config_path={config}") as server:
+    with Server("ie_serving", "config", config_flag(root / "config.json", *entries)) as server:
         yield server.ready()
 
 

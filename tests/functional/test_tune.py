@@ -10,6 +10,7 @@ from ie_serving.commands.tune.command import AS_IT_IS
 from tests.functional.asking import predict_request
 from tests.functional.batching_models import Direct, perceptron
 from tests.functional.conftest import Serve
+from tests.functional.servers import config_flag
 from tests.functional.test_batching import outputs
 from tests.process import PATIENCE_S, Process, output_of
 
@@ -29,8 +30,7 @@ def test_what_tune_prints_is_served(serve: Serve, tmp_path: Path) -> None:
     requests = golden(tmp_path / "asked.json", model)
     config, output = tmp_path / "config.json", tmp_path / "tuned.json"
     entry = {"name": "m", "base_path": "m", "inference_precision": "f32"}
-    config.write_text(json.dumps({"model_config_list": [{"config": entry}]}))
-    flags = (f"--config_path={config}", f"--requests={requests}", f"--output={output}")
+    flags = (config_flag(config, entry), f"--requests={requests}", f"--output={output}")
     lines = output_of("ie_serving", "tune", *flags, "--seconds=2", "--concurrency=4")
     assert lines[:2] == [
         "model m, version 1",
@@ -42,8 +42,7 @@ def test_what_tune_prints_is_served(serve: Serve, tmp_path: Path) -> None:
     assert (json.dumps(found["keys"]) in lines) == (found["keys"] != {})
     # Whatever won on this machine: keys that were tried are keys that are served.
     keys = {**found["tried"][1]["keys"], **found["keys"], "inference_precision": "f32"}
-    config.write_text(json.dumps({"model_config_list": [{"config": {**entry, **keys}}]}))
-    server = serve("ie_serving", "config", f"--config_path={config}")
+    server = serve("ie_serving", "config", config_flag(config, {**entry, **keys}))
     over_grpc = outputs(server.prediction.Predict(predict_request("m", x=X), PATIENCE_S))["y"]
     body = {"inputs": {"x": X.tolist()}}
     over_rest = server.rest.post("/v1/models/m:predict", json=body).json()["outputs"]

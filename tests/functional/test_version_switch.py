@@ -1,6 +1,5 @@
 """New versions appear and old ones go under load from both interfaces: not one failed request."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
-from tests.functional.servers import SAMPLE
+from tests.functional.servers import SAMPLE, config_flag
 from tests.process import until
 
 MEMORY_SLACK = 40 * 2**20
@@ -30,7 +29,7 @@ def put(repository: Path, version: int, source: int, *, broken: bool = False) ->
 
 def configure(path: Path, repository: Path, policy: dict[str, Any]) -> None:
     model = {"name": "digits", "base_path": str(repository), "model_version_policy": policy}
-    path.write_text(json.dumps({"model_config_list": [{"config": model}]}))
+    config_flag(path, model)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Several workers answer as one server. A real server of two, and clients of both."""
 
-import json
 import os
 import shutil
 import signal
@@ -29,7 +28,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tests.functional.servers import PLAIN, READY, SAMPLE, Server, rpc_refused
+from tests.functional.servers import PLAIN, READY, SAMPLE, Server, config_flag, rpc_refused
 from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
@@ -126,12 +125,9 @@ def clients(server: Server) -> Iterator[list[Client]]:
 
 
 def write(path: Path, **models: Path) -> None:
-    listed = [
-        {"config": {"name": name, "base_path": str(base), "model_version_policy": {"all": {}}}}
-        for name, base in models.items()
-    ]
+    policy = {"model_version_policy": {"all": {}}}
     new = path.with_suffix(".new")
-    new.write_text(json.dumps({"model_config_list": listed}))
+    config_flag(new, *({"name": n, "base_path": str(p), **policy} for n, p in models.items()))
     new.replace(path)
 
 

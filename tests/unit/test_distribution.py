@@ -47,9 +47,9 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_worker_is_tried_again(
     for name in ("a", "b", "z"):
         (tmp_path / f"test_{name}.py").write_text("def test_passes(): pass")
     flags = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
-    found = ran(
-        sys.executable, "-m", "pytest", *flags, "-c", os.devnull, "-vrA", str(tmp_path)
-    ).stdout
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take seconds
+    command = (sys.executable, "-m", "pytest", "-p", "xdist", *flags, "-c", os.devnull, "-vrA")
+    found = ran(*command, tmp_path, env=alone).stdout
     assert "crashed while running 'test_outcomes.py::test_ends_its_process_once'" in found
     told = re.findall(r"^([A-Z]+) .*test_outcomes.py::test_(\w+)", found, re.MULTILINE)
     assert sorted(told) == [

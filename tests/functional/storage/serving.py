@@ -1,6 +1,5 @@
 """The installed command on models in real stores, its output searched for secrets."""
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 import grpc
 
 from tests.functional.load import AVAILABLE, states
-from tests.functional.servers import SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server, config_flag
 from tests.functional.storage.repositories import (
     AzureRepository,
     GcsRepository,
@@ -81,12 +80,10 @@ def only_at(url: str) -> tuple[str, ...]:
 
 def several(file: Path, models: Mapping[str, str | dict[str, Any]]) -> tuple[str, ...]:
     """Arguments for models by name: their URL, or all their keys."""
-    entries = [
-        {"config": {"name": name, **({"base_path": keys} if isinstance(keys, str) else keys)}}
-        for name, keys in models.items()
-    ]
-    file.write_text(json.dumps({"model_config_list": entries}))
-    return ("config", f"--config_path={file}")
+    keyed = {
+        n: {"base_path": keys} if isinstance(keys, str) else keys for n, keys in models.items()
+    }
+    return "config", config_flag(file, *({"name": name, **keys} for name, keys in keyed.items()))
 
 
 def put(

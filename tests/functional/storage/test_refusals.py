@@ -72,6 +72,7 @@ def repository(
     return made
 
 
+@pytest.mark.thinned
 class TestS3Protocol:
     """SeaweedFS refuses as AWS does; both clients."""
 

@@ -41,7 +41,7 @@ class Shelf:
         self._admin.put_object(Bucket=BUCKET, Key=f"{self._prefix}/{path}", Body=body)
 
 
-@pytest.fixture(params=["s3", "minio"])
+@pytest.fixture(params=["s3", pytest.param("minio", marks=pytest.mark.soak)])
 def shelf(
     request: pytest.FixtureRequest, weed: Weed, proxied: Callable[[int], Proxy], bucket: str
 ) -> Shelf:

@@ -358,16 +358,13 @@ def on(kept: str, kinds: Iterable[str] = SERVERS) -> list[Any]:
     return [kind if kind == kept else pytest.param(kind, marks=pytest.mark.soak) for kind in kinds]
 
 
-def in_turn(points: Iterable[str]) -> list[Any]:
-    """Give each point on a server with TLS or on one without; on all others by `make soak`."""
-    cases = []
-    for place, point in enumerate(points):
-        kept = ("plain", "TLS") if point in OWED else [("plain", "TLS")[place % 2]]
-        on_each = [(kind, [] if kind in kept else [pytest.mark.soak]) for kind in SERVERS]
-        cases += [pytest.param(kind, point, marks=marks) for kind, marks in on_each]
-    return cases
+def half(points: Iterable[str], first: int) -> list[Any]:
+    """Give every other point from the first on, and those that matter most; all by `make soak`."""
+    kept = {*[*points][first::2], *OWED}
+    return [p if p in kept else pytest.param(p, marks=pytest.mark.soak) for p in points]
 
 
+BUT_TLS = [kind for kind in SERVERS if kind != "TLS"]
 ENCRYPTED = [kind for kind, (is_encrypted, *_) in SERVERS.items() if is_encrypted]
 
 
@@ -390,10 +387,17 @@ def leaves(client: socket.socket, server: Left, leave: Leave) -> None:
     until(server.is_left, LEFT_S)
 
 
-@pytest.mark.parametrize(("server", "point"), in_turn(REST), indirect=["server"])
+@pytest.mark.parametrize("server", on("plain", BUT_TLS), indirect=True)
+@pytest.mark.parametrize("point", half(REST, 0))
 def test_rest(server: Left, point: str) -> None:
     for leave in leave_at(server, point):
         leaves(server.client(REST[point], server.rest_port, "http/1.1"), server, leave)
+
+
+@pytest.mark.parametrize("server", ["TLS"], indirect=True)
+@pytest.mark.parametrize("point", half(REST, 1))
+def test_rest_over_tls(server: Left, point: str) -> None:
+    test_rest(server, point)
 
 
 @pytest.mark.parametrize("server", ["one port", "one port, TLS"], indirect=True)
@@ -402,10 +406,17 @@ def test_rest_on_one_port(server: Left, point: str) -> None:
     test_rest(server, point)
 
 
-@pytest.mark.parametrize(("server", "point"), in_turn(GRPC), indirect=["server"])
+@pytest.mark.parametrize("server", on("plain", BUT_TLS), indirect=True)
+@pytest.mark.parametrize("point", half(GRPC, 0))
 def test_grpc(server: Left, point: str) -> None:
     for leave in LEAVE:
         leaves(server.client(GRPC[point], server.port, "h2"), server, leave)
+
+
+@pytest.mark.parametrize("server", ["TLS"], indirect=True)
+@pytest.mark.parametrize("point", half(GRPC, 1))
+def test_grpc_over_tls(server: Left, point: str) -> None:
+    test_grpc(server, point)
 
 
 @pytest.mark.parametrize("server", list(SERVERS)[2:], indirect=True)

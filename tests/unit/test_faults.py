@@ -5,8 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from ie_serving.engines.openvino.compiling import lone_row
 from ie_serving.engines.openvino.faults import hazards, shared_sizes
 from ie_serving.engines.openvino.faults.integers import exact
@@ -15,12 +13,10 @@ from ie_serving.engines.openvino.reading import onnx_graph
 from ie_serving.engines.openvino.running import shape_inference
 from tests.canaries import page
 from tests.canaries.declared import FAULTS
-from tests.canaries.fault import Fault
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "ie_serving" / "engines"
 TESTS = ROOT / "tests" / "unit" / "engines"
-EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
 
 
 @cache
@@ -35,21 +31,20 @@ def test_the_page_has_what_is_declared() -> None:
     assert page.printed(text, FAULTS.values()) == text, "run python -m tests.canaries --write"
 
 
-@EACH
-def test_its_tests_exist(fault: Fault) -> None:
-    assert fault.tests or fault.name in {"norms"}
-    for test in fault.tests:
-        file, _, name = test.partition("::")
-        places = (TESTS / "openvino" / "faults", TESTS / "openvino", TESTS)
-        (path,) = (each / file for each in places if (each / file).exists())
-        assert name in _functions(path)
+def test_the_tests_and_modules_of_each_exist() -> None:
+    assert {name for name, fault in FAULTS.items() if not fault.tests} <= {"norms"}
+    for fault in FAULTS.values():
+        for test in fault.tests:
+            file, _, name = test.partition("::")
+            (path,) = _found(file, TESTS)
+            assert name in _functions(path), fault.name
+        for module in re.findall(r"`(\S+\.py)`", fault.done):
+            assert _found(module, ENGINE, ENGINE.parent), fault.name
 
 
-@EACH
-def test_the_modules_that_keep_it_from_answers_exist(fault: Fault) -> None:
-    named = re.findall(r"`(\S+\.py)`", fault.done)
-    places = (ENGINE / "openvino" / "faults", ENGINE / "openvino", ENGINE, ENGINE.parent)
-    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+def _found(file: str, *folders: Path) -> list[Path]:
+    own = (folders[0] / "openvino" / "faults", folders[0] / "openvino")
+    return [each / file for each in (*own, *folders) if (each / file).exists()]
 
 
 def test_each_rule_names_the_canaries_that_show_its_fault() -> None:

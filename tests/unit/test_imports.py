@@ -51,28 +51,25 @@ def lies_in(module: str, folder: str) -> bool:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
-def imported(path: Path, *, run_time: bool = False) -> Sequence[str]:
-    """Full names of what a module imports, wherever in it; by default for its types alone, too."""
-    found: list[str] = []
-    ahead: list[ast.AST] = [parsed(path)]
+def imported(path: Path) -> dict[str, bool]:
+    """Full names of what a module imports, wherever in it, and whether also at run time."""
+    found: dict[str, bool] = {}
+    ahead: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text()), True)]
     while ahead:
-        node = ahead.pop()
+        node, runs = ahead.pop()
+        names: Sequence[str] = ()
         if isinstance(node, ast.Import):
-            found += (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += (f"{node.module}.{alias.name}" for alias in node.names)
-        elif not (
-            run_time and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        ):
-            ahead += (
-                each for each in ast.iter_child_nodes(node) if isinstance(each, HOLDS_IMPORTS)
-            )
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                runs = False
+            children = ast.iter_child_nodes(node)
+            ahead += ((each, runs) for each in children if isinstance(each, HOLDS_IMPORTS))
+        for name in names:
+            found[name] = found.get(name, False) or runs
     return found
 
 
@@ -157,7 +154,7 @@ def test_no_two_rooms_import_each_other() -> None:
 def test_no_two_modules_import_each_other() -> None:
     at_run_time = {
         place(path): {
-            module for name in imported(path, run_time=True) if (module := own_module(name))
+            module for name, runs in imported(path).items() if runs and (module := own_module(name))
         }
         - {place(path)}
         for path in MODULES

@@ -44,6 +44,7 @@ def test_what_is_soak_already_stands_for_no_value(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_repeated.py").write_text(REPEATED)
     command = ("-m", "pytest", "--collect-only", "-qc", os.devnull, "-m", "not soak", tmp_path)
-    lines = output_of(sys.executable, *command, cwd=Path(__file__).parents[2])
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    lines = output_of(sys.executable, *command, cwd=Path(__file__).parents[2], env=alone)
     found = [line.partition("::")[2] for line in lines if "::" in line]
     assert found == ["test_each_way[one-25]", "test_each_way[other-25]"]

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,12 @@ def check(
     if row.outcome is Outcome.REFUSED:
         assert row.expected in said_against(lambda: parse(after, environ))
     else:
-        compared(row, parse(after, environ), parse(before, {}))
+        compared(row, parse(after, environ), parse_before(parse, tuple(before)))
+
+
+@cache
+def parse_before(parse: Parse, line: tuple[str, ...]) -> Any:
+    return parse([*line], {})
 
 
 def said_against(parse: Callable[[], Parsed]) -> str:

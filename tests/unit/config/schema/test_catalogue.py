@@ -86,26 +86,18 @@ def test_no_setting_has_a_word_that_is_said_to_have_no_effect() -> None:
     assert not keys & {*foreign.MODEL_KEYS, *foreign.REFUSED_KEYS, *foreign.TOP_KEYS}
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.place)
-def test_a_setting_has_a_word_and_an_example_that_can_be_read(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_setting_has_a_word_a_default_and_an_example_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert setting.flag or setting.key or setting.variables
     monkeypatch.chdir(tmp_path)
-    if setting.parse in (
-        words.files,
-        words.library,
-        words.existing_file,
-    ):  # which take files that are there
-        (tmp_path / setting.example).touch()
-    setting.parse(setting.example, "example")
-
-
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.place)
-def test_a_setting_shows_its_default(setting: Setting) -> None:
-    if not setting.merged:
-        assert setting.shown_default
-        assert setting.help.startswith(setting.meaning)
+    for setting in SETTINGS:
+        assert setting.flag or setting.key or setting.variables, setting.place
+        if setting.parse in (words.files, words.library, words.existing_file):
+            (tmp_path / setting.example).touch()  # which take files that are there
+        setting.parse(setting.example, setting.place)
+        if not setting.merged:
+            assert setting.shown_default, setting.place
+            assert setting.help.startswith(setting.meaning), setting.place
 
 
 def test_flags_of_tensorflow_model_server_are_the_originals() -> None:

@@ -52,23 +52,30 @@ def killing(number: int, engine: str, name: str) -> str:
     return f"if step({number}, {engine!r}): os.kill(os.getpid(), signal.{name})\n"
 
 
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGFPE", "SIGABRT"])
-def test_an_engine_that_ends_the_process_is_named(
-    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        pytest.param([("OpenVINO", "SIGABRT")], "OpenVINO by SIGABRT", id="one"),
+        pytest.param(
+            [("OpenVINO", "SIGSEGV"), ("onnxruntime", "SIGFPE")],
+            "OpenVINO by SIGSEGV; onnxruntime by SIGFPE",
+            id="OpenVINO first",
+        ),
+        pytest.param(
+            [("onnxruntime", "SIGSEGV"), ("OpenVINO", "SIGFPE")],
+            "OpenVINO by SIGFPE; onnxruntime by SIGSEGV",
+            id="OpenVINO second",
+        ),
+    ],
+)
+def test_engines_that_end_the_process_are_named_and_openvino_first(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, program: list[tuple[str, str]], told: str
 ) -> None:
-    found = findings(verifier, monkeypatch, killing(1, "OpenVINO", name) + FOUND)
+    kills = "".join(killing(number, *each) for number, each in enumerate(program))
+    found = findings(verifier, monkeypatch, kills + FOUND)
     assert found.asked == 2
-    assert found.crashed == {ValueKind.FINITE: f"OpenVINO ended its process by {name}: ones"}
-
-
-@pytest.mark.parametrize("first", ["OpenVINO", "onnxruntime"])
-def test_of_two_that_end_it_both_are_named_and_openvino_first(
-    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, first: str
-) -> None:
-    (second,) = {"OpenVINO", "onnxruntime"} - {first}
-    program = killing(1, first, "SIGSEGV") + killing(2, second, "SIGFPE") + FOUND
-    (told,) = findings(verifier, monkeypatch, program).crashed.values()
-    assert [each.split()[0] for each in told.split("; ")] == ["OpenVINO", "onnxruntime"]
+    expected = "; ".join(f"{each}: ones" for each in told.split("; "))
+    assert found.crashed == {ValueKind.FINITE: expected.replace(" by", " ended its process by")}
 
 
 def test_a_crash_before_the_answers_to_a_large_model_is_kept(

@@ -77,8 +77,9 @@ async def answer(model: CompiledPrograms, inputs: dict[str, Array]) -> Any:
 
 
 @every_way
+@repeated(2, 4)
 async def test_a_failure_in_the_graph_is_that_requests_error(
-    tmp_path: Path, options: dict[str, Any]
+    tmp_path: Path, options: dict[str, Any], rounds: int
 ) -> None:
     """With one thread OpenVINO's `infer` returns, with the outputs of the request before."""
 
@@ -88,7 +89,7 @@ async def test_a_failure_in_the_graph_is_that_requests_error(
         return op.reshape(op.multiply(x, constant(1.5, np.float32)), pattern, False)
 
     model = load(open_input(tmp_path, body), **options)
-    for _ in range(4):
+    for _ in range(rounds):
         assert await answer(model, floats(1, 2, 3)) == [[1.5, 3.0, 4.5]]
         with pytest.raises(InvalidRequest, match="Error occurred during inference"):
             await answer(model, floats(5))

@@ -10,6 +10,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from ie_serving.core.values.tensors import Array
+from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, run
 
 OPSET = 28
@@ -58,11 +59,14 @@ def write(
     return directory
 
 
-async def check(directory: Path, given: Given, **within: Any) -> None:
+async def check(directory: Path, *requests: Given, **within: Any) -> CompiledPrograms:
     """Compare the answers of the model in a directory with those of ONNX's own evaluator."""
     evaluator = ReferenceEvaluator(str(directory / "model.onnx"))
-    found = await run(load(directory, inference_precision="f32"), given)
-    expected = dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
-    for name, each in expected.items():
-        assert (found[name].dtype, found[name].shape) == (each.dtype, each.shape)
-        np.testing.assert_allclose(found[name], each, **({"atol": 1e-5} | within))
+    model = load(directory, inference_precision="f32")
+    for given in requests:
+        found = await run(model, given)
+        expected = zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True)
+        for name, each in expected:
+            assert (found[name].dtype, found[name].shape) == (each.dtype, each.shape)
+            np.testing.assert_allclose(found[name], each, **({"atol": 1e-5} | within))
+    return model

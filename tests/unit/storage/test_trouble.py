@@ -163,23 +163,21 @@ class TestNetwork:
         error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
         assert network_trouble(error) is Trouble.BROKEN
 
-    def test_a_body_that_ends_early(self) -> None:
-        def cut(connection: socket.socket) -> None:
+    @pytest.mark.parametrize(
+        ("scheme", "reply", "trouble"),
+        [
+            ("http", b"200 OK\r\nContent-Length: 10\r\n\r\n12345", Trouble.BROKEN),
+            ("https", b"400 Bad Request\r\nContent-Length: 0\r\n\r\n", Trouble.NO_TLS),
+        ],
+        ids=["a body that ends early", "a server without TLS"],
+    )
+    def test_a_reply(self, scheme: str, reply: bytes, trouble: Trouble) -> None:
+        def answer(connection: socket.socket) -> None:
             connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
+            connection.sendall(b"HTTP/1.1 " + reply)
 
-        port = serve_once(cut)
-        error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
-        assert network_trouble(error) is Trouble.BROKEN
-
-    def test_a_server_without_tls(self) -> None:
-        def plain(connection: socket.socket) -> None:
-            connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-
-        port = serve_once(plain)
-        error = raised_by(lambda: get(f"https://127.0.0.1:{port}"))
-        assert network_trouble(error) is Trouble.NO_TLS
+        error = raised_by(lambda: get(f"{scheme}://127.0.0.1:{serve_once(answer)}"))
+        assert network_trouble(error) is trouble
 
     def test_an_unknown_authority(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -123,24 +123,35 @@ async def test_a_replacement_begins_with_what_served_and_changes_to_what_was_app
     assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
 
 
+@pytest.mark.parametrize(
+    ("change", "last", "said"),
+    [
+        (lambda file: write(file, "new"), ["each alone: new"], ""),
+        (lambda file: file.unlink(), ["each alone: by_rpc"], ""),
+        (
+            lambda file: file.write_text("{"),
+            ["each alone: by_rpc"],
+            "configuration file is broken, the one applied last is used",
+        ),
+        (
+            lambda file: write(file, "refused"),
+            [],
+            "configuration not reloaded, the previous one stays",
+        ),
+    ],
+    ids=["changed", "gone", "broken", "refused"],
+)
 async def test_a_file_that_has_changed_meanwhile_is_the_last_change(
-    file: Path, shelf: Shelf
+    file: Path,
+    shelf: Shelf,
+    change: Callable[[Path], None],
+    last: list[str],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    write(file, "new")
-    assert await started(file, shelf) == ["take over: old", "each alone: new"]
-
-
-async def test_a_file_that_is_gone_changes_nothing(file: Path, shelf: Shelf) -> None:
-    file.unlink()
-    assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
-
-
-async def test_a_broken_file_leaves_what_was_applied_last(
-    file: Path, shelf: Shelf, caplog: pytest.LogCaptureFixture
-) -> None:
-    file.write_text("{")
-    assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
-    assert "configuration file is broken, the one applied last is used" in caplog.text
+    change(file)
+    assert await started(file, shelf) == ["take over: old", *last]
+    assert said in caplog.text
 
 
 async def test_a_file_that_is_just_being_written_leaves_what_was_applied_last(
@@ -153,14 +164,6 @@ async def test_a_file_that_is_just_being_written_leaves_what_was_applied_last(
     file.write_text("")
     assert (await started(file, shelf))[0] == "take over: old"
     assert "is empty, which is taken for a file that is being written" in caplog.text
-
-
-async def test_a_replacement_serves_what_served_where_the_change_is_refused(
-    file: Path, shelf: Shelf, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(file, "refused")
-    assert await started(file, shelf) == ["take over: old"]
-    assert "configuration not reloaded, the previous one stays" in caplog.text
 
 
 async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Shelf) -> None:

@@ -40,17 +40,24 @@ async def test_an_input_fits_all_that_take_it_in_any_order(
     assert await ask(graph, x=[1, 2]) == {"flat": [2, 3], "column": [2, 3]}
 
 
-async def test_a_chain_makes_no_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "steps", "y"),
+    [(("add", "double"), CHAIN, [4]), (("add", "double", "sum"), DIAMOND, [10])],
+    ids=["chain", "branches"],
+)
+async def test_steps_that_do_not_wait_make_no_task(
+    tmp_path: Path, names: tuple[str, ...], steps: Any, y: list[float]
+) -> None:
     models = filled()
     seen: list[int] = []
 
     async def count() -> None:
         seen.append(len(asyncio.all_tasks()))
 
-    for name in ("add", "double"):
+    for name in names:
         models.servables[name].compiled.before = count  # type: ignore[attr-defined]
-    await ask(models.graph(tmp_path, CHAIN), x=[1])
-    assert seen == [1, 1]
+    assert await ask(models.graph(tmp_path, steps), x=[3 if steps is DIAMOND else 1]) == {"y": y}
+    assert seen == [1] * len(names)
 
 
 async def test_a_list_is_a_sequence(tmp_path: Path) -> None:
@@ -72,19 +79,6 @@ async def test_branches_that_do_not_need_each_other_run_side_by_side(tmp_path: P
         models.servables[name].compiled.before = both.wait  # type: ignore[attr-defined]
     graph = models.graph(tmp_path, DIAMOND)
     assert await asyncio.wait_for(ask(graph, x=[3]), PATIENCE_S) == {"y": [10]}
-
-
-async def test_branches_that_do_not_wait_make_no_task(tmp_path: Path) -> None:
-    models = filled()
-    seen: list[int] = []
-
-    async def count() -> None:
-        seen.append(len(asyncio.all_tasks()))
-
-    for name in ("add", "double", "sum"):
-        models.servables[name].compiled.before = count  # type: ignore[attr-defined]
-    assert await ask(models.graph(tmp_path, DIAMOND), x=[3]) == {"y": [10]}
-    assert seen == [1, 1, 1]
 
 
 async def test_a_branch_that_fails_at_once_ends_those_that_wait(tmp_path: Path) -> None:

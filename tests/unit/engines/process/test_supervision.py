@@ -53,29 +53,26 @@ def test_a_start_that_fails_is_not_repeated(job: dict[str, object], cause: str) 
         supervisor.link()
 
 
-def test_a_command_that_cannot_be_started_fails_the_start() -> None:
-    supervisor = Supervisor(replace(task(), command=("/no/such/command",)))
-    with pytest.raises(LoadFailed, match="No such file"):
-        supervisor.start()
+WORDLESS = (
+    "import socket, sys\n"
+    "from ie_serving.engines.process.protocol import HEAD, Kind\n"
+    "control = socket.socket(fileno=int(sys.argv[-2]))\n"
+    "control.sendall(HEAD.pack(Kind.FAULT, 0, 0, 0))\n"
+    "control.recv(1 << 16, socket.MSG_WAITALL)\n"
+)
 
 
-def test_a_command_that_cannot_even_be_passed_on_fails_the_start() -> None:
-    supervisor = Supervisor(replace(task(), command=("a\0b",)))
-    with pytest.raises(LoadFailed, match="no process can be started: embedded null byte"):
-        supervisor.start()
-
-
-def test_a_fault_without_words_fails_the_start() -> None:
-    program = (
-        "import socket, sys\n"
-        "from ie_serving.engines.process.protocol import HEAD, Kind\n"
-        "control = socket.socket(fileno=int(sys.argv[-2]))\n"
-        "control.sendall(HEAD.pack(Kind.FAULT, 0, 0, 0))\n"
-        "control.recv(1 << 16, socket.MSG_WAITALL)\n"
-    )
-    supervisor = Supervisor(replace(task(), command=(sys.executable, "-c", program)))
-    with pytest.raises(LoadFailed, match="IndexError"):
-        supervisor.start()
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        pytest.param(("/no/such/command",), "No such file", id="not there"),
+        pytest.param(("a\0b",), "no process can be started: embedded null byte", id="no command"),
+        pytest.param((sys.executable, "-c", WORDLESS), "IndexError", id="fault without words"),
+    ],
+)
+def test_a_command_that_cannot_serve_fails_the_start(command: tuple[str, ...], cause: str) -> None:
+    with pytest.raises(LoadFailed, match=cause):
+        Supervisor(replace(task(), command=command)).start()
 
 
 def test_a_process_that_still_imports_its_library_ignores_ctrl_c_and_is_killed_before_the_server(

@@ -77,25 +77,21 @@ async def test_once_after_large_work_when_no_more_comes(taken: int, expected: in
     looks.end()
 
 
-async def test_at_the_latest_after_some_looks() -> None:
-    """Large requests that never cease do not keep what a burst has left."""
-    looks = Looks()
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [((), (*[0] * MOST_HEAP_LOOKS, 1)), ((SMALL_BUDGET,), (1, 2))],
+    ids=["at the latest after some looks", "with a small budget while more comes"],
+)
+async def test_large_requests_that_never_cease_do_not_keep_what_a_burst_has_left(
+    budget: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    """It lies beside what comes next, and a small container holds no more than both."""
+    looks = Looks(*budget)
     await looks.look()
-    for expected in (*[0] * MOST_HEAP_LOOKS, 1):
+    for trims in expected:
         looks.budget.lease(WORTH_RETURNING)
         await looks.look()
-        assert looks.trims == expected
-    looks.end()
-
-
-async def test_with_a_small_budget_while_more_comes() -> None:
-    """What is left lies beside what comes next, and a small container holds no more than both."""
-    looks = Looks(SMALL_BUDGET)
-    await looks.look()
-    for expected in (1, 2):
-        looks.budget.lease(WORTH_RETURNING)
-        await looks.look()
-        assert looks.trims == expected
+        assert looks.trims == trims
     looks.end()
 
 

@@ -113,21 +113,13 @@ async def test_what_is_answered_holds_in_all(workers: list[Worker], how: How) ->
         assert served(workers) == [name] * WORKERS
 
 
-async def test_what_one_cannot_prepare_no_worker_has(workers: list[Worker]) -> None:
-    workers[2].refusal = LoadFailed("no memory")
+@pytest.mark.parametrize("refusing", [0, 2], ids=["the leader", "another"])
+async def test_what_one_cannot_prepare_no_worker_has(workers: list[Worker], refusing: int) -> None:
+    workers[refusing].refusal = LoadFailed("no memory")
     with pytest.raises(LoadFailed, match="no memory"):
         await workers[0].change(How.ALL_OR_NOTHING, "a")
     assert served(workers) == ["", "", ""]
-    workers[2].refusal = None
-    await workers[1].change(How.ALL_OR_NOTHING, "b")
-    assert served(workers) == ["b", "b", "b"]
-
-
-async def test_what_the_leader_cannot_prepare_no_worker_has(workers: list[Worker]) -> None:
-    workers[0].refusal = LoadFailed("no memory")
-    with pytest.raises(LoadFailed):
-        await workers[0].change(How.ALL_OR_NOTHING, "a")
-    workers[0].refusal = None
+    workers[refusing].refusal = None
     await workers[1].change(How.ALL_OR_NOTHING, "b")
     assert served(workers) == ["b", "b", "b"]
 

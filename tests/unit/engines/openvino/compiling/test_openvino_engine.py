@@ -73,14 +73,19 @@ def test_failures_at_load_show_no_source_places(tmp_path: Path) -> None:
     assert ".cpp" not in str(failure.value)
 
 
-def test_an_unknown_device_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match="NPX"):
-        load(add_one(tmp_path), target_device="NPX")
-
-
-def test_an_unknown_property_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match="NO_SUCH_KEY"):
-        load(add_one(tmp_path), plugin_config={"NO_SUCH_KEY": "1"})
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"target_device": "NPX"}, "NPX"),
+        ({"plugin_config": {"NO_SUCH_KEY": "1"}}, "NO_SUCH_KEY"),
+        ({"inference_precision": "f8"}, "expected f32, bf16, f16"),
+    ],
+)
+def test_what_openvino_does_not_know_is_named(
+    tmp_path: Path, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(LoadFailed, match=told):
+        load(add_one(tmp_path), **options)
 
 
 def test_a_cache_that_cannot_be_written_costs_a_warning_only(
@@ -146,11 +151,6 @@ def test_a_cpu_without_a_precision_refuses_it(tmp_path: Path) -> None:
         assert "CPU has" in answer
         assert "FP32" in answer
     assert answers[4:] == ["loaded"] * 3
-
-
-def test_a_precision_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match="expected f32, bf16, f16"):
-        load(add_one(tmp_path), inference_precision="f8")
 
 
 async def test_truncating_the_files_of_a_loaded_model_changes_nothing(tmp_path: Path) -> None:

@@ -230,10 +230,27 @@ def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
     assert "serving_default" in str(failure.value)
 
 
-def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda copy: os.truncate(copy / "saved_model.pb", 1000), r"saved_model\.pb"),
+        (
+            lambda copy: flip(copy / "variables" / "variables.index", 40),
+            r"^variables\.index is damaged, a block does not have its",
+        ),
+        (
+            lambda copy: shutil.rmtree(copy / "variables"),
+            r"^variables/ is missing beside saved_model\.pb, and the",
+        ),
+    ],
+    ids=["graph cut", "index flipped", "no variables"],
+)
+def test_what_is_damaged_is_named(
+    exported: Path, tmp_path: Path, damage: Callable[[Path], None], told: str
+) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
-    os.truncate(copy / "saved_model.pb", 1000)
-    with pytest.raises(LoadFailed, match=r"saved_model\.pb"):
+    damage(copy)
+    with pytest.raises(LoadFailed, match=told):
         load(copy)
 
 
@@ -279,15 +296,6 @@ def test_a_flipped_byte_of_a_variable_is_refused_as_by_tensorflow(
     )
 
 
-def test_a_flipped_byte_of_the_index_is_refused(exported: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(exported / "several", tmp_path / "model")
-    flip(copy / "variables" / "variables.index", 40)
-    with pytest.raises(
-        LoadFailed, match=r"^variables\.index is damaged, a block does not have its"
-    ):
-        load(copy)
-
-
 @pytest.mark.parametrize(("tags", "answer"), [("serve", 4.0), ("serve,gpu", 5.0), ("gpu", 5.0)])
 async def test_the_graph_with_the_tags_is_served(exported: Path, tags: str, answer: float) -> None:
     chosen = tuple(tags.split(","))
@@ -298,13 +306,6 @@ async def test_the_graph_with_the_tags_is_served(exported: Path, tags: str, answ
 def test_tags_that_no_graph_has_are_refused_with_those_that_are_there(exported: Path) -> None:
     with pytest.raises(LoadFailed, match="no graph tagged 'serve,tpu', it has 'serve; serve,gpu'"):
         load(exported / "two_graphs", saved_model_tags=("serve", "tpu"))
-
-
-def test_a_missing_folder_of_variables_is_named(exported: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(exported / "several", tmp_path / "copy")
-    shutil.rmtree(copy / "variables")
-    with pytest.raises(LoadFailed, match=r"^variables/ is missing beside saved_model\.pb, and the"):
-        load(copy)
 
 
 def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:

@@ -159,37 +159,42 @@ def test_metrics_are_at_their_usual_path_without_a_monitoring_file() -> None:
     assert parse(PATH).settings.server.metrics_paths == ()
 
 
-def test_batching_parameters_hold_for_every_model() -> None:
-    file = CONFIG / "batching_parameters.pbtxt"
-    found = parse(PATH, "--enable_batching", f"--batching_parameters_file={file}")
+BATCHING_FILE = f"--batching_parameters_file={CONFIG / 'batching_parameters.pbtxt'}"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        pytest.param((), Batching(), id="off"),
+        pytest.param(
+            ("--enable_batching",),
+            Batching(max_batch_size=1000, max_enqueued_batches=10, most_request_rows=1000),
+            id="without a file, as the original",
+        ),
+        pytest.param(
+            ("--enable_batching", BATCHING_FILE),
+            Batching(
+                max_batch_size=128,
+                batch_timeout_micros=1000,
+                max_enqueued_batches=100,
+                num_batch_threads=4,
+                allowed_batch_sizes=(32, 64, 128),
+                most_request_rows=128,
+            ),
+            id="a file",
+        ),
+        pytest.param(
+            ("--enable_batching", "--enable_per_model_batching_parameters", BATCHING_FILE),
+            Batching(in_version=True, num_batch_threads=4),
+            id="parameters of each version leave the file its lanes",
+        ),
+    ],
+)
+def test_batching_holds_for_every_model(argv: tuple[str, ...], expected: Batching) -> None:
+    found = parse(PATH, *argv)
     assert found.warnings == ()
     (model,) = found.settings.models
-    expected = Batching(
-        max_batch_size=128,
-        batch_timeout_micros=1000,
-        max_enqueued_batches=100,
-        num_batch_threads=4,
-        allowed_batch_sizes=(32, 64, 128),
-        most_request_rows=128,
-    )
     assert model.engine.of(Batching) == found.settings.engine.of(Batching) == expected
-
-
-def test_without_a_file_batches_have_the_defaults_of_the_original() -> None:
-    found = parse(PATH, "--enable_batching").settings.engine.of(Batching)
-    expected = Batching(max_batch_size=1000, max_enqueued_batches=10, most_request_rows=1000)
-    assert found == expected
-
-
-def test_without_enable_batching_nothing_is_gathered() -> None:
-    assert parse(PATH).settings.engine.of(Batching) == Batching()
-
-
-def test_parameters_of_each_version_leave_the_file_its_lanes() -> None:
-    file = CONFIG / "batching_parameters.pbtxt"
-    argv = ("--enable_batching", "--enable_per_model_batching_parameters")
-    found = parse(PATH, *argv, f"--batching_parameters_file={file}").settings.engine.of(Batching)
-    assert found == Batching(in_version=True, num_batch_threads=4)
 
 
 def test_parameters_of_each_version_without_enable_batching_are_a_warning() -> None:
@@ -260,7 +265,7 @@ def test_flags_without_meaning_warn_once() -> None:
             id="gRPC off",
         ),
         pytest.param(
-            (PATH, "--batching_parameters_file=" + str(CONFIG / "batching_parameters.pbtxt")),
+            (PATH, BATCHING_FILE),
             "server_options.batching_parameters_file is set without setting "
             "server_options.enable_batching to true.",
             id="parameters without batching",
@@ -321,8 +326,15 @@ def test_all_faults_are_printed_together(capsys: pytest.CaptureFixture[str]) -> 
     )
 
 
+UNUSED = (
+    "tensorflow_session_config_file",
+    "platform_config_file",
+    "thread_pool_factory_config_file",
+)
+
+
 @pytest.mark.parametrize(
-    "flag", ["model_config_file", "monitoring_config_file", "batching_parameters_file"]
+    "flag", ["model_config_file", "monitoring_config_file", "batching_parameters_file", *UNUSED]
 )
 def test_files_that_are_missing_or_broken(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -334,7 +346,11 @@ def test_files_that_are_missing_or_broken(
     path.write_text("nonsense {")
     text = printed(capsys, *argv)
     assert f"INVALID_ARGUMENT: Invalid protobuf file: '{path}'" in text
-    assert "1:1" in text
+    assert "1:1" in text or flag in UNUSED
+    path.write_text("")
+    if flag in UNUSED:
+        (warning,) = parse(*argv).warnings
+        assert f"--{flag}" in warning
 
 
 @pytest.mark.parametrize(
@@ -396,28 +412,3 @@ def test_any_command_line_gives_settings_or_the_originals_exit(argv: list[str]) 
         assert error.code in (0, 255)
     else:
         assert found.settings.models
-
-
-UNUSED = (
-    "tensorflow_session_config_file",
-    "platform_config_file",
-    "thread_pool_factory_config_file",
-)
-
-
-@pytest.mark.parametrize("flag", UNUSED)
-def test_a_file_without_effect_is_read_all_the_same(
-    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "f.pbtxt"
-    missing = printed(capsys, PATH, f"--{flag}={file}")
-    assert (
-        missing == f"Failed to start server. Error: NOT_FOUND: {file}; No such file or directory\n"
-    )
-    file.write_text("nothing_of_this: 1")
-    assert f"INVALID_ARGUMENT: Invalid protobuf file: '{file}'" in printed(
-        capsys, PATH, f"--{flag}={file}"
-    )
-    file.write_text("")
-    (warning,) = parse(PATH, f"--{flag}={file}").warnings
-    assert f"--{flag}" in warning

@@ -378,8 +378,9 @@ IMPORTS = "from redhareapi import Kernel\n"
 def test_what_cannot_be_run_fails_its_load(
     tmp_path: Path, code: str, keys: dict[str, Any], fault: str
 ) -> None:
+    place = KernelOptions(place=Place(file="kernel.py"), isolation="thread")
     with pytest.raises(LoadFailed) as caught:
-        compiled(package(tmp_path / "1", code, **keys))
+        compiled(package(tmp_path / "1", code, **keys), options().having(place))
     assert fault in str(caught.value)
 
 

@@ -173,7 +173,8 @@ def test_a_preface_is_answered_by_ours() -> None:
     assert talk.connection.life is Life.OPEN
 
 
-# Lengths, section 4.2 and 6; 6 is FRAME_SIZE_ERROR.
+# Lengths, section 4.2 and 6; 6 is FRAME_SIZE_ERROR. `tests/functional/protocols` has more of them,
+# and of the breaches below.
 
 
 @pytest.mark.parametrize(
@@ -181,19 +182,11 @@ def test_a_preface_is_answered_by_ours() -> None:
     [
         pytest.param(raw_frame(PRIORITY, 0, 1, bytes(4)), "reset 6", id="PRIORITY, open stream"),
         pytest.param(raw_frame(PRIORITY, 0, 7, bytes(4)), "goaway 6", id="PRIORITY, idle stream"),
-        pytest.param(raw_frame(RST_STREAM, 0, 1, bytes(3)), "goaway 6", id="RST_STREAM"),
-        pytest.param(raw_frame(SETTINGS, 0, 0, bytes(5)), "goaway 6", id="SETTINGS"),
-        pytest.param(raw_frame(SETTINGS, 1, 0, bytes(6)), "goaway 6", id="SETTINGS with ACK"),
-        pytest.param(raw_frame(PING, 0, 0, bytes(7)), "goaway 6", id="PING"),
-        pytest.param(raw_frame(GOAWAY, 0, 0, bytes(7)), "goaway 6", id="GOAWAY"),
-        pytest.param(raw_frame(WINDOW, 0, 1, bytes(5)), "goaway 6", id="WINDOW_UPDATE"),
         pytest.param(raw_frame(DATA, 8, 1), "goaway 6", id="DATA without its padding length"),
         pytest.param(raw_frame(UNKNOWN, 0, 0, bytes(LARGEST_FRAME)), QUIET, id="unknown"),
-        pytest.param(raw_frame(UNKNOWN, 0, 0, bytes(LARGEST_FRAME + 1)), "goaway 6", id="larger"),
         pytest.param(b"\xff" * 9, "goaway 6", id="by its head"),
         pytest.param(raw_frame(DATA, 0, 1, bytes(LARGEST_FRAME)), QUIET, id="DATA"),
         pytest.param(raw_frame(DATA, 8, 1, bytes(LARGEST_FRAME)), QUIET, id="padded DATA"),
-        pytest.param(raw_frame(DATA, 0, 1, bytes(LARGEST_FRAME + 1)), "goaway 6", id="large DATA"),
         pytest.param(raw_frame(HEADERS, 4, 3, bytes(LARGEST_BLOCK + 1)), "goaway 11", id="HEADERS"),
     ],
 )
@@ -209,25 +202,13 @@ def test_lengths(sent: bytes, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
-        pytest.param(raw_frame(DATA, 0, 0, b"x"), 1, id="DATA on stream 0"),
-        pytest.param(raw_frame(HEADERS, 4, 0), 1, id="HEADERS on stream 0"),
-        pytest.param(raw_frame(PRIORITY, 0, 0, bytes(5)), 1, id="PRIORITY on stream 0"),
-        pytest.param(raw_frame(RST_STREAM, 0, 0, bytes(4)), 1, id="RST_STREAM on stream 0"),
-        pytest.param(opened(2), 1, id="an even stream"),
         pytest.param(opened(5) + opened(4), 1, id="an even stream that was passed"),
-        pytest.param(opened(5) + opened(3), 1, id="a lower number"),
-        pytest.param(raw_frame(PRIORITY, 0, 7, b"\0\0\0\7\0"), 1, id="PRIORITY of 7 on 7, idle"),
-        pytest.param(settings({2: 2}), 1, id="ENABLE_PUSH 2"),
-        pytest.param(settings({5: 16_383}), 1, id="MAX_FRAME_SIZE 16,383"),
-        pytest.param(settings({4: 1 << 31}), 3, id="initial window above 2^31-1"),
         pytest.param(
             opened(1) + window_update(1, LARGE_WINDOW - 65_535) + settings({4: 65_536}),
             3,
             id="SETTINGS that widen a window above 2^31-1",
         ),
         pytest.param(window_update(0, LARGE_WINDOW), 3, id="window above 2^31-1"),
-        pytest.param(raw_frame(WINDOW, 0, 0, bytes(4)), 1, id="WINDOW_UPDATE of nothing"),
-        pytest.param(raw_frame(HEADERS, 0, 1) + raw_frame(CONTINUATION, 4, 3), 1, id="another's"),
         pytest.param(raw_frame(HEADERS, 4, 1, b"\x80"), 9, id="undecodable headers"),
         pytest.param(raw_frame(HEADERS, 0xC, 1, b"\x05ab"), 1, id="more padding than HEADERS"),
         pytest.param(raw_frame(HEADERS, 0x24, 1, b"1234"), 1, id="half a priority"),
@@ -256,9 +237,6 @@ def test_whoever_breaks_the_protocol_is_told_why() -> None:
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
-        pytest.param(headers(1, request(without=":path")), 1, id="no path"),
-        pytest.param(headers(1, request((":path", ""), without=":path")), 1, id="malformed"),
-        pytest.param(headers(1, request(("Upper", "x"))), 1, id="upper case"),
         pytest.param(headers(1, request(("connection", "close"))), 1, id="connection header"),
         pytest.param(opened(1) + headers(1, [("x", "y")]), 1, id="trailers that end nothing"),
         pytest.param(

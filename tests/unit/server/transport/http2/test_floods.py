@@ -7,8 +7,8 @@ import pytest
 from hpack import Encoder
 from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
-from ie_serving.server.transport.http2 import sender
-from ie_serving.server.transport.http2.rules import BURST, EARNED
+from ie_serving.server.transport.http2 import rules, sender
+from ie_serving.server.transport.http2.rules import EARNED
 from ie_serving.server.transport.http2.stream_states import Life
 from ie_serving.server.transport.http2.streams import MOST_STREAMS
 from tests.unit.server.transport.http2.peer import (
@@ -28,6 +28,12 @@ from tests.unit.server.transport.http2.talk import Heard, Talk, opened, request
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 FLOOD = "goaway 11"
+BURST = 1_000
+
+
+@pytest.fixture(autouse=True)
+def a_tenth_is_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "BURST", BURST)
 
 
 @pytest.mark.parametrize(

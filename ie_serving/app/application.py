@@ -271,7 +271,7 @@ class ServingApplication:
             opens_early=server.open_ports_early,
             ready_after_s=server.ready_after_s,
             poll_wait_of=server.poll_wait_of,
-            # Otherwise the series of removed models would be kept and shown for ever.
+            # Removed names end here: their series would otherwise be shown for ever.
             on_names=self._keep,
             on_applied=self._note_applied,
         )
@@ -291,8 +291,8 @@ class ServingApplication:
         self._used.keep(names)
 
     def _note_applied(self) -> None:
-        # Of what serves: new settings that are broken, or whose model does not serve yet, change
-        # nothing.
+        # Only the configuration that serves counts: a broken one, or one whose model does not serve
+        # yet, changes nothing.
         served = self._models.serving()
         self._callers.note(each.sticky for each in served)
         self._shadows.follow(served)
@@ -355,7 +355,7 @@ class ServingApplication:
             closing.callback(self._config.close)
             closing.callback(self._fallback.stop)
             closing.callback(self._gate.close)
-            # Before all else, so that downloads and starts end while the rest is being closed.
+            # Downloads and starts stop first, to end while the rest is being closed.
             closing.callback(self._repositories.stop)
 
     def _rest(self) -> MakeListener:
@@ -407,7 +407,7 @@ class ServingApplication:
         app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
         return partial(
             HttpServer,
-            # Before the gate: a request that the gate refuses is in the access log, too.
+            # The access log stands before the gate: it has refused requests, too.
             *self._watch.rest(app, secure=secure),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
@@ -455,7 +455,7 @@ class ServingApplication:
         engine = engine_stack.engine(self._drivers, config.engine, config.declared)
         source = Source(
             repository.storage,
-            # Only its `missing` is called here: what loads has layers, and is made with a load.
+            # This engine serves `missing` alone: engines that load get their layers with each load.
             WithGraphs(engine, self._models.within_reach, _unrecorded),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
@@ -505,7 +505,7 @@ class ServingApplication:
         return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
-        # As graphs see them: one version answers, though the traffic of clients is split.
+        # Graphs see one version of each model, though the traffic of clients is split.
         return AtHand(config.name, WithPrepared(self._models.served, ServedModels()))
 
     def _loaded(

@@ -136,7 +136,7 @@ class OpenedLater:
         return self._store().copy(directory, entries, given_up)
 
     def _store(self) -> Storage:
-        # Without the lock once it is open: every poll of a thousand models comes here.
+        # An open repository is read without the lock: every poll of a thousand models comes here.
         return self._opened or self._open_once()
 
     def _open_once(self) -> Storage:

@@ -21,7 +21,7 @@ def load(job: Job) -> Loaded:
     """Compile the version of the job; whatever the engine keeps on disk is kept for the worker."""
     os.nice(5)
     with suppress(OSError):  # /proc is mounted read-only
-        # Where memory runs out all the same, the kernel ends this process before the server.
+        # If memory runs out, the kernel ends this process before the server.
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     task: TrialTask = pickle.loads(bytes.fromhex(job["task"]))  # of this process's parent

@@ -138,7 +138,7 @@ class MqttBridge:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            # Only QoS 0 overflows the queue: of others the broker sends at most `AT_ONCE`.
+            # QoS 0 alone overflows the queue: the broker sends at most `AT_ONCE` of the others.
             self._dropped += 1
             if self._dropped.bit_count() == 1:  # 1, 2, 4, 8: a flood fills no log
                 log.warning(Event("bridge dropped messages", dropped=self._dropped))

@@ -104,9 +104,9 @@ class ServerSettings(Access, Limits, Telemetry):
         ovms="grpc_workers rest_workers max_workers",
         variables="IE_SERVING_WORKERS",
     )
-    # At most a millisecond: beyond it the loop would hold a processor and win nothing.
-    # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
-    # in between; docs/guide/performance.md has what that wins.
+    # The limit is a millisecond: beyond it the loop would hold a processor and win nothing. Useful
+    # values are longer than a client on the same machine needs to ask again, so that the loop does
+    # not sleep in between; docs/guide/performance.md has the gain.
     busy_poll_us: int = whole(0, 1000, "MICROSECONDS").setting(
         200, "microseconds that the server looks for the next request before it sleeps", "0"
     )
@@ -139,7 +139,7 @@ class ServerSettings(Access, Limits, Telemetry):
         "when models are loaded: as soon as their repositories are listed, or by the first request",
         ON_DEMAND,
     )
-    # As long as clients of TensorFlow Serving wait by default for a REST reply.
+    # The default is the time that clients of TensorFlow Serving wait for a REST reply.
     load_wait_s: float = DELAY.setting(
         30.0,
         "seconds that a request waits until its model is loaded on demand; 0 answers UNAVAILABLE or"
@@ -175,7 +175,7 @@ class ServerSettings(Access, Limits, Telemetry):
         tfs="model_config_file_poll_wait_seconds",
         ovms="file_system_poll_wait_seconds",
     )
-    # As OpenVINO Model Server.
+    # The default is that of OpenVINO Model Server.
     sequence_cleaner_poll_wait_minutes: int = whole(0, numbers.LONGEST_S // 60, "MINUTES").setting(
         5,
         "minutes between two scans of stateful models for sequences without a request since the"
@@ -235,7 +235,7 @@ class ServerSettings(Access, Limits, Telemetry):
             }
         ),
     )
-    # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
+    # OpenVINO Model Server has this default; `tensorflow_model_server` sets the other.
     rest_metadata: str = choice("camel", "snake").setting(
         "camel",
         "names in REST metadata: modelSpec and signatureDef, as the server of 2020 and OpenVINO"
@@ -272,7 +272,7 @@ class ServerSettings(Access, Limits, Telemetry):
         word="enable_signature_method_name_check",
         tfs="enable_signature_method_name_check",
     )
-    # By default a path that cannot be listed is taken for a misspelt one, and ends the start.
+    # A path that cannot be listed ends the start by default: it is taken for a misspelt one.
     allow_unavailable_models: bool = BOOLEAN.setting(
         False, "start although a repository cannot be listed, and wait for it"
     )
@@ -301,7 +301,7 @@ class ServerSettings(Access, Limits, Telemetry):
         False,
         "load a version anew, beside itself, when its files change while it serves; false warns",
     )
-    # As in the original, where a model with records is replayed and one without loads as ever.
+    # The original replays the records of a model, and loads one without as ever.
     warmup: bool = BOOLEAN.setting(
         True,
         "replay assets.extra/tf_serving_warmup_requests of a version before it serves",

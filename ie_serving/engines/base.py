@@ -78,12 +78,12 @@ class EngineOptions:
         " compared",
         "require",
     )
-    # For measuring, and for where `auto` chooses wrongly.
+    # The setting serves for measurements, and for models for which `auto` chooses wrongly.
     execution: str = choice("auto", "inline", "async").setting(
         "auto", "infer on the event loop or beside it; auto: short inferences on it", "async"
     )
-    # Of the server, not of a model: the right to write a repository or the configuration must not
-    # include the right to run code here.
+    # The setting is one of the server: the right to write a repository or the configuration must
+    # not include the right to run code here.
     allow_pickle: bool = BOOLEAN.setting(
         False,
         "read models from pickles (*.pkl, *.joblib), which may run any code when read",

@@ -124,7 +124,7 @@ class Listed:
         """The files that it reads, in words."""
         return " or ".join(f"*{suffix}" for suffix in (*self.suffixes, *self.begins))
 
-    # Only at the top: files in subdirectories are assets.
+    # Models lie at the top: files in subdirectories are assets.
     def _models(self, files: Collection[str]) -> list[str]:
         return sorted(name for name in files if "/" not in name and name.endswith(self.suffixes))
 
@@ -165,7 +165,7 @@ TABLE: tuple[Listed, ...] = (
     Listed(name="lightgbm", place=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}),
     Listed(name="catboost", place=TABULAR, suffixes=(".cbm",)),
     Listed(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
-    # Only by name: OpenVINO claims these files, and hands them over where it must.
+    # OpenVINO claims these files, and hands them over where it must.
     Listed(name="litert", suffixes=(".tflite",)),
     Listed(name="pmml", suffixes=(".pmml",)),
     Listed(name="python"),
@@ -298,8 +298,8 @@ class Drivers:
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`: complete for one driver is complete. The last one's words count."""
         files = [name.removeprefix(f"{TRITON}/") for name in files]
-        # Which driver will compile the files is known only when they are all there, so the version
-        # waits for the first that has enough.
+        # The driver is known only when all files are there, so the version waits for the first
+        # driver that has enough.
         lacking = [driver.missing(files) for driver in self._drivers]
         if None in lacking or any(row.recognizes(files) for row in self._listed):
             return None

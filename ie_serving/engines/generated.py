@@ -67,7 +67,7 @@ class GeneratedRequest:
 
 Integers: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
 Floats: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
-# In quotes, as wherever `np.random` is named: it is imported when it is first used, and takes 4 MB.
+# `np.random` is quoted: it is imported when it is first used, and takes 4 MB.
 
 SIZES = (2, 3, 1, 4, 8, 16, 32, 64, 224)
 """Sizes that open dimensions are tried with. Not 1 first: many faults of shapes hide behind it."""

@@ -114,8 +114,8 @@ def scale(value: object, place: str) -> tuple[float, ...]:
     return numbers
 
 
-# In Python True is a number as well. The bound is far above means and scales of any image, and far
-# below where float32 ends, in which they are mostly computed: more is a mistake.
+# Python takes True for a number. The bound is far above means and scales of any image, and far
+# below the end of float32, in which they are mostly computed: more is a mistake.
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

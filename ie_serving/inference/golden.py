@@ -106,7 +106,7 @@ class Golden:
             found = await limited(LONGEST_S, replay)
             assert not isinstance(found, Unencoded)  # this interface encodes nothing
             signature = servable.signatures[request.signature or SERVING_DEFAULT]
-            # In a thread: outputs may be large, and other models serve meanwhile.
+            # Outputs are compared in a thread: they may be large, and other models serve meanwhile.
             return await asyncio.to_thread(_differences, golden, signature, found)
         except ServingError as error:
             return str(error)

@@ -130,7 +130,7 @@ class ModelStream(Generic[T]):
                 " open the stream again, and send this request anew"
             )
 
-    # Not inline in the generator: clearing an error's frames would end it; see `stream_flow.py`.
+    # Clearing an error's frames would end a generator; see `stream_flow.py`.
     async def _found(self, parse: Parse, item: Item[Any]) -> tuple[Arrays, Read[T]] | ServingError:
         try:
             return await self._fitted(parse, item)

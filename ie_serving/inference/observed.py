@@ -78,7 +78,7 @@ def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
     return reply
 
 
-# For a large reply `_read` has noted the time of the copy; encoding follows later, in a thread.
+# `_read` has noted the time of a large reply's copy; encoding follows later, in a thread.
 def _encode(encode: Encode[T], entry: Entry, outputs: Outputs) -> T:
     reply = encode(outputs)
     entry.encoded = now()

@@ -140,7 +140,7 @@ class DataPlane:
                 servable.holders -= 1
                 if not servable.holders and servable.unheld:
                     servable.unheld.set()
-        # Not in a `finally`: TensorFlow Serving times only the requests that succeed.
+        # A `finally` would count failures: TensorFlow Serving times only the requests that succeed.
         if (served := bound.served) is not None:  # as `Served.add`, without the call
             served.took.append(time.perf_counter() - began)
         return cast(T, reply)

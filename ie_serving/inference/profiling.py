@@ -49,7 +49,7 @@ class Profiler:
         try:
             yield record
         finally:
-            # By identity: two that are empty are equal.
+            # Records are compared by identity: two empty ones are equal.
             self._records = [each for each in self._records if each is not record]
             if not self._records:
                 self._unwrap()

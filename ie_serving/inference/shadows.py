@@ -175,7 +175,7 @@ class Mirror:
                 then = partial(self._put, copy)
             except MemoryError:
                 pass
-        # In a context of its own, so that nothing is added to the request's traces and logs.
+        # The call has an empty context, so that nothing is added to the request's traces and logs.
         self._loop.call_soon_threadsafe(then, context=Context())
 
     def _put(self, copy: AnsweredRequest) -> None:

@@ -122,8 +122,8 @@ async def numbered(requests: AsyncIterator[P], lease: Lease) -> AsyncGenerator[I
         index += 1
 
 
-# Not inline in the generator: a caught error refers to the frames it has passed, and the code that
-# phrases the error clears those (`let_go`), which would end a generator that has to go on.
+# This is no part of the generator: a caught error refers to the frames it has passed, and the code
+# that phrases the error clears those (`let_go`), which would end a generator that has to go on.
 def _counted(index: int, payload: P, lease: Lease) -> Item[P]:
     size = len(payload) + ITEM
     try:

@@ -248,7 +248,7 @@ class _OneStream(Generic[P, T]):
                     yield each
             return
 
-    # Not inline in the generator: clearing an error's frames would end it; see `stream_flow.py`.
+    # Clearing an error's frames would end a generator; see `stream_flow.py`.
     async def _first(
         self, item: Item[P]
     ) -> tuple[InferRequest, ModelStream[T] | None] | ServingError:

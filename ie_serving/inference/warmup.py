@@ -95,8 +95,8 @@ class WarmUp:
         """
         try:
             for _ in range(self._iterations):
-                # Before each record, so also after a bad one: inference on the event loop does not
-                # yield to other tasks.
+                # The loop yields before each record, also after a bad one: inference on the event
+                # loop does not yield to other tasks.
                 await asyncio.sleep(0)
                 await self._replay(servable, *record)
         except DeadlineExceeded:

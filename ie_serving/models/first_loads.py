@@ -117,7 +117,7 @@ async def _serves(stream: ModelStream) -> None:
         while not (stream.answerable or stream.trouble):
             await stream.changed()
         return
-    # Not any version: a version lower than the one that answered before would be a step back.
+    # A version below the one that answered before would be a step back.
     while stream.default is None or stream.default.version != stream.answers_with:
         await stream.changed()
 

@@ -451,7 +451,7 @@ class ModelManager:
             config = served.config
             served.stream.adopt(config.version_policy, config.version_labels, config.split)
         self._take_settings(before, after)
-        # By identity: an entry that is kept is a new object around the same stream.
+        # Identity decides: an entry that is kept is a new object around the same stream.
         kept = {id(served.stream) for served in used}
         left = (*before.values(), *waiting.values())
         self._retire(s.stream for s in left if id(s.stream) not in kept)

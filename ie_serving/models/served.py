@@ -107,7 +107,7 @@ class ServedModels:
         """
         served = self.entries.get(name)
         known = served.statuses() if served else self.gone.get(name, list)()
-        # As for a handle, so that a client finds the status of the version that answers it.
+        # A client finds the status of the version that would answer it.
         version = _meant(served.stream, version) if served else version
         if version is not None:
             known = [status for status in known if status.version == version]

@@ -282,8 +282,8 @@ class ModelStream:
         if traffic != before[-1]:
             self.split = self._split(traffic)
         self._wanted.policy, self._wanted.labels = policy, labels
-        # Before the policy acts: a label that moves to a version which the policy drops in the same
-        # step is assigned all the same.
+        # Labels are assigned before the policy acts: a label that moves to a version which the
+        # policy drops in the same step is assigned all the same.
         self._assign_labels()
         self.aspire()
 
@@ -348,7 +348,7 @@ class ModelStream:
         versions, works = tuple(self._versions.values()), tuple(self._tasks)
         for version in versions:
             version.give_up()
-        # Otherwise a load that has just fetched its files would use threads that are gone.
+        # A load that has just fetched its files would otherwise use threads that are gone.
         for task in works:
             task.cancel()
         return versions, works
@@ -543,7 +543,7 @@ class ModelStream:
         # Rebuilt rather than updated: it runs only when a version moves, and cannot differ from the
         # stages.
         self.available = serving = self._versions.serving()
-        # Where no version serves on every worker, each worker answers with its own versions.
+        # Each worker answers with its own versions if no version serves on every worker.
         shared = self._rules.others.shared(self.name, serving.keys())
         self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)

@@ -65,7 +65,7 @@ class _Crc32:
 
     def digest(self) -> bytes:
         """Give the sum in four bytes."""
-        # As stores write it, with the highest byte first.
+        # Stores write the sum with the highest byte first.
         return struct.pack(">I", self._value)
 
 

@@ -130,7 +130,7 @@ class Siblings:
         return turn.outcome
 
     def _is_worthwhile(self, turn: _Turn) -> bool:
-        # Of models that are listed rarely, a few may be looked at when the others rest still.
+        # A few models that are listed rarely may be looked at while the others rest.
         if turn.is_idle and self._rests_until:
             return True
         if self._clock() > self._known_until:
@@ -146,7 +146,7 @@ class Siblings:
             turns, self._expected = self._expected, set()
         began = self._clock()
         self._known_until = began + KNOWN_S
-        # With those that were listed the last time: their idle polls rest on this listing, too.
+        # Those that were listed the last time rest on this listing, too.
         resting = self._last if self._rests_until else ()
         prefixes = {*resting, *(turn.prefix for turn in turns)}
         self._last, self._rests_until = {}, 0.0

@@ -194,7 +194,7 @@ def quiet(*loggers: str) -> None:
     """Keep clients from logging requests: at DEBUG they show signatures and tokens."""
     for name in loggers:
         logger = logging.getLogger(name)
-        # Not where it says no more already: the level may be changed while the server runs.
+        # Quiet loggers stay as they are: the level may be changed while the server runs.
         if logger.getEffectiveLevel() < logging.WARNING:
             logger.setLevel(logging.WARNING)
 
@@ -223,7 +223,7 @@ def peer_of(error: BaseException) -> str:
     With a proxy or an endpoint in between, the reader needs to know which peer failed.
     """
     for cause in _causes(error):
-        # Not `getattr`: one of its errors has a property of this name that warns.
+        # `getattr` would warn: one of its errors has a deprecated property of this name.
         held = vars(cause).get("conn") or vars(cause).get("pool")
         host, port = getattr(held, "host", None), getattr(held, "port", None)
         if host and port:

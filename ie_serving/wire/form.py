@@ -77,7 +77,7 @@ def _parts(body: bytes, delimiter: bytes) -> Iterator[FormField]:
         at = _line_end(body, at + len(delimiter))
         if at < 0:  # the delimiter that closes the form
             return
-        # From the line end before: the next delimiter follows it at once where a part is empty.
+        # Where a part is empty, the next delimiter follows the line end before it.
         end = body.find(b"\r\n" + delimiter, at - 2)
         if end < 0:
             raise _fault("a part does not end with the boundary that Content-Type names")

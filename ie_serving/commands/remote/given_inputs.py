@@ -134,7 +134,7 @@ def _dialect(file: str, text: str) -> type[csv.Dialect] | csv.Dialect:
         return csv.excel_tab
     first = text.partition("\n")[0]
     if ";" in first and "," not in first:
-        # As spreadsheets write it where the comma is a decimal sign.
+        # Spreadsheets separate by semicolons where the comma is a decimal sign.
         return type("Semicolons", (csv.excel,), {"delimiter": ";"})
     return csv.excel
 

@@ -41,7 +41,7 @@ def ask(
         signature = choose(place, _metadata(rpc, spec), name)
         form = Format.COLUMN
         if asked.image:
-            # In row format, so that the answer has the same form as JSON's.
+            # The request has row format, so that the answer has the form of JSON's.
             form, (named, data) = Format.ROW, asked.image
             inputs = {_input(named, signature): np.array([data], object)}
         elif body is None:

@@ -197,7 +197,7 @@ def _credentials(
                 "the API key has characters that no key has: look at the file, or at its end"
             )
         return {"x-api-key": key}
-    # As in `ie_serving gen`: a JSON Web Token, or the credentials for a proxy in front.
+    # AUTHORIZATION is for `ie_serving gen`: a JSON Web Token, or a proxy's credentials.
     other = environ.get("AUTHORIZATION", "")
     return {"Authorization": other} if other else {}
 

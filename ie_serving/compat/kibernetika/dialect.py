@@ -74,7 +74,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     faults.check()
     if hooks is not None and (why := fault(Path(hooks.file), len(links))):
         raise SystemExit(f"kibernetika-serving: error: {why}")
-    # Whoever names hooks wants them to run.
+    # A configuration that names hooks permits them to run.
     engine = EngineOptions(allow_python=hooks is not None or _brings_class(links))
     return Parsed(
         settings=Settings(

@@ -121,7 +121,7 @@ def _encoders(
     from ie_serving.wire.tfs.predict import chosen
 
     def written(found: Mapping[str, object], form: Form) -> bytes:
-        # Of outputs that are known beforehand, these are those that were asked for.
+        # Outputs that are known beforehand are already limited to the requested ones.
         return encode(chosen(found, outputs) if outputs else found, form)  # type: ignore[arg-type]
 
     return {form: partial(written, form=form) for form in Form}

@@ -108,7 +108,7 @@ def _line(name: str, path: Path, environ: Mapping[str, str], flags: Sequence[str
     given = {
         "model_name": name,
         "model_path": str(path),
-        # As that container, which names each version that there is.
+        # That container names each version that there is.
         "model_version_policy": '{"all": {}}',
         "invocations_model": name,
         "rest_port": environ.get(PORT_VARIABLE) or PORT,

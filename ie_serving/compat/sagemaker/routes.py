@@ -369,7 +369,7 @@ def write_csv(outputs: Arrays) -> bytes:
     array = _only(outputs)
     if not array.ndim:
         array = array.reshape(1)
-    # By its size: of no rows numpy does not know how long they are.
+    # The length of a row is computed: numpy cannot derive it if there are no rows.
     rows = array.reshape(len(array), math.prod(array.shape[1:])).tolist()
     return "".join(",".join(map(_field, row)) + "\n" for row in rows).encode()
 

@@ -180,13 +180,13 @@ def _entry(given: object, place: str) -> _Entry:
     )
 
 
-# As in the original, paths begin where the command is started, also those of the file.
+# All paths begin where the command is started, as in the original, also the file's.
 def _model(entry: _Entry, place: str) -> ModelConfig:
     base_path = words.resolved(entry.base_path, Path.cwd())
-    # As TensorFlow computes; on a processor with bf16 OpenVINO would compute in that unasked.
+    # TensorFlow computes in f32; OpenVINO would choose bf16 on processors that have it.
     openvino = OpenVinoOptions(inference_precision="f32")
     pickles = entry.platform in ("scikitlearn", "xgboost")
-    # Whoever names such a file by such a platform means it, as in the original.
+    # The platforms scikitlearn and xgboost permit pickles, as in the original.
     options = EngineOptions(driver=_driver(entry, place), allow_pickle=pickles)
     if options.driver in ("pmml", "xgboost"):
         options = replace(options, params={declared.ANSWERS: declared.LIBRARY})
@@ -221,7 +221,7 @@ def _driver(entry: _Entry, place: str) -> str:
         raise ConfigError(
             [f"{at}: {entry.base_path} does not end in .onnx: rename the file, or link to it"]
         )
-    # What was pickled is an estimator of the kind of scikit-learn, also from this library.
+    # A pickle holds an estimator of the kind of scikit-learn, also one from the library xgboost.
     return "sklearn" if platform == "xgboost" and _is_pickle(entry) else DRIVERS[platform]
 
 

@@ -105,7 +105,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     given = fields_of("server", found)
     server = _server({**given, "is_ovms": is_ovms or file.is_ovms}, file, reading)
     tuned, models = _tuned(command, file.models, reading)
-    # Only now, so that all faults are reported together.
+    # Faults are raised at the end, so that all are reported together.
     reading.faults.check()
     return Parsed(
         settings=Settings(
@@ -360,7 +360,7 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     """Make the settings of the server, including those that follow from several flags."""
     transport = given.get("grpc_transport", ServerSettings.grpc_transport)
     reading.warnings += structures.settle(given, transport)
-    # As in OpenVINO Model Server, which has one interval for both.
+    # One interval is for models and configuration, as in OpenVINO Model Server.
     if "poll_wait_s" in given:
         given.setdefault("config_poll_wait_s", given["poll_wait_s"])
     if file.rest_port:

@@ -164,8 +164,8 @@ def _read(path: Path) -> dict[str, Any]:
     return top
 
 
-# Of two concurrent edits of the old file, the later would undo the earlier. The lock is on the
-# directory, not on the file, which an edit replaces: its lock would be that of a deleted file.
+# Edits are serialized: of two concurrent ones the later would undo the earlier. The lock is on the
+# directory, since an edit replaces the file: a lock on the file would be that of a deleted one.
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Lock out other edits in the same directory during the body."""
@@ -207,13 +207,13 @@ def _write(path: Path, top: dict[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    # Beside the file itself, not a link to it: a rename is atomic only within a file system.
+    # The new file lies beside the old one: a rename is atomic only in one file system.
     handle, made = tempfile.mkstemp(dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            # Otherwise after a power failure the new file may be empty.
+            # Without `fsync` the new file may be empty after a power failure.
             os.fsync(handle)
         _as_before(path, made)
         os.replace(made, path)

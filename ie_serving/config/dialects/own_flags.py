@@ -95,7 +95,7 @@ def add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting
     """Add the flag of a setting, with its help. Values stay text."""
     flag, metavar, text = f"--{setting.flag}", setting.form, setting.help
     if setting.form == BOOLEAN.form:
-        # As in TensorFlow Serving: bare, or with a value.
+        # A flag is given bare or with a value, as in TensorFlow Serving.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
     elif setting.form in (NAMES.form, PLACES):
         group.add_argument(flag, action=_Joined, metavar=metavar, help=text)

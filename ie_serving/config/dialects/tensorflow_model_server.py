@@ -60,7 +60,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         SystemExit: 0 after `--version` and `--help`; 255 after printing the faults.
     """
     flags = _flags(argv)
-    # Before all other checks: in the original a missing file has a code of its own.
+    # A missing file is checked first: it has an exit code of its own in the original.
     faults = Faults()
     storage = environment.storage_options(environ, faults)
     files, texts = _files(flags, storage)
@@ -165,7 +165,7 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "server_options.batching_parameters_file is set without setting "
             "server_options.enable_batching to true."
         )
-    # To accept it and answer in plain text would promise an encryption that there is not.
+    # To accept ALTS and answer in plain text would promise encryption.
     if flags.on("use_alts_credentials"):
         yield (
             "use_alts_credentials is set, but this server does not speak ALTS: encrypt by "
@@ -211,8 +211,8 @@ def _port_faults(flags: Split) -> Iterator[str]:
 
 def _engine(flags: Split, faults: Faults) -> EngineOptions:
     """Give the options for every model: full precision by default, as the original."""
-    # On a processor with bf16 OpenVINO would compute in it unasked, and answers would differ from
-    # those of the original in the third digit.
+    # f32 is the default: OpenVINO would choose bf16 on processors that have it, and answers would
+    # differ from those of the original in the third digit.
     precisions = {"": "f32", "bfloat16": "bf16", "auto": "auto"}
     given = flags.text("mixed_precision")
     if given not in precisions:

@@ -159,7 +159,7 @@ def _take(words: list[str], place: str, found: _Found) -> None:
     elif matched := _SCRYPT.fullmatch(credential):
         _add(found.users, name, _password(matched, caller, place), place)
     else:
-        # Not shown: it may be an unhashed key.
+        # The text does not show the word: it may be an unhashed key.
         raise ConfigError(
             [
                 f"{place}: expected sha256: or scrypt: as `ie_serving key` prints them,"

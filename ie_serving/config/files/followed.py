@@ -69,8 +69,8 @@ class Places(Protocol):
 def read_applied(place: Place) -> Applied | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
-    # Not JSON: a configuration has policies and options of many classes. Only processes of this
-    # server write these bytes, to a file without a name.
+    # Pickled, not JSON: a configuration has policies and options of many classes. Only processes of
+    # this server write these bytes, to a file without a name.
     applied: Applied | None = pickle.loads(left) if left else None
     return applied
 

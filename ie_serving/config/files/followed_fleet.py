@@ -106,7 +106,7 @@ class FollowedFleet:
 
     async def _joined(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
         found, unlisted = await self._found()
-        # As in a refresh: a change of the file beside an outage takes no model away.
+        # A change of the file beside an outage takes no model away, and neither does a refresh.
         going_on = staying(self._desired(), unlisted)
         models, left_out = together(configured, [*found, *going_on])
         self._say(left_out)
@@ -122,7 +122,7 @@ class FollowedFleet:
     async def _found(self) -> tuple[Sequence[ModelConfig], Collection[ModelRepository]]:
         """Read the models of the repositories; give those that were never listed beside them."""
         async with self._reading:
-            # At once: the first listing of one may come while the files of others are read.
+            # The listings are taken now: one may come while files are read.
             shelves, unlisted = self._fleet.shelves(), self._fleet.unlisted()
             found = await asyncio.to_thread(self._read.of, shelves)
             if not self._read.is_whole:

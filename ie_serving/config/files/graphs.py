@@ -62,7 +62,7 @@ def graphs(
         if name in models or name in known:
             faults.add(f"{place}.name", f'"{name}" is the name of another model already')
         elif name is not None:
-            # Also of a faulty one: else each graph that uses it would have a fault of its own.
+            # A faulty definition is known, too: its users have no fault of their own.
             known[name] = definition
             places[name] = place
             if number is not None and definition is not None:
@@ -226,7 +226,7 @@ class _Pipeline:
 
     def _scope(self, name: str) -> Scope:
         """Give the scope of a node; empty for a node that runs once."""
-        # By hand, not by recursion: a chain may be longer than Python's stack.
+        # A loop, not a recursion: a chain may be longer than Python's stack.
         ahead, begun = [name], set[str]()
         while ahead:
             node = self._nodes[ahead[-1]]

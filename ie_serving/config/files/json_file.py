@@ -139,7 +139,7 @@ class Findings(Faults):
     def unknown(self, given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
         """Warn of every key of `given` that is not `known`."""
         for key in given:
-            # On either level: which of them a misplaced key belongs to is no matter here.
+            # Keys of both levels count: a misplaced key is reported with either.
             if key in foreign.MODEL_KEYS | foreign.TOP_KEYS:
                 self.foreign.append(where + key)
             elif key not in known:

@@ -153,7 +153,7 @@ class _Graph:
             if node["calculator"][0] not in PASSING
         }
         outputs = {name: self._ref(name) for _, name in _streams(self._given, "output_stream")}
-        # What only passes through has no node that says what it is.
+        # An input that is only passed through has no node that gives its kind.
         passed = [ref.removeprefix(REQUEST) for ref in outputs.values() if ref.startswith(REQUEST)]
         inputs = {"inputs": dict.fromkeys(passed, ANY)} if passed else {}
         return {**inputs, "steps": steps, "outputs": outputs}

@@ -103,7 +103,7 @@ def parse(text: str, path: Place, engine: EngineOptions | None = None) -> Config
 
         top = yaml_text(text, str(path))
         return config_file(top, origin=origin, place=str(path), engine=engine, below=below)
-    # By content first: people name either kind .json or .config. No text proto begins with a brace.
+    # The content decides first: either kind has both suffixes. No text proto begins with a brace.
     if text.lstrip().startswith(("{", "[")) or (suffix == ".json" and begin is None):
         return parse_config_file(text, origin=origin, place=str(path), engine=engine, below=below)
     from ie_serving.config.files.text_proto import parse_model_server_config

@@ -120,7 +120,7 @@ class _Plain:
         raise self._wrong(f"{given!r} is no value of JSON: write a text in quotes, or a number")
 
     def _key(self, key: object) -> str:
-        # As JSON would write it: `cases: {0: first, true: second}` means the words.
+        # Keys become the words that JSON would write: `cases: {0: first, true: second}`.
         if isinstance(key, bool):
             return str(key).lower()
         if isinstance(key, str | int):

@@ -152,7 +152,7 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     Args:
         flags: whose flags the running command takes.
     """
-    # By place: a search for the setting itself would compare all fields with each setting.
+    # A place tells a setting apart; comparing settings would compare all their fields.
     taken = {setting.place for setting in flags}
     found = {}
     for setting in SETTINGS:

@@ -26,7 +26,7 @@ FLAGS: Mapping[str, Hint] = {
         "custom nodes are Python code, which nothing cleans up at intervals"
     ),
     "trace_path": _NOTHING,
-    # Of generative models, in GB. Without this word it would be the beginning of one of ours.
+    # This key, of generative models and in GB, would else be a beginning of one of ours.
     "cache_size": Hint("use {storage.cache_size_bytes} for copies of remote models"),
     "allow_credentials": _USE_CORS,
     "allowed_origins": _USE_CORS,

@@ -25,7 +25,7 @@ from ie_serving.core.settings.faults import fault
 from ie_serving.core.values.integers import INT32_MAX
 
 
-# Without methods: `ServerSettings` makes its own, and making them takes time at the start.
+# Methods are left out: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Telemetry:
     """The settings of the log, traces and `Server-Timing`."""
@@ -54,7 +54,7 @@ class Telemetry:
         "json",
         variables="LOG_FORMAT",
     )
-    # As TensorFlow Serving and OpenVINO Model Server, which have none.
+    # Off by default: neither original server has an access log.
     access_log: str = FILE.setting(
         "",
         "file that a line is appended to for each request; - is standard output",
@@ -94,7 +94,7 @@ class Telemetry:
         " inference and encoding took",
     )
 
-    # As the server of 2020 and OpenVINO Model Server, which have none; TensorFlow Serving has it.
+    # Off by default: of the original servers only TensorFlow Serving has a profiler.
     enable_profiler: bool = BOOLEAN.setting(
         False,
         "serve tensorflow.ProfilerService, by which TensorBoard takes traces of requests; costs"
@@ -110,7 +110,7 @@ class Telemetry:
         return "" if self.otel_disabled else found
 
 
-# Without methods: `ServerSettings` makes its own, and making them takes time at the start.
+# Methods are left out: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Limits:
     """Limits of what clients send, hold open and wait for."""
@@ -159,7 +159,7 @@ class Limits:
         " it live for ever",
         "300",
     )
-    # As in the original, whose deployments change models by this call, without credentials.
+    # Deployments of TensorFlow Serving change models by this call, without credentials.
     reload_by_rpc: bool = BOOLEAN.setting(
         True,
         "let clients change the models by HandleReloadConfigRequest, reload by POST"
@@ -206,8 +206,8 @@ class Limits:
     )
     """For grpcio; our own HTTP/2 has separate settings for those that it supports."""
 
-    # Without any limit, a client that sets no deadline could hold an infer request for ever.
-    # As in the original, whose clients expect an answer or an error by then.
+    # A client without a deadline could otherwise hold an infer request for ever. Clients of the
+    # original expect an answer or an error by then.
     rest_timeout_s: float = TIMEOUT.setting(
         30.0,
         "longest time in seconds that one REST inference may take, waiting included; also a poll",
@@ -278,7 +278,7 @@ def leeway(value: object, place: str) -> float:
     return given
 
 
-# Without methods: `ServerSettings` makes its own, and making them takes time at the start.
+# Methods are left out: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Access:
     """The certificates of the ports, and the callers' credentials."""

@@ -208,7 +208,7 @@ class _Begun(Coroutine[Any, Any, T]):
     def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it
         """Raise an error in `work`; return the next awaited future. First cancels the wait."""
         waits = self._first and isinstance(self._awaited, asyncio.Future)
-        # With the message that was passed to `Task.cancel`.
+        # The error keeps the message that was passed to `Task.cancel`.
         said = error[0].args if isinstance(error[0], asyncio.CancelledError) else ()
         if waits and self._awaited.cancel(*said):  # type: ignore[attr-defined]
             return self.send(None)  # the task awaits the cancelled future, then `work` sees it

@@ -111,7 +111,7 @@ class Heaps:
             libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
         )
         if self._libc:
-            # Without these, ctypes truncates addresses to 32 bits.
+            # ctypes truncates addresses to 32 bits unless these types are set.
             libc.malloc.restype = ctypes.c_void_p
             libc.malloc.argtypes = [ctypes.c_size_t]
             libc.free.argtypes = [ctypes.c_void_p]

@@ -71,7 +71,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _numbers.append(number)
     if len(_numbers) > 1:
         _end()
-    # Not a `Thread`: starting one takes locks that the main thread may hold at this moment.
+    # `Thread.start` would take locks that the main thread may hold at this moment.
     _thread.start_new_thread(_end_late, (number,))
     raise SystemExit(_FROM + number)
 

@@ -57,7 +57,7 @@ class Scratch:
     def __init__(self, prefix: str = PREFIX, path: Path | None = None) -> None:
         self.path = path or Path(tempfile.gettempdir(), f"{prefix}{os.urandom(8).hex()}")
         self._is_made = False
-        # Also removes the directory if its owner is freed without `close`.
+        # The finalizer removes the directory, too, if its owner is freed without `close`.
         self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         with _lock:
             _ALL.add(self)
@@ -92,7 +92,7 @@ _lock = threading.Lock()
 
 def remove_all() -> None:
     """Remove all remaining directories at the end of the process. In any thread."""
-    # With a time-out: a signal may have come while this same thread held the lock.
+    # The lock has a time-out: a signal may have come while this same thread held it.
     held = _lock.acquire(timeout=LOCK_S)
     try:
         left = list(_ALL)

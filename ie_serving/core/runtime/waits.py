@@ -30,7 +30,7 @@ class Backoff:
         Returns:
             Between half and all of the longest wait, in seconds.
         """
-        # At least half of it: a wait of 0 would repeat a request to a failing store at once.
+        # The least wait is half of it: a wait of 0 would repeat a request at once.
         grown_s = self.first_s * float(1 << max(0, min(failures - 1, _MOST_DOUBLINGS)))
         return min(self.longest_s, grown_s) * (0.5 + 0.5 * chance)
 

@@ -56,7 +56,7 @@ def number(value: object, place: str) -> float:
     given = value.strip() if isinstance(value, str) else value
     if isinstance(given, str) and _NUMBER.fullmatch(given):
         given = float(given)
-    # In Python True is a number as well, but not a time.
+    # Python takes True for a number, but it is not a time.
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise fault(place, value, "a number of seconds, such as 1 or 0.5")
     if abs(given) > LONGEST_S or math.isnan(given):

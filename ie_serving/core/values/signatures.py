@@ -108,7 +108,7 @@ def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signatu
     wanted = name or SERVING_DEFAULT
     found = signatures.get(wanted)
     if found is None:
-        # Without those of TensorFlow itself, which requests cannot use.
+        # TensorFlow's own signatures are left out, since requests cannot use them.
         known = sorted(n for n, s in signatures.items() if s.left_out or not s.definition)
         raise NotFound(f'{whose} has no signature "{wanted}"; it has {", ".join(known)}')
     return found
@@ -148,7 +148,7 @@ def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, Ten
         if alias is not None:
             spec = binding.base.outputs[alias]
             yield role, TensorSpec(role, dtype, spec.shape, spec.tensor)
-        # Not an output of the model: the reply adds class names to the scores.
+        # The reply adds class names to the scores: they are not an output of the model.
         elif role == CLASSES and binding.labels:
             shape = binding.base.outputs[binding.roles[SCORES]].shape
             yield role, TensorSpec(role, dtype, shape, "classes:0")

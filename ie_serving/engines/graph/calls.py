@@ -71,7 +71,7 @@ def _word(value: object) -> str:
 
 
 def _share(value: Array) -> float:
-    # By content: equal values have equal bytes, in every process and for ever.
+    # The bytes are hashed: equal values have equal bytes, in every process and for ever.
     return zlib.crc32(_word(single(value)).encode()) / (1 << 32)
 
 
@@ -109,7 +109,7 @@ def _combined(step: MergeStep, item: str, arrays: Sequence[Array]) -> Array:
         raise InvalidTensor(f'combine: "{item}" of {said} has shapes {sorted(shapes)}')
     if step.combine == "max":
         return np.asarray(np.maximum.reduce(arrays))
-    # As float64, which holds the sums that leave the dtype of the items.
+    # The mean is taken in float64, which holds sums that leave the dtype of the items.
     return np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
 
 
@@ -268,8 +268,8 @@ async def once(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
     return await target.held.compiled.infer(signature, fitted, read)
 
 
-# Not `asyncio.wait_for`: it needs a surrounding task, which a request has only after its first wait
-# (`core/runtime/eager.py`).
+# `asyncio.wait_for` would not do: it needs a surrounding task, which a request has only after its
+# first wait (`core/runtime/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     found: list[T] = []
 

@@ -156,7 +156,7 @@ class GraphModel(CompiledModel):
         during the request does not affect it.
         """
         held: list[Held] = []
-        # Not an `ExitStack`: it costs as much as all the rest.
+        # An `ExitStack` would cost as much as all the rest.
         try:
             for spec, steps in self._used:
                 try:

@@ -338,7 +338,7 @@ class _Planner:
         return found
 
 
-# By hand, not by recursion: a chain may be longer than Python's stack.
+# The steps are sorted by a loop, not by recursion: a chain may be longer than Python's stack.
 def _in_order(steps: Mapping[str, Step]) -> list[str]:
     """Order steps so that each stands behind those that it needs; there is no circle."""
     order: dict[str, None] = {}

@@ -74,7 +74,7 @@ class _Reader:
             self._add(key, f"unknown key; expected one of {', '.join(KEYS)}{nearest(key, KEYS)}")
         inputs = self._inputs(given.get("inputs", {}))
         self._defaults = self._for_all(given.get("defaults", {}))
-        # Without a step inputs are outputs, under other names: then they are declared.
+        # A graph without steps declares its outputs: they are inputs under other names.
         is_empty = given.get("steps") == {} and inputs
         steps = {} if is_empty else self._steps(given.get("steps"))
         outputs = self._outputs(given.get("outputs"), steps)

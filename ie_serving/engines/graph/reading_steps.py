@@ -107,7 +107,7 @@ class StepReader:
         return ModelStep(**self._call(given, before), model=self._spec(given, "model"))
 
     def _graph(self, given: Mapping[str, Any], before: tuple[str, ...]) -> ModelStep:
-        # For a step, a graph is a model like any other.
+        # A step calls a graph like any other model.
         return ModelStep(**self._call(given, before), model=self._spec(given, "graph"))
 
     def _kernel(self, given: Mapping[str, Any], before: tuple[str, ...]) -> KernelStep:
@@ -330,7 +330,7 @@ class StepReader:
 
     def _number(self, given: Mapping[str, Any], key: str, most: int) -> int:
         found = given.get(key, 0)
-        # By the very type: to Python a bool is an int as well.
+        # The type is compared exactly: to Python a bool is an int as well.
         if type(found) is not int or not 0 <= found <= most:
             self._add(key, f"{found!r} given; expected a whole number from 0 to {most}")
             return 0

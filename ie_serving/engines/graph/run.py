@@ -103,7 +103,7 @@ class Run:
             tasks = [task for task in begun if task is not None]
             if not tasks:
                 return
-            # After a failure the other tasks go on, since a fallback may wait for them; they are
+            # The other tasks go on after a failure, since a fallback may wait for them; they are
             # cancelled when the request ends.
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -115,7 +115,7 @@ class Run:
         if name not in self._plan.apart:
             return await self._step(name)
         task = self._task(name)
-        # Not awaited itself: a waiter that is cancelled, such as a branch, must not cancel it.
+        # An `await task` would let a cancelled waiter, such as a branch, cancel it.
         await asyncio.wait((task,))
         return task.result()
 

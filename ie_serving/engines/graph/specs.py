@@ -45,7 +45,7 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
         is_declared: the graph declares `known`, so it stays.
     """
     wrong = unfit(known, wanted)
-    # In any order of the steps: the spec without trailing dimensions of size 1 fits both.
+    # The spec without trailing dimensions of size 1 fits both, in any order of the steps.
     if wrong and (is_declared or unfit(wanted, known)):
         return wrong
     if is_declared:

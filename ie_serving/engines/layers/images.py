@@ -181,7 +181,7 @@ class ImageBatch:
 
     def _put_all(self, indices: range) -> None:
         for index in indices:
-            # Only the first failure is reported: images after it need not be decoded.
+            # The first failure alone is reported: images after it need not be decoded.
             if self.abandoned or min(self._failures, default=index) < index:
                 return
             try:

@@ -151,7 +151,7 @@ async def _refused(model: CompiledModel, signature: Signature) -> str:
             return await _compared(model, signature, rows)
         except RowsLost as error:
             return str(error)
-        # Of any kind: a failure on random numbers says nothing about the clients' requests.
+        # Any failure counts: on random numbers it says nothing about the clients' requests.
         except Exception as error:
             problem = str(error) if isinstance(error, ServingError) else repr(error)
     return f"its rows could not be tried one by one: {problem}"

@@ -188,7 +188,7 @@ class Compared:
 
 
 def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
-    # Of all requests together, so that those that take long count for more.
+    # The sums are taken over all requests, so that long ones count for more.
     full_s = sum(each.full_s for each in compared)
     lower_s = sum(each.lower_s for each in compared)
     return Trial(

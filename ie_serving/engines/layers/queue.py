@@ -113,7 +113,7 @@ class Queue:
             InvalidRequest: more rows than a request may have.
         """
         rows = rows_of(inputs)
-        # Without rows, or with unequal rows in its inputs, the model itself answers or refuses.
+        # Requests without rows, or with unequal rows, go to the model, which answers or refuses.
         if not rows or self._off:
             return await self._model.infer(self._signature, inputs, read)
         gatherer, rules = self._gatherer, self._rules

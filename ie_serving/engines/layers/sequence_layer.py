@@ -120,7 +120,7 @@ class SequenceLayer(Layer):
     async def _infer_in_sequence(self, plain: Signature, inputs: Arrays, read: Read[T]) -> T:
         control, number = _control_of(inputs), _value(inputs, ID)
         table = self._table
-        # On arrival, before any await, so that the order of admissions is that of arrivals.
+        # No await comes before: the order of admissions is that of arrivals.
         sequence = table.admit(control, number, plain.name)
         kept = () if control in ENDING else plain.states
         both = partial(_read_both, read, sequence.number, plain, kept)
@@ -130,7 +130,7 @@ class SequenceLayer(Layer):
                 table.check(sequence)
                 given = {**{name: inputs[name] for name in plain.inputs}, **sequence.state}
                 answer, state = await self.inner.infer(plain, given, both)
-                # Only now, in one step: until here the sequence is as it was before the request.
+                # The state is kept last: until here the sequence is as before the request.
                 table.keep(sequence, state)
         except BaseException:
             table.failed(control, sequence)

@@ -91,7 +91,7 @@ class OnnxRuntimeEngine:
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
 
-# Only at the top level: folders may contain assets, such as the graph of a tokenizer.
+# Models lie at the top level: folders may contain assets, such as the graph of a tokenizer.
 def _is_model(file: str) -> bool:
     return file.endswith(".onnx") and "/" not in file
 
@@ -102,7 +102,7 @@ def _models(directory: Path) -> list[Path]:
 
 def _only_model(directory: Path) -> Path:
     models = _models(directory)
-    # Neither TensorFlow Serving nor OpenVINO has a rule for several files.
+    # Several files are refused: neither TensorFlow Serving nor OpenVINO has a rule for them.
     if len(models) != 1:
         raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
     return models[0]
@@ -140,7 +140,7 @@ def _gives_masked_scores(node: Node) -> bool:
 def _session(model: Path) -> Session:
     library = _library(model)
     library.set_default_logger_severity(ONLY_FATAL)
-    # Only the CPU: a build for GPUs would prefer another provider.
+    # The CPU is named: a build for GPUs would prefer another provider.
     providers = ["CPUExecutionProvider"]
     try:
         session: Session = library.InferenceSession(str(model), _options(library), providers)

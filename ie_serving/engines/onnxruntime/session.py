@@ -71,7 +71,7 @@ class SessionOutput:
         if self.maps:
             maps = cast("Sequence[Mapping[Any, float]]", value)
             rows = [[row[key] for key in sorted(row)] for row in maps]
-            # Without rows the number of classes is not known, and reshape cannot derive -1 from 0.
+            # The number of classes is unknown without rows, and reshape cannot derive -1 from 0.
             return np.array(rows, self.spec.dtype.numpy).reshape(len(rows), -1 if rows else 0)
         array = cast("Array", value)
         if self.spec.dtype is DataType.STRING:

@@ -156,7 +156,7 @@ class OpenVinoOptions:
     )
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
-    # Only the device's plugin knows which names it takes; it refuses others at load.
+    # The device's plugin alone knows which names it takes; it refuses others at load.
     target_device: str = SettingKind(words.text, "DEVICE").setting(
         "CPU",
         "OpenVINO device, such as CPU, GPU, AUTO or HETERO:GPU,CPU",
@@ -202,7 +202,7 @@ class OpenVinoOptions:
         "fast",
         for_all=True,
     )
-    # Of a model, since a model may need it; once loaded, it is there for other models too.
+    # The setting belongs to a model; its library is there for other models, too.
     cpu_extension: str = SettingKind(words.library, "FILE").setting(
         "",
         "library with operations that OpenVINO lacks; it is loaded into the server and stays",

@@ -71,7 +71,7 @@ class Segment:
         self._maps: list[mmap.mmap] = []
         # The number of references to a map that no array or view uses.
         self._unseen = 0
-        # Also without `close`, which a version that is in use after its drain does not get.
+        # A version in use after its drain gets no `close`: the finalizer does it.
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def at_least(self, size: int) -> memoryview:
@@ -88,7 +88,7 @@ class Segment:
         """Copy the large tensors of a frame. Raises: OSError, without enough memory."""
         memory = self.at_least(frame.shared_bytes)
         for offset, data in frame.shared:
-            # Not by a slice of the view, which holds the GIL: 15 ms for 64 MB.
+            # numpy copies without the GIL; a slice of the view would hold it for 15 ms for 64 MB.
             np.frombuffer(memory, np.uint8, data.nbytes, offset)[:] = np.frombuffer(data, np.uint8)
 
     @property

@@ -92,7 +92,7 @@ def _passes(job: str, given_up: Flag, room: Room) -> bool:
     try:
         process.begin(job)
         while not process.has_answered(LOOK_S):
-            # Without mapped weights: the kernel drops those pages before it ends a process.
+            # Mapped weights do not count: the kernel drops those pages before it ends a process.
             most = max(most, unreclaimable_bytes(process.pid))
             lacks = lacks or most > room()
             if lacks or given_up.is_set():

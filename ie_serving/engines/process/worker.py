@@ -78,7 +78,7 @@ def serve(load: Callable[[Job], Loaded]) -> None:
     # Flush the last prints, since `_exit` does not.
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    # Not `sys.exit`, which would wait for threads whose results are no longer wanted.
+    # `sys.exit` would wait for threads whose results are no longer wanted.
     os._exit(0)
 
 

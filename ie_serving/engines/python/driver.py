@@ -94,7 +94,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         shared=own.isolation == INLINE,
         most=max(1, batching.rows) if gathers else 1,
         timeout_s=own.timeout_ms / 1e3 or None,
-        # From a process all answers of a batch come together.
+        # A process sends all answers of a batch together.
         early=gathers and own.isolation != PROCESS,
         others=options.of(AtHand).others,
         update=kernel.update,

@@ -338,7 +338,7 @@ def _undeclared(name: str, function: "Callable[..., object] | None") -> str:
 
 # -- the undeclared input and output of an object with predict, as of scikit-learn --------------
 
-# With one row, an answer for the whole batch would look like an answer for each row.
+# One row would not do: an answer for the whole batch would look like an answer for each row.
 ROWS = 2
 FEATURES = "n_features_in_"
 """Attribute by which estimators of scikit-learn tell how many features they were fitted with."""

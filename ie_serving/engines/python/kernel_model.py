@@ -102,7 +102,7 @@ class KernelModel(base.CompiledModel):
 
         assert self._own_stream is not None  # the property has looked
         self._streams = self._streams or StreamLoop(signature.runs_on)
-        # Without the time-out, which is that of one call.
+        # The context has no time-out, which is that of one call.
         ctx = Context(caller, self._models())
         return KernelStream(self._own_stream, self._call, ctx, inputs).replies(self._streams, read)
 

@@ -68,7 +68,7 @@ def array_of(value: object) -> Array:
 def _by_name(given: object, specs: Specs) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         found: Mapping[str, Any] = given
-    # Of a single output a tuple is its value, as a list is.
+    # A tuple is the value of a single output, as a list is.
     elif isinstance(given, tuple) and len(specs) > 1 and len(given) == len(specs):
         found = dict(zip(specs, given, strict=True))
     elif len(specs) == 1 and given is not None:
@@ -125,7 +125,7 @@ def _json(value: object, spec: TensorSpec) -> Array:
 
 
 def _json_text(value: object) -> bytes:
-    # Not strict: NaN and infinity are bare words in replies, as TensorFlow Serving writes them.
+    # NaN and infinity are bare words in replies, as TensorFlow Serving writes them.
     return json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")
 
 

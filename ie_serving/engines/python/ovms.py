@@ -67,7 +67,7 @@ class Tensor(np.ndarray[Any, Any]):
     `data` is a `memoryview`, as of every array.
     """
 
-    # Of arrays that are cut out of one, too.
+    # Arrays that are cut out of this one have these attributes, too.
     name = ""
     datatype = ""
     _shape: tuple[int, ...] | None = None
@@ -90,7 +90,7 @@ class Tensor(np.ndarray[Any, Any]):
         tensor._shape = None if shape is None else tuple(map(index, shape))
         return tensor
 
-    # Not numpy's: the documentation defines these two differently.
+    # The documentation defines these two differently from numpy.
     @property  # type: ignore[misc]
     def shape(self) -> tuple[int, ...]:
         """The constructor's argument, else the buffer's shape."""

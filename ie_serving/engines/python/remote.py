@@ -180,7 +180,7 @@ class RemoteRunner:
         return answer.tensors
 
     def _answer(self, link: Link, frame: Frame) -> Message:
-        # Only during the run: with a limit, the check whether a link is alive would wait for it.
+        # The limit is for the run alone: with it, the check whether a link is alive would wait.
         link.limit(self._timeout_s)
         try:
             link.send(frame)

@@ -78,7 +78,7 @@ class _Calls:
         self._idle.append(self._copy())
 
     def _copy(self) -> tuple[Any, Holders]:
-        # Not in the mode of the calls: tensors that it has made cannot be changed out of it.
+        # Tensors made in the mode of the calls could not be changed out of it.
         with self._torch.inference_mode(mode=False):
             module = copy.deepcopy(self._module)
             for each in (self._torch.nn.Module.parameters, self._torch.nn.Module.buffers):

@@ -57,7 +57,7 @@ class ChosenThreads(Generic[T]):
         return found
 
     def _computed(self, given: Arrays, count: int) -> T:
-        # Of the calling thread. To set it empties caches of the library.
+        # The number is one of the calling thread. Setting it empties caches of the library.
         if self._torch.get_num_threads() != count:
             self._torch.set_num_threads(count)
         return self._compute(given)

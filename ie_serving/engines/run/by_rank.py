@@ -110,7 +110,7 @@ class ByRank:
         self._open = open_inputs
         self._make = make
         self._form = form
-        # By ranks, the one that was used longest ago first.
+        # The order is that of use: the ranks that were used longest ago come first.
         self._kept: dict[Ranks, _Kept] = {}
         self._compiling: dict[Ranks, _Kept] = {}
         self._refused: dict[Ranks, str] = {}
@@ -163,7 +163,7 @@ class ByRank:
             )
         made = self._threads.submit(self._context.run, self._timed, ranks)
         begun = self._compiling[ranks] = _Kept(made)
-        # Whether or not a request still waits for it by then.
+        # The callback runs even if no request waits for it by then.
         begun.arrived.add_done_callback(lambda _: self._arrived(ranks))
         return begun
 

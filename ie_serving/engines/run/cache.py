@@ -64,7 +64,7 @@ class Cache:
             other = self._computed.get(key)
             if other is None:
                 return await self._compute(key, compute())
-            # Not awaited itself: a cancelled caller must not cancel the work.
+            # The work is waited for, not awaited: a cancelled caller must not cancel it.
             await asyncio.wait((other,))
             if not other.cancelled():  # otherwise computed anew, for a client that has stayed
                 return other.result()
@@ -136,7 +136,7 @@ async def _digest(whose: str, inputs: Arrays) -> bytes:
 def _size(array: Array) -> int:
     if array.dtype.kind != "O":
         return array.nbytes
-    # For very many texts, summing their lengths would take as long as a small digest.
+    # Very many texts count as large: summing their lengths would take as long as a small digest.
     return MOST_ON_LOOP + 1 if array.size > MOST_TEXTS else sum(map(len, array.reshape(-1)))
 
 

@@ -82,19 +82,19 @@ def _begin() -> None:
     try:
         _part()
     finally:
-        # Also the signals that the thread has blocked for the event loop: otherwise a parent that
-        # ends the fork by a signal, as a process pool does, would wait for ever.
+        # The fork unblocks the signals that the thread has blocked for the event loop: otherwise a
+        # parent that ends the fork by a signal, as a process pool does, would wait for ever.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def _part() -> None:
-    # By whatever forks, also in the midst of an event loop: nothing here may raise.
+    # Any fork calls this, also in the midst of an event loop: nothing here may raise.
     with suppress(ValueError):  # from another interpreter's thread
         signal.set_wakeup_fd(-1)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
     for descriptor in {*_served(), *(way.fileno() for way in _WAYS)} - {-1}:
-        # Not closed: the number's owner in the fork would later close an unrelated descriptor.
+        # The number stays taken: its owner here would later close another descriptor.
         os.dup2(_nothing, descriptor, inheritable=False)
 
 

@@ -51,7 +51,7 @@ class LatencyModel:
 
     def learn(self, bucket: int, seconds: float) -> None:
         """Take the measurement of a request that shared the engine with no other."""
-        # Beside others it would measure how busy the machine is, not how long the model takes.
+        # An inference beside others measures how busy the machine is, not the model.
         seen = min(seconds, CEILING_S)
         mean = self.mean_s.get(bucket, seen)
         self.mean_s[bucket] = mean + WEIGHT * (seen - mean)

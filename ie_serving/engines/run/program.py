@@ -125,7 +125,7 @@ class Program:
                 return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
             except NotFinite:
                 return await self._diverted(inputs, read)
-        # Not `finally` over all: after a failure the request may have to be renewed first.
+        # No `finally` does this: after a failure the request may have to be renewed first.
         try:
             request.fill(inputs)
             started = time.perf_counter()

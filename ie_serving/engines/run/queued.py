@@ -91,7 +91,7 @@ class QueuedProgram(Program):
         try:
             return await super()._infer_in_lane(*given)
         finally:
-            # Of one on the event loop nothing is noted: the next begins after it anyway.
+            # Inline inferences do not set `_ended`: the next starts after them.
             self._ended = time.perf_counter()
 
     @property

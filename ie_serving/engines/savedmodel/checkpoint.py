@@ -340,15 +340,15 @@ def differing(file: BinaryIO, entries: Iterable[tuple[bytes, Proto]]) -> bytes |
     if not _is_fast():
         return None
     for name, entry in sorted(entries, key=lambda each: each[1].offset):
-        # Without a sum nothing is known; TensorFlow writes one even for an empty tensor. Messages
-        # are nothing that a checkpoint is read for here.
+        # An entry without a sum is not compared; TensorFlow writes one even for an empty tensor.
+        # Messages are not read from checkpoints.
         if entry.crc32c and entry.dtype != VARIANT and _sum_of(file, entry) != entry.crc32c:
             return name
     return None
 
 
 def _is_fast() -> bool:
-    # Without its C part the library takes a minute for 100 MB.
+    # The library takes a minute for 100 MB without its C part.
     return google_crc32c.implementation == "c"
 
 

@@ -103,7 +103,7 @@ class ExampleFeatures(Parser):
             yield ParsedOutput("ragged_row_splits", at, dtype.number, (-1,))
 
     def _sparse_outputs(self, rank: int) -> Iterator[ParsedOutput]:
-        # Not feature by feature: the node has the indices of all, then the values, then the shapes.
+        # The node has the indices of all features, then the values, then the shapes.
         for at, _ in enumerate(self.sparse_types):
             yield ParsedOutput("sparse_indices", at, DataType.INT64.number, (-1, rank))
         for at, dtype in enumerate(self.sparse_types):

@@ -52,7 +52,7 @@ class Body:
         self.nodes = nodes
         self._function = function
         self._by_name = {node.name: node for node in nodes}
-        # Not the number of nodes: that falls when a node is taken out, and names would come twice.
+        # The number of nodes would not do: it falls when one is taken out.
         self._numbers = itertools.count(len(nodes))
 
     def add(self, op: str, inputs: Sequence[str], output: str = "output", **types: int) -> str:

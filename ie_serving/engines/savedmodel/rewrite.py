@@ -394,7 +394,7 @@ def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
         if info.shape is None:
             infos[alias].tensor_shape.unknown_rank = True
             continue
-        # Without this the shape of a scalar, which has no dimensions, would not be written.
+        # A scalar's shape, which has no dimensions, is only written if it is set so.
         infos[alias].tensor_shape.SetInParent()
         for size in info.shape:
             infos[alias].tensor_shape.dim.add(size=size)

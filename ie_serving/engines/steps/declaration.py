@@ -202,7 +202,7 @@ def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: AN
     form = f"a whole number from {least} to {most}"
 
     def read(value: object, _: Find | None) -> int:
-        # By exact type: in Python a bool is an int as well.
+        # The type is compared exactly: in Python a bool is an int as well.
         if type(value) is not int or not least <= value <= most:
             raise Unexpected(form)
         return value

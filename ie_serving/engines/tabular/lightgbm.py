@@ -64,7 +64,7 @@ def check_whole(content: bytes, file: str) -> None:
 
 def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's
     inputs = rows.matrix(booster.num_feature(), DataType.FP64)
-    # Only one tree: a dump of all takes much more memory than the model itself.
+    # One tree is dumped: a dump of all takes much more memory than the model itself.
     objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
     if objective in CLASSIFIES:
         classes = max(booster.num_model_per_iteration(), 2)

@@ -143,7 +143,7 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
     if not hasattr(estimator, "predict"):
         raise LoadFailed(f"the file holds a {type(estimator).__name__}, which has no predict")
     classes = getattr(estimator, "classes_", None)
-    # With several outputs `classes_` is a list of arrays: such estimators answer values.
+    # `classes_` of several outputs is a list of arrays: such estimators answer values.
     if isinstance(classes, np.ndarray) and classes.ndim == 1:
         labels = rows.dtype_of(classes)
         has_scores = hasattr(estimator, "predict_proba")
@@ -224,7 +224,7 @@ def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estima
             allowed.
     """
     with warnings.catch_warnings(record=True) as caught, reading(LIBRARY, file.name):
-        # By default Python would not repeat a warning that an earlier model caused.
+        # Python would by default not repeat a warning that an earlier model caused.
         warnings.simplefilter("always")
         found = _skops(file, options) if file.suffix == SKOPS else _pickle(file, options)
     for cause in sorted({one_line(each.message) for each in caught if _is_of_version(each)}):

@@ -92,7 +92,7 @@ def _instead(objective: str) -> Mapping[str, str]:
 
 def _run(xgboost: Any, booster: Any, kind: str) -> Run:  # noqa: ANN401
     best = booster.attr("best_iteration")
-    # As XGBClassifier predicts: only the rounds up to the best one of early stopping.
+    # XGBClassifier predicts by the rounds up to the best one of early stopping, and so does this.
     stops = booster.attr(BY_WRAPPER) is not None and best is not None
     rounds = (0, int(best) + 1) if stops else (0, 0)
     # Prediction without a copy exists only for trees.

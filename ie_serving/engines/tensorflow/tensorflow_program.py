@@ -172,7 +172,7 @@ def serve(
             command=COMMAND,
             job=_job(directory, signatures, options),
             name=str(directory),
-            # Of what does not run in a session, whose configuration has them.
+            # Sessions have these limits by their configuration, other code by this variable.
             environ={**QUIET, "TF_NUM_INTRAOP_THREADS": str(thread_limit() or 0)},
         )
     )
@@ -275,7 +275,7 @@ class TensorFlowProgram:
 
     def close(self) -> None:
         """End the process, which all signatures of the version share, its links and threads."""
-        # In this order: a thread may wait for the process, and uses its link.
+        # The supervisor closes first: a thread may wait for the process, and uses its link.
         self._supervisor.close()
         self._program.close()
         for request in self._requests:

@@ -266,7 +266,7 @@ class _Load:
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
-        # In f32 whatever precision was chosen: OpenVINO's numbers for these requests are wrong.
+        # f32, whatever was chosen: OpenVINO's numbers for these requests are wrong.
         plain = replace(self._options.of(OpenVinoOptions), inference_precision="")
         options = self._options.having(plain)
         refused = unsupported(options, next(iter(model.signatures.values())))
@@ -369,7 +369,7 @@ def _plain(options: EngineOptions) -> EngineOptions:
     is compared.
     """
     given = options.of(OpenVinoOptions)
-    # In f32: `layers/precision.py` decides about lower precisions.
+    # The comparison runs in f32: `layers/precision.py` decides about lower precisions.
     own = OpenVinoOptions(
         inference_precision="f32",
         integers=given.integers,

@@ -127,7 +127,7 @@ class _Child:
             said = undone.enter_context(tempfile.TemporaryFile())
             try:
                 with SPARE_CPU.everywhere():
-                    # In its own session: Ctrl-C goes to the server, and the child ends with it.
+                    # A session of its own keeps Ctrl-C from the child, which ends with the server.
                     self._process = subprocess.Popen(
                         (*COMMAND, str(reads)),
                         stdin=subprocess.PIPE,

@@ -164,7 +164,7 @@ class ReloadRequests:
             raise LoadFailed(f"{VERSIONS_FAILED} {'; '.join(causes)}")
 
     def _shown(self) -> Iterator[tuple[str, int, State, int]]:
-        # With the identity of what serves: changed files may have taken over under their number.
+        # The identity is compared, too: changed files may have kept their number.
         return (
             (name, status.version, status.state, id(stream.available.get(status.version)))
             for name, stream in self._models.streams()

@@ -83,7 +83,7 @@ class WatchedRepository:
         self._rules = rules
         self._on_news = on_news
         self.is_applied = True
-        # By the name that no model has, in the place of a model's.
+        # The directory is told under a name that no model has.
         self._trouble = ListingTrouble(
             "*", directories.url, chance=random.random, clock=time.monotonic
         )
@@ -132,7 +132,7 @@ class WatchedRepository:
         listing = self._with_missing(listing)
         if self._is_news(listing):
             self.listed_last = listing
-            # Otherwise news for this worker once it leads, if the leader has not applied it.
+            # A worker keeps unapplied news until it leads.
             self.is_applied = self._rules.leads()
             if self.is_applied:
                 self._on_news()
@@ -202,7 +202,7 @@ class Fleet:
                 watched = self._made(repository)
                 self._watched[repository] = watched
                 self._polls.follow(watched)
-        # In the order of the configuration, by which equal names are decided.
+        # Repositories keep the order of the configuration, which decides between equal names.
         self._watched = {each: self._watched[each] for each in repositories}
 
     async def listed(self, *, anew: bool = False) -> Mapping[ModelRepository, StorageError]:

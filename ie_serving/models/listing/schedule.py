@@ -333,9 +333,9 @@ def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
     done: list[_Asked | Look] = []
     began = time.monotonic()
     with suppress(IndexError):  # nothing waits any more
-        # In portions: a thousand outcomes in one callback would block the loop.
+        # Outcomes are told in portions: a thousand in one callback would block the loop.
         while len(done) < TOLD_AT_ONCE and time.monotonic() - began <= SLOW_S:
-            # Without a look before it: another thread may take the last one in between.
+            # The deque is not tested before: another thread may take the last one in between.
             asked = waiting.popleft()
             if asked.make():
                 done.append(asked)

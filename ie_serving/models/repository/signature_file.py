@@ -96,7 +96,7 @@ class _Reading:
             yield f"{self.place}.{key}: unknown key; known are {', '.join(sorted(KEYS))}"
         if self.name in self.known:
             yield f"{self.place}: the model itself has a signature of this name"
-        # Which outputs and labels there may be depends on the method: without it nothing more is
+        # The method decides which outputs and labels there may be: without it nothing more is
         # judged.
         if definition.get("method") not in METHODS:
             yield f"{self.place}.method: expected classify or regress"

@@ -172,8 +172,8 @@ class Source:
         """
         names = self._storage.directories()
         relisted: Mapping[int, Files] = {}
-        # At a poll a second of a thousand models this is nearly always so. By identity: a policy
-        # that may have changed comes as another function.
+        # Nearly every poll of a thousand models ends here. The policy is compared by identity: one
+        # that may have changed is another function.
         if self._is_whole and choose is self._chosen_by and self._as_before(names):
             relisted = {v: self._files(self._directories[v]) for v in again if v in self._known}
             if all(self._is_same(v, relisted.get(v)) for v in again):

@@ -121,7 +121,7 @@ class Wanted:
         number = self.recalled
         if number is None:
             return False
-        # Otherwise it is not there any more, or the policy wants no version at all.
+        # A version that is not wanted is gone, or the policy wants no version at all.
         is_wanted = number in self._aspired(self.listing.offered)
         if is_wanted and not is_tried(number):
             return False
@@ -137,8 +137,8 @@ class Wanted:
         offered, candidates = self.listing.offered, self.listing.candidates
         aspired = self._aspired(offered)
         self.labelled = self.policy.labelled(offered, self._named())
-        # Otherwise the aspired versions stay the same until the next listing, or the serving
-        # version would be unloaded before the files of its replacement are known.
+        # While files move, the aspired versions stay the same until the next listing: otherwise the
+        # serving version would be unloaded before the files of its replacement are known.
         if not aspired and self.listing.moving:
             self.aspired = frozenset(serving)
         elif aspired <= candidates.keys():
@@ -152,7 +152,7 @@ class Wanted:
         aspired = self.policy.aspired(found)
         if self.recalled is None or not aspired or self.recalled not in found:
             return aspired
-        # With the versions that served beside it, such as the other one of the latest two.
+        # Versions that served beside it, such as the other of the latest two, stay.
         return frozenset(n for n in aspired if n < self.recalled) | {self.recalled}
 
     def stand_ins(self, failed: Collection[int]) -> frozenset[int]:

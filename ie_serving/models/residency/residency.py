@@ -240,7 +240,7 @@ class Residency:
                     await asyncio.sleep(LOOK_S * self._waiting)
                 finally:
                     self._waiting -= 1
-                # What was unloaded may have left memory late.
+                # Unloaded models may have left memory late.
                 self._used = min(self._used, self._resident() + self._coming())
         except BudgetFull:
             self.metrics.refused[name] += 1
@@ -267,7 +267,7 @@ class Residency:
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
             elif isinstance(step, Refuse) and not is_trimmed and needed <= budget - self._base:
-                # What models have left in the heaps is no more theirs, and counts all the same.
+                # Memory that models have left in the heaps counts, though it is no more theirs.
                 await asyncio.to_thread(HEAPS.give_back)
                 self._used, is_trimmed = self._resident() + self._coming(), True
             elif isinstance(step, Refuse):

@@ -322,8 +322,8 @@ class VersionControl:
         # its end would keep its model from ever retiring.
         except Exception:
             log.exception(logs.Event("version not freed cleanly", **self.facts))
-        # Not before: if the process ends during the drain, `leave` closes it. From here on only
-        # late requests hold the model.
+        # The model is forgotten here and not before: if the process ends during the drain, `leave`
+        # closes it. From here on only late requests hold the model.
         self._loaded = None
         self._move(Event.FREED)
 

@@ -89,7 +89,7 @@ class LoadedVersion:
 
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
-        # In this order, since the engine may have the files mapped into memory.
+        # The model closes before its files, which the engine may have mapped into memory.
         with self._ending, self._files, self._model:
             self._is_freed = True
 
@@ -206,7 +206,7 @@ class Loader:
 
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""
-        # Not in the pool of the loads: freeing makes room, and must not wait for slow loads.
+        # The pool of the loads is left out: freeing makes room, and must not wait for slow loads.
         await asyncio.to_thread(_free, [loaded])
 
     def _fetch(
@@ -241,8 +241,8 @@ class Loader:
                 with _timed(took, "trial_s"):
                     self._tried(self._name_of(candidate), directory, self._options, given_up)
             _check_wanted(given_up)
-            # In this thread, not before: a load still waiting for a thread cannot have killed the
-            # process.
+            # The load is noted in its thread: a load that still waits for a thread cannot have
+            # killed the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
             record = self._record(self._name, candidate.version)
             timed = _timed(took, "compile_s")

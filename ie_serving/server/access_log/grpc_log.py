@@ -92,7 +92,7 @@ class _Logged:
     def __init__(self, path: str, watch: Watch) -> None:
         self.asked = _asked(path)
         self._watch = watch
-        # Of the previous call: over HTTP/2, calls with equal headers share the values read.
+        # The previous call's: over HTTP/2 calls with equal headers share these values.
         self.metadata: Metadata = ()
         self.given = _given(())
 
@@ -304,7 +304,7 @@ class _Told(Call):
         told: its entry, once it exists and there is an access log.
     """
 
-    # Without slots: both kinds of call have slots, and a class can have only one such base.
+    # No slots: both kinds of call have slots, and a class can have one such base.
     told: Entry | None = None
 
     def peer(self) -> object:

@@ -65,7 +65,7 @@ class ToldApp:
         self._app = app
         self._watch = watch
         self._secure = secure
-        # Of the previous request: equal requests share one head, and most clients repeat theirs.
+        # The previous request's: equal requests share one head, and most repeat theirs.
         self._head: RequestHead | None = None
         self._asked, self._given = RequestTarget(), b""
 

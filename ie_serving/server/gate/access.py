@@ -211,7 +211,7 @@ class Access(Renewed[AccessMaterial, Compared]):
             self._tokens.close()
         if self._sweep:
             self._sweep.cancel()
-        # Not awaited: no request is left that needs the result of a hash of 40 ms.
+        # The thread is not awaited: no request is left that needs the result of a hash of 40 ms.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _of_token(self, credentials: Credentials, token: bytes, tokens: "Tokens") -> Caller:

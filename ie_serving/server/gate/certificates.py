@@ -88,7 +88,7 @@ def _context(material: TlsMaterial, protocols: Protocols) -> ServerContext:
         _as_file(material.certificate) as certificate,
         _as_file(material.key) as key,
     ):
-        # Without this callback the library would ask for the password on a terminal.
+        # The callback keeps the library from asking for the password on a terminal.
         context.load_cert_chain(certificate, key, partial(_no_password, material.place))
     if material.client_ca:
         _require_clients(context, material)

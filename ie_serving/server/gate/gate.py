@@ -127,7 +127,7 @@ class RestGuard:
             await self.access.verified(credentials)  # unknown clients must not learn the paths
             raise
         need = self.needs[verb]
-        # Not cached: unknown clients choose the credentials, and would evict known callers.
+        # No cache: unknown clients choose the credentials, and would evict callers.
         if need.right is None:
             return
         caller = await self.access.verified(credentials)
@@ -141,8 +141,8 @@ class RestGuard:
         reply = self.phrase(error)
         if not isinstance(error, Unauthenticated):
             return reply
-        # On a Basic challenge a browser asks its user in a window of its own, and then adds the
-        # password to requests of any site. The page at / asks for credentials itself instead.
+        # A Basic challenge would make a browser ask in a window of its own, and add the password to
+        # requests of any site. The page at / asks for credentials itself instead.
         words = BEARER if PAGE in request.head.fields else self.access.challenge
         challenge = (b"www-authenticate", words.encode())
         return reply._replace(headers=(*reply.headers, challenge))
@@ -201,7 +201,7 @@ class GrpcGuard:
             raise
 
     def _decided(self, path: bytes, credentials: Credentials) -> Method:
-        # Not cached: unknown clients choose the credentials, and would evict known callers.
+        # No cache: unknown clients choose the credentials, and would evict callers.
         if self._needs[path].right is None:
             return self._plain[path]
         caller = self._access.caller(credentials)

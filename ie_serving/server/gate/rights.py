@@ -29,7 +29,7 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/ModelInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelStreamInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelMetadata": _READ,
-    # Without a name it reports all models that the caller may read.
+    # A request without a name gets all models that the caller may read.
     "/inference.GRPCInferenceService/ModelStatistics": _READ,
     "/inference.GRPCInferenceService/ModelConfig": _READ,
     # They change the server where they have settings.
@@ -113,5 +113,5 @@ def needs(table: Mapping[str, Need], *, open_health: bool) -> Mapping[str, Need]
     """Return a table in which health is open to all, or only to callers who may read."""
     if not open_health:
         return table
-    # By identity: reflection needs an equal right, and stays closed.
+    # The need is compared by identity: reflection needs an equal right, and stays closed.
     return {name: _OPEN if need is _HEALTH else need for name, need in table.items()}

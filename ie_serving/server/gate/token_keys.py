@@ -78,7 +78,7 @@ def keys_of(text: str, place: str, algorithms: tuple[str, ...]) -> TokenKeys:
             continue
         count += 1
         names = [str(entry.get("kid", ""))]
-        # In a set of one key, neither the key nor its tokens have to be named.
+        # A set of one key need not name the key, and neither do its tokens.
         names += [""] if len(given) == 1 else []
         found.update({(name, each): key for name in names for each in wanted})
     if not found:
@@ -210,7 +210,7 @@ class IssuerKeys:
             self._began = self._now()
             self._fetching = asyncio.ensure_future(self._fetch_once())
             self._fetching.add_done_callback(self._done)
-        # Not `wait_for`: other requests may await this fetch, and one's time-out must not end it.
+        # `wait_for` would cancel the fetch at a time-out, and other requests may await it.
         done, _ = await asyncio.wait((self._fetching,), timeout=WAITED_S)
         for fetch in done:
             fetch.result()
@@ -274,7 +274,7 @@ def fetched(url: str) -> str:
 
 def _body(reply: IO[Any], url: str) -> bytes:
     end, body = time.monotonic() + WHOLE_S, bytearray()
-    # In parts, checking the time: a server that sends single bytes would block the thread for ever.
+    # Parts, with a check of the time: single bytes would hold the thread for ever.
     while part := reply.read1(_PART):  # type: ignore[attr-defined]
         body += part
         if len(body) > MOST_BYTES:

@@ -181,7 +181,7 @@ class Tokens:
         """Stop fetching keys."""
         if self._issuer:
             self._issuer.close()
-        # Not awaited: no request is left that needs the result.
+        # The thread is not awaited: no request is left that needs the result.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @staticmethod
@@ -266,7 +266,7 @@ def fits(rule: Claim, claims: Mapping[str, Any]) -> bool:
 
 
 def _value(name: str, claims: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatever JSON has)
-    # By its whole name first: names of claims may be URLs, whose dots are no steps.
+    # The whole name is looked up first: names of claims may be URLs, whose dots are no steps.
     if name in claims:
         return claims[name]
     found: Any = claims

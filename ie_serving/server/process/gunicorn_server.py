@@ -118,7 +118,7 @@ class _Logger(Logger):  # type: ignore[misc]
 
     def setup(self, cfg: object) -> None:
         """Set up gunicorn's error log; its access log stays off."""
-        # At INFO gunicorn reports its start and its workers; `lifecycle.py` logs these itself.
+        # `lifecycle.py` itself logs the start and the workers, as gunicorn does at INFO.
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
 

@@ -182,7 +182,7 @@ async def _open(
     try:
         if not await _done_before(stop, application.start()):
             return {}
-        # On the loop, unlike their preparation: a listener belongs to the loop.
+        # Listeners are made on the loop, unlike their preparation: a listener belongs to the loop.
         listeners = {name: make() for name, make in (await preparing).items()}
     finally:
         preparing.cancel()  # unless it is done

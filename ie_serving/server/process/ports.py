@@ -276,7 +276,7 @@ def _resolved(name: str, port: int) -> Iterable[_Place]:
             f'host "{name}" cannot be resolved: {error.strerror}; name an address of this'
             " machine, or leave it empty to listen on all"
         ) from error
-    # Without duplicates: some resolvers repeat an address for each line of /etc/hosts.
+    # Duplicates are dropped: some resolvers repeat an address for each line of /etc/hosts.
     return dict.fromkeys((family, address) for family, *_, address in found)
 
 

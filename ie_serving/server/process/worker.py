@@ -87,7 +87,7 @@ class AppWorker(Worker):  # type: ignore[misc]
             return 1
         return 0
 
-    # To the arbiter, which outlives this process and logs the cause last.
+    # The cause goes to the arbiter, which outlives this process and logs the cause last.
     def _leave_cause(self, cause: str) -> None:
         with suppress(OSError):  # memory may be full; the log has the cause
             self.app.failure.write(cause.encode(errors="replace"))

@@ -84,8 +84,8 @@ class Filling:
         return self._memory.toreadonly()
 
     def _grow(self) -> None:
-        # For the whole message: unwritten memory costs nothing. Growing by doubling copies data,
-        # which blocked the event loop for 40 ms at 16 MB.
+        # Memory is taken for the whole message: unwritten memory costs nothing. Growing by doubling
+        # copies data, which blocked the event loop for 40 ms at 16 MB.
         larger = self._get(self.length)
         larger[: self.filled] = self._memory[: self.filled]
         self._memory = larger

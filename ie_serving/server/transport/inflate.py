@@ -55,8 +55,8 @@ async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
     """
     if len(data) < LARGE:
         return inflate(data, window_bits, limit)
-    # In a list, not as the future's result: a future that is cancelled meanwhile keeps its result
-    # until the garbage collector runs.
+    # The bytes go into a list, not into the future: a future that is cancelled meanwhile keeps its
+    # result until the garbage collector runs.
     found: list[Buffer] = []
     await asyncio.to_thread(lambda: found.append(inflate(data, window_bits, limit)))
     return found.pop()

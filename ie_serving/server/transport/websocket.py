@@ -73,7 +73,7 @@ def _accept(key: bytes) -> bytes:
         size = 0
     if size != _KEY_BYTES:
         raise InvalidRequest("Sec-WebSocket-Key is not 16 bytes in base64")
-    # As the protocol demands: it proves that the server knows WebSockets, and protects nothing.
+    # The protocol demands SHA-1, which proves knowledge of WebSockets and protects nothing.
     return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 
 

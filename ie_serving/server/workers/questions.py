@@ -138,7 +138,7 @@ class Questions:
             end.setblocking(False)
             question = await asyncio.wait_for(_content(end), QUESTION_S)
             answer = await self._answer(*pickle.loads(question))
-            # Not JSON: values are objects of many classes, and both ends run one program.
+            # Values are pickled: they are objects of many classes, and both ends run one program.
             await asyncio.get_running_loop().sock_sendall(end, pickle.dumps(answer))
 
     async def _answer(self, verb: str, arguments: Sequence[Any]) -> Any:  # noqa: ANN401

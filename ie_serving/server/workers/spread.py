@@ -52,7 +52,7 @@ class Spread:
         self._slot = member.slot
         self._count = count
         self._making = 0  # accepted, and not counted yet
-        # By the file number of the listening socket, which all workers have inherited.
+        # The key is the file number of the listening socket, which all workers have inherited.
         self._connects: dict[int, Connect] = {}
         self._accepting: set[int] = set()
         self._sheds: list[Shed] = []

@@ -110,7 +110,7 @@ class AzureOptions(StoreOptions):
     )
     """As a URL."""
 
-    # As the clients of Azure and of Google read it.
+    # The clients of Azure and of Google read the file the same way.
     ca_bundle: str = ANY_FILE.setting(
         "",
         "file of trusted authorities",
@@ -191,7 +191,7 @@ def _parts_of(connection_string: str) -> dict[str, str]:
         endpoint = f"{scheme}://{account}.blob.{found.get('endpointsuffix') or 'core.windows.net'}"
     named = _HOST.fullmatch(host_of(endpoint))
     said = {
-        # With a signature, which is for one account, it stands in the endpoint alone.
+        # A signature is for one account: with one, the account stands in the endpoint alone.
         "account": account or (named[1] if named else ""),
         "key": found.get("accountkey", ""),
         "sas_token": found.get("sharedaccesssignature", ""),
@@ -245,8 +245,8 @@ class AzureRemote(BucketRemote[Client]):
 
     def _objects(self, client: Client, prefix: str) -> Iterator[Entry]:
         """By List Blobs; the tag is the ETag."""
-        # Where an account has a hierarchical namespace, its directories are empty blobs, which
-        # their metadata tells apart.
+        # An account with a hierarchical namespace lists directories as empty blobs, which their
+        # metadata tells apart.
         for page in client.pages(prefix=prefix, include="metadata"):
             for blob in page.iter("Blob"):
                 if (blob.findtext("Metadata/hdi_isfolder") or "").lower() != "true":
@@ -279,7 +279,7 @@ class AzureRemote(BucketRemote[Client]):
             )
         if isinstance(error, ModuleNotFoundError):
             return Trouble.NO_CREDENTIALS, "azure-identity"
-        # By name: azure-core, which has the class, may not be installed.
+        # Errors are compared by name: azure-core, which has the class, may not be installed.
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if "ClientAuthenticationError" in kinds:
             return Trouble.NO_CREDENTIALS, type(error).__name__
@@ -344,7 +344,7 @@ _CODES: Mapping[str, Trouble] = {
         ("AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"),
         Trouble.CREDENTIALS,
     ),
-    # As Azure answers an anonymous request for a container that is private, or is none.
+    # Azure answers so to an anonymous request for a container that is private, or does not exist.
     **dict.fromkeys(("PublicAccessNotPermitted", "ResourceNotFound"), Trouble.DENIED),
     **dict.fromkeys(("BlobNotFound", "ConditionNotMet", "InvalidRange"), Trouble.CHANGED),
 }

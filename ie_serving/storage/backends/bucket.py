@@ -198,8 +198,8 @@ def exposed(url: str, proxy: str = "") -> Iterator[tuple[str, str]]:
     is_plain = urlsplit(url).scheme == "http"
     if is_plain and is_public(host_of(url)):
         yield "requests", host_of(url)
-    # Without a scheme it is one of plain HTTP, to all clients. Requests by HTTPS stay encrypted to
-    # the store on their way through it.
+    # All clients take a proxy without a scheme for one of plain HTTP. Requests by HTTPS stay
+    # encrypted to the store on their way through it.
     if not proxy or proxy.lower().startswith("https://") or not is_public(host_of(proxy)):
         return
     if is_plain:
@@ -218,7 +218,7 @@ def proxy_of(url: str, *others: str) -> str:
     # Imported here: it brings an HTTP client, which a server of local models should not pay for.
     from urllib.request import getproxies, proxy_bypass
 
-    # From the environment, as the clients themselves read it.
+    # The proxy comes from the environment, as the clients themselves read it.
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc):
         return ""

@@ -224,10 +224,10 @@ def make_client(options: GcsOptions, bucket: str) -> Untyped:
         credentials=_credentials(options, bucket),
         client_options={"api_endpoint": options.endpoint} if options.endpoint else None,
     )
-    # From 3.12 on the client requests the bucket's location, only to label traces: one more
+    # The client requests the bucket's location from 3.12 on, only to label traces: one more
     # request, which needs one more permission and is repeated while the store is down.
     client._bucket_metadata_cache = None
-    # As the client sees it: a variable of its own may name another endpoint.
+    # The client is asked: a variable of its own may name another endpoint.
     url = client._connection.API_BASE_URL
     warn_of_plain_http(bucket, url, proxy_of(url, "all"))
     return client

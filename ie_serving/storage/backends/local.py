@@ -99,7 +99,7 @@ class LocalStorage:
         Mostly by a look at the base's times: reading it costs five times as much. The list is the
         same one until something changes, and is not to be altered.
         """
-        # Not by `_translated`, which takes as long as `stat` does.
+        # `_translated` would take as long as `stat` does.
         try:
             began_ns, stamp = time.time_ns(), _stamp_of(os.stat(self._path))
             self._unscanned += 1
@@ -183,8 +183,8 @@ def _walk(
 ) -> Iterator[Entry]:
     """Yield the files below `directory`, each directory once; `prefix` stands for `top`."""
     stamps[directory] = stamp = _stamp_of(os.stat(directory))
-    # Of where a link leads to: by its path alone, a link to a parent would be a new directory at
-    # every turn.
+    # Identify directories by device and inode: by path, a link to a parent would look new at every
+    # turn.
     identity = stamp[:2]
     if identity in above:  # a link to one of its own parents
         return
@@ -220,12 +220,12 @@ def _entries_of(
 
 
 def _stamp_of(status: os.stat_result) -> _Stamp:
-    # With device and inode: a link (`current`) may point elsewhere, to a directory of the same age.
+    # Device and inode tell a link (`current`) that has moved to a directory of the same age.
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _is_settled(stamp: _Stamp, began_ns: int) -> bool:
-    # Before the reading began: a slow one may take longer than that.
+    # The time is that before the reading: a slow one may take longer than that.
     return began_ns - max(stamp[2:]) > SETTLED_S * 1e9
 
 

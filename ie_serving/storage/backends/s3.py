@@ -106,8 +106,8 @@ class S3Options(StoreOptions):
         variables="AWS_SESSION_TOKEN",
         is_secret=True,
     )
-    # Without it a public bucket is read with the credentials that the chain finds, and a store
-    # refuses unknown keys even where it requires none.
+    # Without the setting a public bucket is read with the credentials that the chain finds, and a
+    # store refuses unknown keys even where it requires none.
     anonymous: bool = BOOLEAN.setting(
         False, "true: unsigned requests, for public buckets", "1", variables="S3_ANONYMOUS"
     )
@@ -334,7 +334,7 @@ def make_client(options: S3Options, bucket: str) -> Boto:
             max_pool_connections=CONNECTIONS,
         ),
     )
-    # As boto3 sees it: variables and profiles of its own may name another endpoint.
+    # boto3 is asked: variables and profiles of its own may name another endpoint.
     url = client.meta.endpoint_url
     warn_of_plain_http(bucket, url, proxy_of(url))
     return client
@@ -356,7 +356,7 @@ def _time(text: str) -> datetime:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if found.tzinfo:
             return found
-    # That of a header, or of a store with a format of its own.
+    # The format is that of a header, or a store's own.
     from botocore.utils import parse_timestamp
 
     return cast(datetime, parse_timestamp(text))

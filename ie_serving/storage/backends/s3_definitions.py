@@ -30,7 +30,7 @@ class FileInSteps(JSONFileLoader):  # type: ignore[misc]  # botocore has no type
         return json.loads(content, object_pairs_hook=_ordered)
 
 
-# Not OrderedDict itself, which the scanner would call without a look at waiting threads.
+# The scanner would call OrderedDict itself without a look at waiting threads.
 def _ordered(pairs: list[tuple[str, Any]]) -> OrderedDict[str, Any]:
     return OrderedDict(pairs)
 
@@ -38,6 +38,6 @@ def _ordered(pairs: list[tuple[str, Any]]) -> OrderedDict[str, Any]:
 def session() -> Any:  # noqa: ANN401  # botocore has no types
     """Give a botocore session that reads the definitions of its clients in steps."""
     made = botocore.session.get_session()
-    # Before the first client is made: the loader caches the files that it has read.
+    # The loader is set before the first client is made: it caches the files that it has read.
     made.get_component("data_loader").file_loader = FileInSteps()
     return made

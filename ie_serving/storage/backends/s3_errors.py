@@ -6,7 +6,7 @@ from ie_serving.storage.trouble import Trouble, http_trouble
 
 _CODES: Mapping[Trouble, tuple[str, ...]] = {
     Trouble.BUCKET: ("NoSuchBucket",),
-    # Only listed keys are read, so a missing key was removed or replaced since the listing.
+    # A missing key was removed or replaced since the listing, since only listed keys are read.
     Trouble.CHANGED: ("NoSuchKey", "NoSuchVersion", "PreconditionFailed", "InvalidRange", "404"),
     Trouble.DENIED: ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
     Trouble.CREDENTIALS: (

@@ -265,8 +265,8 @@ def _measured(paths: Iterable[Path], is_locked: bool) -> Iterator[_Item]:
     for path in paths:
         try:
             status = path.stat()
-            # The engine reads a compiled model without a word to us; of that only atime tells, as
-            # far as the file system keeps it.
+            # The engine maps compiled models itself: only their access time shows that it has read
+            # one.
             used = status.st_mtime if is_locked else max(status.st_mtime, status.st_atime)
             yield _Item(path, size_on_disk(path), used, is_locked)
         except FileNotFoundError:

@@ -259,8 +259,8 @@ class _File:
         """Note that the part is here, once it is safe on the disk."""
         if self._entry.size <= self._part_bytes:  # one part: it is fetched whole or again
             return
-        # In this order: after a power cut a part that is here may not be noted, but none that is
-        # noted may be missing.
+        # The part is written before it is noted: after a power cut a part that is here may not be
+        # noted, but none that is noted may be missing.
         os.fdatasync(file)
         noted = os.open(self._noted, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
@@ -286,7 +286,7 @@ class _File:
         try:
             checksums.verify(self._work, expected, f"{self._place.remote.url}/{self._entry.path}")
         except Corrupted:
-            # Which part is wrong is not known, so all of them go.
+            # The wrong part is not known, so all of them go.
             self._work.unlink()
             self._noted.unlink(missing_ok=True)
             raise

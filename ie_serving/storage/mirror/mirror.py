@@ -121,7 +121,7 @@ class Mirror:
         fingerprint = self._fingerprint(directory, entries)
         with ExitStack() as held:
             path = self._hold(held, fingerprint, directory, files, given_up)
-            # At the beginning and the end of use: a copy that served for a year is not a year old.
+            # Touched at the end as well: a copy that served for a year is not a year old.
             self._cache.touch(fingerprint)
             self._known.note_copy(directory, entries)
             try:
@@ -285,7 +285,7 @@ class KnownListings:
                 self._write(directory, value)
         except ServingError as error:
             log.warning(Event("listing not recorded, a restart needs the store", cause=error))
-        # Also after a failure: a read-only cache would be tried, and complained of, at every poll.
+        # A failure notes it, too: a read-only cache would be tried, and logged, at every poll.
         self._noted[directory] = value
 
     def _write(self, directory: str | None, value: list[Any]) -> None:

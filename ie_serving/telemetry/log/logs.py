@@ -257,7 +257,7 @@ class _File(logging.handlers.WatchedFileHandler):
         try:
             super().emit(record)
         except OSError:
-            # Without this the caller would fail: logging reopens the file outside of its own guard.
+            # Logging reopens the file outside of its own guard: the caller would fail.
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
@@ -281,7 +281,7 @@ class _File(logging.handlers.WatchedFileHandler):
 
 def _file_handler(path: str) -> logging.Handler:
     try:
-        # As on stderr: texts from elsewhere may hold characters that UTF-8 cannot encode.
+        # UTF-8 cannot encode some texts from elsewhere; stderr writes them so, too.
         file = _File(path, encoding="utf-8", errors="backslashreplace")
         register(file)
         return file

@@ -255,7 +255,7 @@ class Metrics:
         self._writing = None
 
     async def _written(self) -> bytes:
-        # Not as a list of lines: that took four times the memory of the page, in small pieces.
+        # A list of lines would take four times the memory of the page, in small pieces.
         page = BytesIO()
         states: list[tuple[str, int, str]] = []
         async for some in _in_turns(self._states()):

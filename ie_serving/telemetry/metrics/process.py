@@ -106,7 +106,7 @@ class ProcessMetrics:
         yield from _one(BUDGET_HELD, "gauge", held, self._budget.held)
         yield from _one(BUDGET_LIMIT, "gauge", limit, self._budget.limit)
         yield from _collections()
-        # Of all threads, those of the engine included, as in client libraries.
+        # The time is that of all threads, those of the engine included, as in client libraries.
         cpu = "Processor time of user and system in seconds."
         yield from _one(CPU, "counter", cpu, time.process_time())
         yield from _one(RESIDENT, "gauge", "Resident memory in bytes.", resident_bytes())

@@ -165,7 +165,7 @@ class RequestMetrics:
         self.served: dict[Key, Served] = {}
         self.failed: Counter[tuple[Key, str]] = Counter()
         self.broke_off: Counter[tuple[Key, str]] = Counter()
-        # Of versions that are gone, by the labels that TensorFlow Serving has.
+        # Versions that are gone keep their sums here, by the labels that TensorFlow Serving has.
         self._past: dict[tuple[str, str], Histogram] = {}
         self._past_failed: Counter[str] = Counter()
 

@@ -20,7 +20,7 @@ def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterat
         meaning: one line for readers of the page.
         samples: their lines.
     """
-    # Not collected into a list: of a thousand models that would block the event loop too long.
+    # A list of the lines of a thousand models would block the event loop too long.
     for number, line in enumerate(samples):
         if not number:
             yield f"# HELP {name} {meaning}"

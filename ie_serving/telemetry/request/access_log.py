@@ -71,7 +71,7 @@ class AccessLog:
         self._tell_at = 0.0
         self._cause = _TOO_MANY
         self._wake, self._stop = threading.Event(), threading.Event()
-        # With more waiting entries than this, the thread sleeps, or is too slow. Setting an `Event`
+        # The thread sleeps, or is too slow, if more entries than this wait. Setting an `Event`
         # takes a lock, which most entries avoid.
         self._mark = 0
         # A daemon: a pipe that is not read must not keep the process from ending.
@@ -105,7 +105,7 @@ class AccessLog:
                 entry.ended,
             )
         )
-        # After the append: the thread may have emptied the queue just before, and sleep now.
+        # The append comes first: the thread may just have emptied the queue, and sleep.
         if len(waiting) > self._mark:
             self._go_on()
 
@@ -121,7 +121,7 @@ class AccessLog:
 
     def reopen(self) -> None:
         """Make the thread reopen the file if it was moved away."""
-        # In the thread: this is called on the event loop, and opening may wait for a disk.
+        # The thread opens the file, which may wait for a disk: this is the event loop.
         self._wake.set()
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class AccessLog:
             # While requests keep coming, none of them has to wake this thread.
             while not self._stop.wait(GATHER_S) and self._write_all():
                 pass
-            # From now on the next one has to, also one that came since the queue was seen empty.
+            # The next entry wakes the thread, also one that came since the queue was empty.
             self._mark = 0
             if self._waiting:
                 self._wake.set()

@@ -59,7 +59,7 @@ class Watch:
         self.logs = log is not None
         self.every = self.logs or timing
         self.trace = traces.begin if traces else None
-        # With the log alone, bound directly to save a call.
+        # The log alone is bound directly, to save a call.
         self.end = log.end if log and not traces else self._end
 
     def _end(self, entry: Entry) -> None:
@@ -115,7 +115,7 @@ class Noting(Inferences):
         """See `Inferences`; called right after the inference was appended to `ran`."""
         super().waited(seconds)
         entry = current() if seconds else None
-        # At the limit no part is added, so the last one may be another inference.
+        # No part is added beyond the limit, so the last one may be another inference.
         if entry is not None and entry.parts and len(entry.parts) < MOST_PARTS:
             entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
 
@@ -131,7 +131,7 @@ class _Ran(_Floats):
         super().append(seconds)
         entry = CURRENT.get()
         if entry is not None and entry.parts is not None and not entry.ended:
-            # From a lane this is called later, after its thread has read the outputs.
+            # A lane calls this later, after its thread has read the outputs.
             ended = entry.inferred or now()
             began = ended - seconds
             entry.add(RequestPart("infer", self.model, self.version, began, ended))

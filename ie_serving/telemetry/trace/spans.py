@@ -148,7 +148,7 @@ def _stages(entry: Entry) -> Iterator[tuple[_Times, RequestPart | None]]:
             yield _Times("queue", began, part.began, attributes), part
         linked = [Link(context_of(part.batch))] if part.batch else []
         yield _Times("infer", part.began, part.ended, attributes, linked), part
-    # For models that count no inferences themselves, such as kernels: includes their wait.
+    # Models that count no inferences, such as kernels, have one span with their wait.
     if not inferences and entry.started and entry.inferred:
         yield _Times("infer", entry.started, entry.inferred, {}), None
     if entry.encoded:
@@ -227,7 +227,7 @@ def _route(path: str, code: int) -> str:
         versions, labels = found[2], found[3]
         choice = f"{versions}{{version}}" if versions else f"{labels}{{label}}" if labels else ""
         return f"{found[1]}{{model}}{choice}{found[4]}"
-    # Else it is a page, whose path is its route; unknown paths must not become span names.
+    # Any other path is a page, whose path is its route; unknown paths must not become span names.
     return path if code < 400 else ""
 
 

@@ -129,7 +129,7 @@ class Traces:
 
     def close(self) -> None:
         """See `watch.Tracing`."""
-        # In a separate thread, since the library waits for as long as its exporter hangs.
+        # The library waits for as long as its exporter hangs: hence a thread.
         ending = threading.Thread(target=self._processor.shutdown, name="traces", daemon=True)
         ending.start()
         ending.join(CLOSE_S)

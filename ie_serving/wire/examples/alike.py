@@ -120,7 +120,7 @@ class _Alike(Walked):
             head = _head(self.view(), int(at[0]))
             if head.key in found:  # twice: the last one counts
                 raise Unclear
-            # Before each copy: an Example that announces more than it has would have others copied.
+            # A length beyond its Example would have the next ones copied.
             self.require(at + len(head.data) <= ends)
             sizes = self._compared(head, at)
             at = at + len(head.data)

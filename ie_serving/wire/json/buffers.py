@@ -258,7 +258,7 @@ def _same(narrow: Array, wide: Array) -> bool:
     return bool(np.array_equal(narrow, wide))
 
 
-# In UTF-8 no byte of another character equals "[", so counting bytes is counting brackets.
+# Counting bytes is counting brackets: in UTF-8 no byte of another character equals "[".
 def count_brackets(body: bytes) -> int:
     """Count the lists of `body`, and the opening brackets in its strings."""
     if len(body) < _COUNTED_BY_NUMPY:

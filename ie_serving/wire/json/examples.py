@@ -109,5 +109,5 @@ def _bytes(value: Json) -> bytes:
     return content
 
 
-# By exact type: bool is a subclass of int, and TensorFlow Serving counts it as one here.
+# bool is a subclass of int, and TensorFlow Serving counts it as one here.
 _FEATURE_KINDS: Final = {int: "int64", bool: "int64", float: "float", str: "bytes", dict: "bytes"}

@@ -174,7 +174,7 @@ class _PlainRows:
         _check_at(place, self._check, row)
 
 
-# In chunks: decoding 1024 rows is faster than finding the fault in a few of them.
+# Rows are decoded in chunks: decoding 1024 rows is faster than finding the fault in a few of them.
 def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
     """Raise InvalidRequest for the first row that is at fault."""
     for start in range(0, len(rows), _CHUNK):

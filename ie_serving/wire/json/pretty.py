@@ -150,7 +150,7 @@ def _predictions(rows: list[str], named: bool, layout: Layout) -> str:
     return f"[{', '.join(rows)}\n{_INDENT}]"
 
 
-# From the innermost axis outwards, so that each text is joined once for each level around it.
+# The innermost axis comes first, so that each text is joined once for each level around it.
 def _nest(texts: list[str], array: Array, outer: int, layout: Layout, level: int) -> list[str]:
     """Put brackets around the texts of an array's elements, save for its first `outer` axes."""
     for axis in reversed(range(outer, array.ndim)):

@@ -106,7 +106,7 @@ class Format(enum.Enum):
     COLUMN = "column"
     """`inputs` and `outputs`: whole tensors by name."""
 
-    # That of enumerations is Python code, and each reply looks up its encoder by this key.
+    # The hash of enumerations is Python code, and each reply looks up its encoder by this key.
     __hash__ = object.__hash__
 
 
@@ -307,8 +307,8 @@ class SlicedBody:
             array = self._slices.read(spec.dtype) if known else None
             if array is not None:
                 return {name: array}, _ROW if self._slices.key == INSTANCES else _COLUMN
-        # From the beginning, as any other body: the slices that were read are thrown away, which
-        # only unusual bodies pay for.
+        # The body is read from the beginning, as any other: the slices that were read are thrown
+        # away, which only unusual bodies pay for.
         return body_of(self._body, parse_object(self._body)).decode(signature)
 
     def decode_at_once(self, _: Signature) -> None:

@@ -266,7 +266,7 @@ PIECE: Final = 32 * 1024
 a larger piece would delay every other request of the process for longer."""
 
 
-# With several outputs in rows each row is an object, too small to be printed in pieces.
+# A row of several outputs is an object, too small to be printed in pieces.
 def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
     """Write a reply of numbers and booleans; with `rows` as `predictions`, one entry a row.
 

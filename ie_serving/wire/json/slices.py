@@ -113,7 +113,7 @@ class Cuts:
             return comma
         return self._end if self._end - wanted <= LONGEST_ROW else None
 
-    # Only a comma behind all the closing brackets of a row will do: any other is inside of a row,
+    # The comma has to be behind all the closing brackets of a row: any other is inside of a row,
     # and a slice that ends there would be refused, and the whole body read again.
     def _find_close(self, wanted: int) -> int | None:
         """Find the first comma from `wanted` on that closing brackets of a row stand before."""

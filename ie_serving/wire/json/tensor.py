@@ -200,8 +200,8 @@ def _flat(leaves: list[Json], dtype: DataType) -> Array | None:
     return _CONVERT[dtype](leaves, dtype)
 
 
-# By way of float64: values beyond float32 and smaller dtypes become infinite. bool is no number
-# here, though Python counts it as an int: hence the exact types.
+# The way leads over float64: values beyond float32 and smaller dtypes become infinite. bool is no
+# number here, though Python counts it as an int: hence the exact types.
 def _floats(leaves: list[Json], dtype: DataType) -> Array | None:
     if not set(map(type, leaves)) <= {int, float}:
         return None

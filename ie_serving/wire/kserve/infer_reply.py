@@ -89,7 +89,7 @@ def encode_placed(
         InvalidRequest, NotFound: as `Placing.write`.
     """
     told = form.write(specs, outputs)
-    # As in Triton, an output in a region has raw contents without bytes.
+    # An output in a region has raw contents without bytes, as in Triton.
     rest = [spec for alias, spec in specs.items() if alias not in told]
     is_raw = form.raw or any(spec.dtype not in LIST_OF for spec in rest)
     pieces = []  # messages behind each other are one: their lists are joined

@@ -113,7 +113,7 @@ def parse_whole(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> Mod
     """Parse a ModelInferRequest with protobuf alone; see `parse_soon`."""
     message = parse(messages.ModelInferRequest, payload)
     inputs, raws = message.inputs, message.raw_input_contents
-    # Before each of them costs microseconds: 64 KB have room for 30,000 empty ones.
+    # Each costs microseconds, and 64 KB have room for 30,000 empty ones.
     if len(inputs) > MOST_INPUTS:
         raise InvalidRequest(f"{len(inputs)} inputs; at most {MOST_INPUTS} are taken")
     places: Sequence[bytes | None] = raws or [None] * len(inputs)

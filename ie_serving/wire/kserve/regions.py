@@ -93,7 +93,7 @@ class SmallParts:
         return self._read(place)
 
 
-# By identity: it is the form of one reply alone.
+# Equality is identity: this is the form of one reply alone.
 @dataclass(frozen=True, eq=False)
 class Placing:
     """The form of a reply of which some outputs are written to regions.

@@ -166,7 +166,7 @@ def _data(array: Array, dtype: DataType) -> bytes:
         return _texts(flat.tolist())
     if flat.size <= FEW:
         text = orjson.dumps(flat if flat.flags.c_contiguous else flat.copy(), option=_NUMPY)
-        # For numbers and booleans, null stands only for NaN and infinity.
+        # null stands only for NaN and infinity among numbers and booleans.
         if _NULL not in text:
             return b'"data":' + text
     return b'"data":' + b"".join(numbers(flat))

@@ -237,7 +237,7 @@ class SlicedInferBody(InferBody):
             (tensor,) = self._tensors
             array = self._cuts.read(tensor.dtype)
             if array is None:
-                # From the beginning: only unusual bodies pay for the slices as well.
+                # The whole body is read again: only unusual bodies pay for both.
                 whole = parse_object(self._whole)
                 return _body(self._whole, whole, None, self._regions).decode(signature)
             self._keep({tensor.name: as_declared(array, tensor)})

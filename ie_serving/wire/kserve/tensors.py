@@ -138,7 +138,7 @@ def _is_given(data: Lazy) -> bool:
 def _shape(value: Lazy, name: str) -> tuple[int, ...]:
     if not isinstance(value, (simdjson.Array, list)):
         raise InvalidTensor(f'input "{name}" needs "shape", a list of sizes')
-    # Before simdjson makes Python values of them.
+    # The number is checked before simdjson makes Python values of the dimensions.
     if len(value) > MOST_DIMENSIONS:
         return checked_shape([0] * len(value), name)
     return checked_shape(list(value), name)
@@ -159,7 +159,7 @@ def _raw(
     if size is None:
         if has_data or tail is None:
             return None
-        # As in OpenVINO Model Server, a size that follows from the shape is optional.
+        # A size that follows from the shape is optional, as in OpenVINO Model Server.
         if dtype is not DataType.STRING:
             return tail.take(math.prod(shape) * BITS.get(dtype, dtype.numpy).itemsize, name)
         if not only:

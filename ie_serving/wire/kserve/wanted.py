@@ -52,7 +52,7 @@ def parameters_of(owner: Lazy, keys: Sequence[str], whose: str) -> Parameters:
         raise InvalidRequest(f'"parameters" of {whose} has to be an object')
     found: dict[str, Any] = {}
     for name, each in value.items():
-        # Of equal names the first one counts, as everywhere.
+        # The first of equal names counts, as everywhere.
         found.setdefault(name, NESTED if isinstance(each, _CONTAINERS) else each)
     return found
 

@@ -112,7 +112,7 @@ def _add(message: DescriptorProto, name: str, number: int, how: list[str], kind:
         if not message.oneof_decl:
             message.oneof_decl.add(name="value")
         field.oneof_index = 0
-    # In a descriptor a map is a repeated message of key and value, whose name protobuf prescribes.
+    # A map is a repeated message of key and value in a descriptor; protobuf prescribes its name.
     if how == ["map"]:
         entry_name = "".join(map(str.capitalize, name.split("_"))) + "Entry"
         entry = message.nested_type.add(name=entry_name)

@@ -25,7 +25,7 @@ def _load(path: Path) -> DescriptorPool:
             f"{path} is missing: the .proto files were not compiled;"
             " install the package, or run `python setup.py build_protos`"
         )
-    # Not parsed at run time from `.proto` texts: that would need the compiler of grpcio-tools.
+    # `.proto` texts are not parsed at run time: that would need the compiler of grpcio-tools.
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(path.read_bytes()).file:
         pool.AddSerializedFile(file.SerializeToString())

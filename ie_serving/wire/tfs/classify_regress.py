@@ -34,7 +34,7 @@ def classes_of(outputs: Mapping[str, Array], rows: int) -> list[Classes]:
     found = {alias: outputs[alias] for alias in (CLASSES, SCORES) if alias in outputs}
     for alias, array in found.items():
         _check_classes(alias, array, rows)
-    # At least one of both is there: a signature without either is not one for Classify.
+    # One of both is there at least: a signature without either is not one for Classify.
     widths = [array.shape[1] for array in found.values()]
     if widths[0] != widths[-1]:
         raise InvalidRequest(

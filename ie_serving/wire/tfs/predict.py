@@ -168,7 +168,7 @@ class ResponseEncoder:
                 body: Buffer = np.ascontiguousarray(array, output.in_memory).data
             else:
                 body = output.encoder.body(array)
-            # Not by `size_of`: it would be a call more for each output of each reply.
+            # `size_of` would be a call more for each output of each reply.
             length = body.nbytes if type(body) is memoryview else len(body)
             pieces += (output.head(array.shape, length), body)
         pieces.append(self._model_spec)
@@ -198,7 +198,7 @@ class OpenEncoder:
         self._signature = signature
         self._made = made
         self._encoder = lru_cache(_FORMS)(self._encoder_of)
-        # In one attribute: replies may be encoded in several threads.
+        # Both values are one attribute: replies may be encoded in several threads.
         self._latest: tuple[list[tuple[str, np.dtype[np.generic]]], Encoder] | None = None
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
@@ -287,5 +287,5 @@ def _numbers(index: int, dropped: int) -> bytes:
 
 
 def _number(field: int, value: int) -> bytes:
-    # As protobuf has it: 0 is the value of a field that is not there.
+    # protobuf leaves a field of value 0 out.
     return tag(field, _VARINT) + varint(value) if value else b""

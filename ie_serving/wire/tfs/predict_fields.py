@@ -89,7 +89,7 @@ def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorFields]]:
     tensors: dict[str, TensorFields] = {}
     for field in fields.scan(payload):
         if field.number == INPUTS and field.kind == DELIMITED:
-            # Of equal keys the later one counts, as in every map of protobuf.
+            # The later of equal keys counts, as in every map of protobuf.
             alias, tensor = _entry(payload, field)
             tensors[alias] = tensor
             if len(tensors) > MOST_INPUTS:

@@ -90,9 +90,9 @@ class RepeatedParser(Generic[R]):
 
     def parse(self, payload: Buffer) -> R:
         """Parse one request. Raises: as `parse_anew`."""
-        # In a message the first byte is a field's number and the second its length, so the key
-        # holds the whole first field. Where that is longer than 127 bytes the second byte is only
-        # part of the length, and the key holds some other stretch of the message. That is as good:
+        # A message begins with a field's number and length, one byte each, so the key holds the
+        # whole first field. Where that is longer than 127 bytes the second byte is only part of the
+        # length, and the key holds some other stretch of the message. That is as good:
         # `Layout.read` compares all of the message, and the key only chooses which one to compare.
         length = len(payload)
         key = (length, bytes(payload[: payload[1] + 2 if length > 1 else 0]))
@@ -154,7 +154,7 @@ def in_place(
         ServingError: they cannot be decoded.
     """
     places = {alias: field for alias, tensor in found if (field := tensor.in_place()) is not None}
-    # Before anything is decoded, which takes long for those that are not in place.
+    # Decoding takes long for tensors that are not in place.
     if request.size - sum(field.end - field.value for field in places.values()) > MOST_BYTES:
         raise Unclear
     arrays, _ = request.decode(ANY_SIGNATURE)
@@ -172,7 +172,7 @@ def in_place(
         raise Unclear
     # Copies, since they outlive the payload; read-only, as views of a payload are.
     fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}
-    # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
+    # The later of two entries with one alias counts, at the place of the earlier one.
     return sorted(tensors, key=lambda tensor: tensor.start), fixed
 
 

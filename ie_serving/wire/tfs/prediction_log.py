@@ -49,8 +49,8 @@ def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     """
     for log in read_logs(file):
         kind = log.WhichOneof("log_type")
-        # Also a kind that is added later, which the replaying code may not know. The kind of a
-        # session's run has no request.
+        # The kind may be one that is added later, which the replaying code does not know. The kind
+        # of a session's run has no request.
         request = getattr(getattr(log, kind), "request", None) if kind else None
         yield kind or "none", request.SerializeToString() if request else b""
 

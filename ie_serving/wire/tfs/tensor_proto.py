@@ -204,7 +204,7 @@ def _decode(proto: Proto, content: Buffer, read: Read, filling: Filling) -> Arra
     if content:
         return _from_content(content, dtype, shape, count)
     values = read(LIST_OF[dtype], count)
-    # Before anything of that size is allocated.
+    # The number is checked before anything of that size is allocated.
     if len(values) < count:
         filling.take(len(values), shape, dtype)
     if isinstance(values, list):

@@ -244,7 +244,7 @@ def _taken(value: Any, variable: Variable) -> Any:  # noqa: ANN401
 
 
 def _array(value: Any) -> Any:  # noqa: ANN401
-    # Of an array without dimensions numpy makes a bare number in the first sum.
+    # numpy makes a bare number of an array without dimensions in the first sum.
     made = np.asarray(value)
     if made.dtype.kind not in "biuf":
         raise TypeError

@@ -122,7 +122,7 @@ class StfsBody:
 
     def _file(self, file: bytes, spec: TensorSpec) -> bytes:
         if spec.dtype is DataType.STRING:
-            # As the original gives it to models, which decode it themselves.
+            # The original passes the file to models as base64; they decode it themselves.
             return file if self._decodes else base64.urlsafe_b64encode(file)
         if spec.image is None:
             raise InvalidRequest(f"input {spec} takes numbers, and no images: send them as JSON")

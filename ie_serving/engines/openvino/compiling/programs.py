@@ -112,7 +112,7 @@ def program_of(
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
-    # Before guards are added, which follow from sizes: one row has its own.
+    # The row is copied before guards are added: they follow from sizes, and one row has its own.
     row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
     graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and nonfinite.kept)
     if loses and nonfinite.elsewhere:
@@ -293,7 +293,7 @@ def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bo
     """Tell whether a second infer request can and should start while the first one runs."""
     if not options.ahead or _nireq(compiled, options) > 1:
         return False
-    # Without streams `start_async` infers in the thread that calls it, here the event loop.
+    # `start_async` without streams infers in the thread that calls it, here the event loop.
     has_stream = property_of(compiled.model, STREAMS) != "0"
     return has_stream and not (graph.hazards.spoils or graph.hazards.stateful)
 

@@ -287,7 +287,7 @@ def device(options: OpenVinoOptions) -> str:
     return name
 
 
-# Not at each compilation: a device beside the CPU may refuse properties that are the CPU's.
+# The limit is set once: a device beside the CPU may refuse properties that are the CPU's.
 def _bound_cpu() -> None:
     """Keep the CPU's part of other devices to the share of this process, unless a user says so."""
     core().set_property(devices.CPU, for_cpu(thread_limit()))

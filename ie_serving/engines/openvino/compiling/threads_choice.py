@@ -130,9 +130,9 @@ class _Choice:
         self._trials = trials
         self._device = own.target_device
         self._several = config
-        # Without streams the thread is the caller's: a model that infers on the event loop, or in a
-        # lane, needs none of its own, and a thousand such models do not fill a process with them.
-        # One that takes an inference ahead goes on with that in a thread of its own.
+        # A model without streams uses the caller's thread: inference on the event loop or in a lane
+        # needs no thread of its own, and a thousand such models do not fill a process with threads.
+        # A model that takes an inference ahead continues it in a thread of its own.
         self._single = {**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"}
 
     def made(self, ports: Ports, slower: float) -> Compiled:
@@ -314,7 +314,7 @@ def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> o
             raise
         uncached = {name: value for name, value in config.items() if name != CACHE}
         compiled = core().compile_model(model, device, uncached)
-        # Only now: had this failed as well, the cache would not have been the cause.
+        # This compilation has succeeded, so the cache was the cause.
         warn_not_kept(config[CACHE], one_line(error))
         return compiled
 

@@ -168,7 +168,7 @@ def guard(
     rules = VALUES_WITH_NONFINITE if keeps_nonfinite else VALUES
     refusals += visit(model, rules, from_end=from_end).flags
     own = {node.get_name() for node in operations(model)}
-    # Before the graph is copied: the copy then has all operations of most graphs.
+    # Flags come before the copy, which then has all operations of most graphs.
     output = _add_flags(model, [flag.raised for flag in refusals])
     twin = weightless_copy(model)
     _fix(model, twin.model, inputs)
@@ -318,9 +318,9 @@ def _clean(node: ov.Node) -> ov.Node:
     skipped = _skipped(node)
     flag = op.squeeze(op.convert(skipped, "boolean"))  # a number, so that outputs keep their rank
     for out, readers in outputs:
-        # By way of int32: a constant of every element type cannot be made from numpy.
+        # The constant is made as int32 and converted: numpy cannot make one of every element type.
         zero = op.convert(int32(0), out.get_element_type())
-        # Only the earlier readers: the Select reads the output too.
+        # The earlier readers alone are moved: the Select reads the output, too.
         for reader in readers:
             reader.replace_source_output(op.select(flag, zero, out).output(0))
     return skipped

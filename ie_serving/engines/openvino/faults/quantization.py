@@ -121,7 +121,7 @@ def _steps(node: ov.Node, weights: Array) -> float:
     step = (high - low) / (levels - 1)
     try:
         weights = np.clip(weights, low, high)
-        # For a range that is not centred on 0, the plugin centres the 8-bit values on 0.
+        # The plugin centres the 8-bit values on 0, also for a range that is not centred on 0.
         around = np.abs((weights - low) / step - (levels - 1) / 2)
         return float(np.maximum(around, np.abs(weights) / step).max(initial=0))
     except ValueError:  # the weights are transposed in between

@@ -409,7 +409,7 @@ def _mask_of_data(node: ov.Node) -> ov.Node:
         known_input(node, 1),
         known_input(node, 2),
     )
-    # As a constant: the plugin reuses the memory of a mask that it computes from constants alone.
+    # A constant: the plugin reuses the memory of a mask that it computes.
     if shape.is_static and before is not None and after is not None:
         mask: Array = np.array(True)
         for size, first, last in zip(shape.to_shape(), before, after, strict=True):

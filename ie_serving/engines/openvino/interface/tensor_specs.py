@@ -155,7 +155,7 @@ def _reshape(
     given = model.inputs
     inputs = [_input_shape(given[t.index], t, steps) for t in own]
     shapes = model_shapes(inputs, _other_inputs(draft), options)
-    # Of one shape alone, as the model has it, there is nothing that could be mixed.
+    # A model of one shape has no rows that could be mixed.
     kept = mixed_rows.keepers(model) if shapes or model.is_dynamic() else frozenset()
     if shapes:
         wanted = {given[own[i].index]: _partial(shape) for i, shape in shapes.items()}

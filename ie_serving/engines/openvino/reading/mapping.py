@@ -69,8 +69,8 @@ def aliases(
     return given
 
 
-# Only a warning, as in 2020: one file is often kept beside several versions of a model, some of
-# which lack a tensor.
+# An unknown name gets a warning, as in 2020: one file is often kept beside several versions of a
+# model, some of which lack a tensor.
 def _warn_of_unknown(known: Sequence[Collection[str]], renames: Renames, kind: str) -> None:
     unknown = [name for name in renames if not any(name in names for names in known)]
     if unknown:

@@ -270,7 +270,7 @@ class _Conversion:
         """
         if not self._may_need_host(prepared):
             return None
-        # Not above: a model without strings and tables pays nothing for them, not even the import.
+        # The import is here: only models with strings or tables pay for it.
         from ie_serving.engines.savedmodel.host.cut import leave_to_host
 
         plan = leave_to_host(prepared, self._directory, self._meta_graph, self._initial)

@@ -62,7 +62,7 @@ class Slot:
         self._outputs = outputs
         self._places = [(port.spec.name, port.index) for port in outputs]
         self._hazards = hazards
-        # With open shapes a cancellation between two operations leaves some bound to freed memory.
+        # A cancellation between two operations leaves some open shapes bound to freed memory.
         self._may_cancel = not hazards.spoils and all(port.static for port in inputs)
         self._careful = hazards.needs_care or any(
             port.spec.dtype in (DataType.STRING, DataType.FP64) for port in outputs
@@ -344,8 +344,8 @@ class StatefulSlot(Slot):
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """See `Slot`."""
         super().fill(inputs)
-        # Also before a state is copied in: a variable keeps more than its values from the inference
-        # before, such as the order of a cache's rows.
+        # The state is reset even before another is copied in: a variable keeps more than its values
+        # from the inference before, such as the order of a cache's rows.
         self._request.reset_state()
         for name, state, kind in self._states:
             if name in inputs:

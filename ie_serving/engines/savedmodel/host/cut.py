@@ -174,7 +174,7 @@ class _Cutting:
 
     def bind(self) -> None:
         """Bind the kernels of all nodes that the host runs, and the sources of each."""
-        # In this order each node comes behind those that it reads, so the steps run as they stand.
+        # The order puts each node behind those that it reads, so the steps run as they stand.
         for place in self.divided.order:
             part = self.divided.parts[id_of(place)]
             if part in (Placement.BEFORE, Placement.AFTER):

@@ -100,7 +100,7 @@ class _Corners:
 
     def __init__(self, boxes: Array) -> None:
         one, other = boxes[:, :2], boxes[:, 2:]
-        # As `std::min`: of NaN the first.
+        # `std::min` gives the first operand if either is NaN.
         self._low = np.where(other < one, other, one)
         self._high = np.where(one < other, other, one)
         sides = self._high - self._low

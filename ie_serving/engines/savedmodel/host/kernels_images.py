@@ -114,7 +114,7 @@ def _decoded(
                     f"the image is {form} of mode {held}; {wanted} channels of it are not"
                     f" decoded here: send {_TAKEN[form]}"
                 )
-            # Only the header was read: a file of a few kilobytes can announce any size.
+            # The header alone was read: a file of a few kilobytes can announce any size.
             make_room((image.height, image.width, wanted), np.uint8)
             mode = MODES[wanted]
             if form == "JPEG":

@@ -109,7 +109,7 @@ def _top_k(attributes: Attributes) -> Compute:
     def compute(array: Array, k: Array) -> list[Array]:
         if not array.ndim or not 0 <= k <= array.shape[-1]:
             raise InvalidRequest(f"input must have at least k columns: {array.shape}, k={k}")
-        # Of equal values the first comes first, so the order of their negatives is stable.
+        # The first of equal values comes first, so the order of their negatives is stable.
         flipped = array.shape[-1] - 1 - np.argsort(array[..., ::-1], -1, kind="stable")
         at = flipped[..., ::-1][..., : int(k)]
         return [np.take_along_axis(array, at, -1), at.astype(places)]

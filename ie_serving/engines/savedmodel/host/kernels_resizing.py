@@ -234,7 +234,7 @@ def _translated(attributes: Attributes) -> Compute:
 
         def taken(axis: int, wanted: int) -> tuple[Array, Array]:
             make_room((8, wanted), np.int64)
-            # From new places to pixels, for which both are inverted.
+            # The map leads from new places to pixels, for which both are inverted.
             with np.errstate(all="ignore"):  # extreme values lead out of the image
                 step = np.float32(1.0 / float(scales[axis]))
                 centre = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step

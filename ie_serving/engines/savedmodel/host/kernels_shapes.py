@@ -255,7 +255,7 @@ def _unique(attributes: Attributes) -> Compute:
     def compute(array: Array) -> list[Array]:
         if array.ndim != 1:
             raise InvalidRequest(f"unique expects a 1D vector, but the rank is {array.ndim}")
-        # Not by np.unique, which sorts: TensorFlow keeps the order in which values come first.
+        # `np.unique` would sort: TensorFlow keeps the order in which values come first.
         first: dict[Any, int] = {}
         at = [first.setdefault(value, len(first)) for value in array.tolist()]
         return [np.array(list(first), array.dtype), np.array(at, places)]

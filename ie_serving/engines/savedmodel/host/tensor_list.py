@@ -91,7 +91,7 @@ class LoopList(TensorList):
 
     def __init__(self, items: list[Any]) -> None:
         self._held: list[Any] | None = items
-        # Of a list that has passed its elements on: its successor, its length, replaced elements.
+        # Once its elements are passed on: its successor, its length, replaced elements.
         self._next: LoopList | None = None
         self._undo: tuple[int, slice, list[Any]] = (0, slice(0), [])
 
@@ -110,7 +110,7 @@ class LoopList(TensorList):
             changed.append(newest._undo)
             newest = newest._next
         items = list(newest._held)
-        # From the newest back to this one: each has only its own changes.
+        # The lists are undone from the newest back to this one: each has only its own changes.
         for length, at, replaced in reversed(changed):
             items[at] = replaced
             del items[length:]

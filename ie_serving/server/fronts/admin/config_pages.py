@@ -72,7 +72,7 @@ class ConfigPages:
         return _json({name: self._shown(each) for name, each in every})
 
     def _shown(self, details: Details) -> dict[str, Any]:
-        # Of the server, but here: a caller who may read one model alone is told as well.
+        # The server's fault: a caller who may read one model alone is told as well.
         fault = mask(self._config_fault())
         return {**_shown(details), "configuration_not_applied": fault}
 
@@ -118,8 +118,8 @@ class ConfigPages:
 
     async def _reloaded(self) -> bool:
         """Reload; return whether anything changed."""
-        # Only this request's wait is cancelled: other requests share the listings, and loads belong
-        # to their models.
+        # The time-out ends this request's wait alone: other requests share the listings, and loads
+        # belong to their models.
         try:
             return await asyncio.wait_for(self._reload(), self._limit_s)
         except asyncio.TimeoutError:

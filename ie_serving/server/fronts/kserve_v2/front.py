@@ -171,7 +171,7 @@ class KServeFront:
         )
         if classes := parsed.wanted.classes:
             taken = await self._plane.predict(inputs, self._of_classes, began)
-            # In a thread: each class is a text, and an output may have a million of them.
+            # A thread writes the classes: an output may have a million of these texts.
             return _reply(parsed, await in_thread(_classified, taken, classes))
         is_json = parsed.wanted.form is Form.JSON
         interface = self._of_json if is_json else self._of_raw

@@ -239,7 +239,7 @@ class InferenceService:
         self, request: ModelInfer, wanted: Mapping[str, int], began: float
     ) -> bytes:
         taken = await self._plane.predict(request, self._of_classes, began)
-        # In a thread: each class is a text, and an output may have a million of them.
+        # A thread writes the classes: an output may have a million of these texts.
         specs, arrays = await in_thread(taken.with_classes, wanted)
         name, version = taken.servable.name, taken.servable.version
         return ReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)

@@ -136,7 +136,7 @@ def _unknown_settings(name: str, known: Mapping[str, object]) -> InvalidRequest:
 def _level(merged: Mapping[str, Any], wanted: Mapping[str, object]) -> str:
     """Find the level that has these flags. Raises: InvalidRequest."""
     flags = tuple(merged[name] for name in _LEVELS)
-    # Who switches INFO off and does not speak of the verbose level does not want that either.
+    # A request that clears INFO without log_verbose_level clears that too.
     verbose = merged[_VERBOSE] if _VERBOSE in wanted or merged[_INFO] else 0
     for level, (*of_level, least) in _FLAGS_OF.items():
         if tuple(of_level) == flags and (verbose > 0) == (least > 0):

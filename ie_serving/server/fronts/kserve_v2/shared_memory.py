@@ -136,7 +136,7 @@ class SharedMemory:
         """Write bytes to the beginning of a place, no more than it has. Raises: as `read`."""
         size = size_of(data)
         region, at = self._at(place)
-        # Else the file would grow again: its client has made it shorter.
+        # A client has made the file shorter: writing would make it grow again.
         if size and os.fstat(region.file).st_size < at + size:
             raise _too_short(place)
         given = memoryview(data).cast("B") if size else memoryview(b"")

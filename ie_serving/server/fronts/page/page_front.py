@@ -148,7 +148,7 @@ class PageFront:
             return Reply(200, headers_of(name), read(name))
         try:
             shown = await self._data[verb](request, model)
-            # In a thread: the state of a thousand models is a megabyte of JSON.
+            # The state is written in a thread: that of a thousand models is a megabyte of JSON.
             body = await asyncio.to_thread(json.dumps, shown)
             return Reply(200, _JSON, body.encode())
         except Exception as error:

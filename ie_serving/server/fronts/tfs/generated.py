@@ -60,7 +60,7 @@ def written(
 
 
 async def _json(body: Pieces) -> Page:
-    # In a thread: unlike a program, the body spells out all elements.
+    # The text is made in a thread: unlike a program, the body spells out all elements.
     text = await in_thread(partial(text_of, body))
     return 200, JSON, text.encode()
 

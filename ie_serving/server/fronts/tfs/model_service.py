@@ -76,7 +76,7 @@ class ModelService:
                 "HandleReloadConfigRequest is switched off: change the configuration file",
                 Hint(", or start the server with {server.reload_by_rpc}"),
             )
-        # In a thread: parsing and checking takes some 10 us for each of thousands of models.
+        # A thread parses and checks: some 10 us for each of thousands of models.
         await self.apply(await in_thread(self._wanted, payload))
         response = messages.ReloadConfigResponse()
         response.status.error_code = Code.OK

@@ -145,7 +145,7 @@ def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
 
 def _wanted(head: RequestHead, pages: Mapping[bytes, str]) -> tuple[str, str]:
     if head.method == "POST":
-        # Not `remembered_post`: the gate itself caches its decisions by target.
+        # `posted` is called without its cache: the gate itself caches its decisions by target.
         asked = posted(head.path, head.query)
         if asked:
             return asked.verb, asked.model.name
@@ -216,7 +216,7 @@ def stream_asked(head: RequestHead) -> ModelSpec:
 def _streamed(target: str) -> ModelSpec:
     # Unlike in TensorFlow Serving's grammar there may be a query: the options of a stream.
     found = _STREAM.fullmatch(target.partition("?")[0])
-    # As in `_post`: the last word is compared with regard to case.
+    # The last word is compared with regard to case, as in `_post`.
     if not found or not found[4].islower():
         raise _malformed("GET", target)
     return _model(found[1], found[2], found[3])

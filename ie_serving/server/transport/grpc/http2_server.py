@@ -236,7 +236,7 @@ class ConnectionAge(Generic[C]):
             timer.cancel()
 
     def _end(self, connection: C) -> None:
-        # Before `drain`, in which a connection without calls may close and be forgotten.
+        # The timer goes first: in `drain` a connection without calls may close.
         del self._timers[connection]
         if self._grace_s:
             self._call_later(self._grace_s, self._stop, connection)

@@ -144,7 +144,7 @@ class BodyStream:
             while self._room >= 0 and self.state is not Body.WHOLE and not self._refused:
                 await self._change()
         finally:
-            # Also after a cancelled reader: the next one lets the client wait again.
+            # A cancelled reader leaves the same state: the next one lets the client wait again.
             self._wanted = ReaderWait.PIECES
             if self._filling:
                 self._filling = None

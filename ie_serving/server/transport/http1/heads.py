@@ -199,8 +199,8 @@ class KnownHeads:
             return
         lines = text.count(b"\n")
         if text[0] in b"\r\n" or lines != text.count(b"\r\n") or lines != len(head.headers) + 2:
-            # Not exactly one head: empty lines precede it, a line ends in a line feed alone, or
-            # the numbers of lines and headers differ.
+            # The bytes are not exactly one head: empty lines precede it, a line ends in a line feed
+            # alone, or the numbers of lines and headers differ.
             return
         if len(self._heads) >= MOST:
             self._heads.clear()

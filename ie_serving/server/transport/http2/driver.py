@@ -136,7 +136,7 @@ class Driver(asyncio.Protocol):
 
     def _read_directly(self) -> None:
         transport = self._transport
-        # With TLS the data is copied in any case, as it is decrypted.
+        # TLS copies the data in any case, as it decrypts.
         if transport and transport.is_reading() and not transport.get_extra_info("ssl_object"):
             self._small = 0
             self._direct = DirectReads(self, self._next_room, self._came)
@@ -257,7 +257,7 @@ class Driver(asyncio.Protocol):
             sender.out.clear()
         while sender.waiting and sender.state is not _PAUSED and (pieces := sender.turn()):
             transport.writelines(pieces)
-        # After the data, so that the client reads the answer before the reset.
+        # The reset follows the data, so that the client reads the answer first.
         if sender.early:
             sender.stop_requests()
         if sender.state is _PAUSED and len(sender.out) > MOST_UNSENT:

@@ -24,8 +24,8 @@ MAX_FRAME_SIZE = 0x5
 MAX_HEADER_LIST_SIZE = 0x6
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# In bytes: defaults that apply until SETTINGS or WINDOW_UPDATE change them, and the largest values
-# that these may set. Sections 6.5.2 and 6.9.1.
+# Sizes in bytes: defaults that apply until SETTINGS or WINDOW_UPDATE change them, and the largest
+# values that these may set. Sections 6.5.2 and 6.9.1.
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
 LARGEST_FRAME_SETTING = (1 << 24) - 1

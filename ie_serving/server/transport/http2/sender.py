@@ -218,7 +218,7 @@ class Sender:
         """Renew the window of a stream, unless the client seems to read none of our frames."""
         if self.client_reads is None:
             self.client_reads = False
-            # Before the window: the answer then comes before the data that the window permits.
+            # The ping comes first: its answer then precedes the data that the window permits.
             self.write(frames.ping(READS))
         if self.client_reads or window.renewals < TRUSTED:
             self.write(window.renew())

@@ -182,7 +182,7 @@ class _DocumentReader:
             return self._next(at) if self._at(at) == 0x5D else at
         return self._next(at) if self._at(at) == 0x7D else self._member(at)
 
-    # At once, for the same reason: a step of the loop for each would take seconds.
+    # One search, for the same reason: steps of the loop would take seconds.
     def _skip_brackets(self, at: int) -> int:
         """Open all but the last of the lists that begin at `at`; return where the last begins."""
         last = _BRACKETS.match(self._body, at).end() - 1  # type: ignore[union-attr]

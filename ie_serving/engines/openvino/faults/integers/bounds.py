@@ -190,7 +190,7 @@ def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
     return Known(found, fixed, folded)
 
 
-# Only with a shape known at load: a tensor with an open shape, like an input, holds no sizes.
+# Sizes have a shape known at load: a tensor with an open shape, like an input, holds none.
 def _are_sizes(output: ov.Output, inputs: Sequence[Bounds | None]) -> bool:
     is_static = output.get_partial_shape().is_static
     return is_static and all(each is None or is_small(each) for each in inputs)

@@ -68,7 +68,7 @@ def _compared(node: ov.Node, values: Values) -> Made | None:
     exactly, roughly = _COMPARE[node.get_type_name()]
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
-    # Only constants are beyond 32 bits: such values of requests are refused.
+    # Constants alone are beyond 32 bits: such values of requests are refused.
     if any(beyond):
         return Made(roughly(*_signs(node, beyond)).output(0))
     if any(map(is_small, bounds)):
@@ -111,7 +111,7 @@ def _kept(node: ov.Node, values: Values) -> Made | None:
 def _clamped(node: ov.Node, values: Values) -> Made | None:
     """Clamp to integer bounds: the plugin rounds the bounds to float32."""
     given = node.get_attributes()
-    # For integers, fractional bounds can be rounded inwards.
+    # Fractional bounds of integers can be rounded inwards.
     ends = (np.ceil(given["min"]), np.floor(given["max"]))
     low, high = (int(np.clip(end, *INT32)) for end in ends)
     if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):
@@ -130,7 +130,7 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
         return None
     reduce, other = _EXTREMES[node.get_type_name()]
     given, axes = as_int32(node.input_value(0)), node.input_value(1)
-    # In the node's type, by which `known_operations.py` decides whether to refuse empty data.
+    # `known_operations.py` refuses empty data by the node's type.
     highest, lowest = in_parts(given)
     high = op.convert(highest, kind_of(node))
     most = reduce(high, axes, True)

@@ -150,7 +150,7 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
         made = _made(node, values)
         if made is not None:
             _check(node, mode)
-            # Before other operations read the output: the graph's readers decide the masks.
+            # Flags come before other readers: the graph's own readers decide the masks.
             flags += _flags(node, made)
             _replace(node, made, values)
         if made is None or made.output is None:

@@ -270,3 +270,4 @@ walk: .venv-dev/.installed ## print the way of a small request, and write it int
 clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find ie_serving tests -type d -empty -delete

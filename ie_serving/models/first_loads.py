@@ -1,10 +1,8 @@
-"""The first loads of models: starts them, waits for them, and logs those that fail.
+"""The first loads of models: starts them, waits for them, and reports them.
 
-Also shows the first loads of a start: a line on a terminal, and sums in the log of many models.
-
-A load takes a dozen log lines. From `MANY` models on a start logs sums, and the lines of single
-loads only at the level DEBUG; failures and later loads are logged as ever. JSON logs keep all
-lines, since programs read them.
+A terminal shows their progress in one line. A load takes a dozen log lines. From `MANY` models on a
+start logs sums, and the lines of single loads only at the level DEBUG; failures and later loads are
+logged as ever. JSON logs keep all lines, since programs read them.
 """
 
 import asyncio

@@ -261,8 +261,9 @@ class ModelManager:
     async def ready(self) -> None:
         """Wait until every model has had an AVAILABLE version; one of a repository may have failed.
 
-        Not where the start may lack some; nor in a worker that replaces another: no rollout waits
-        for it, and a model that was broken before must not keep requests from the others.
+        Returns at once if the start may lack models, and in a worker that replaces another: no
+        rollout waits for that, and a model that was broken before must not keep requests from the
+        others.
         """
         if not self._awaits_all:
             return

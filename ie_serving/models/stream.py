@@ -151,7 +151,10 @@ class ModelStream:
 
     @property
     def serves_aspired(self) -> bool:
-        """Whether an aspired version is AVAILABLE, or would be loaded; not one that stands in."""
+        """True if an aspired version serves; for a dormant model, if it has one.
+
+        Stand-ins do not count.
+        """
         if not self.is_admitted:
             return bool(self._wanted.aspired)
         return not self._wanted.aspired.isdisjoint(self.available)

@@ -250,7 +250,8 @@ class _Pipeline:
         longest = max(scopes, key=len, default=())
         apart = sorted({each for scope in scopes for each in scope if each not in longest})
         if apart:
-            text = f"takes entries of {', '.join(apart)} and of {', '.join(longest)}: of which?"
+            both = f"{', '.join(apart)} and of {', '.join(longest)}"
+            text = f"takes entries of {both}: take all inputs from entries of one of these"
             raise _Wrong(f".nodes.{name}", text)
         if gathered and gathered not in self._counts:
             raise _Wrong(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')

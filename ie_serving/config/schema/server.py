@@ -328,7 +328,7 @@ class Access:
     api_key_file: str = FILE.setting(
         "",
         "who may do what: a line for each key, user or client certificate, as `ie_serving key"
-        " new` prints; read again when it changes. Both ports then answer nobody else",
+        " new` prints; read again when it changes. Both ports then answer no other caller",
         "/etc/ie_serving/keys",
         variables="API_KEY_FILE",
         is_common=True,

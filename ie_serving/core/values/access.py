@@ -66,7 +66,7 @@ class Caller:
         if need.right is not None and need.right not in self.rights:
             word = str(need.right.name).lower()
             raise Forbidden(
-                f'"{self.name}" lacks the right {word}: ask whoever keeps the keys of this server'
+                f'"{self.name}" lacks the right {word}: ask the administrator of this server'
             )
         if need.models is ConcernedModels.ALL and self.models:
             raise Forbidden(

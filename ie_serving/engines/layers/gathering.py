@@ -31,8 +31,8 @@ from ie_serving.core.values.hints import Hint
 T = TypeVar("T")
 
 WATCHED_EVERY = 8
-"""Of the requests that go at once every eighth has its turn watched. A callback of the event loop
-costs some 5 us, a tenth of a tiny request."""
+"""One in eight immediate requests opens an observed turn. A callback of the event loop costs some
+5 us, a tenth of a tiny request."""
 
 CROWDED_TURNS = 16
 """After a turn of several requests, so many turns have their requests wait for their end. With

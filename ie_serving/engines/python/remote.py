@@ -39,7 +39,7 @@ CLOSING_S = 30.0
 """Seconds in which a kernel has to close itself, as long as requests have by default when their
 version goes; then its process is ended. A server that stops waits for less, and ends it as well."""
 AGAIN_S = 5.0
-"""Seconds for which calls wait for the next process that shared a batch with one that crashed."""
+"""How long calls of a crashed batch wait for the restarted process, in seconds."""
 
 
 class KernelProcess(Supervisor):

@@ -38,7 +38,7 @@ from ie_serving.engines.run.threads import threads
 
 CLASS, ARGUMENTS = "model_class", "model_args"
 EXPORTED = ".pt2"
-PICKLES = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
+PICKLES = Hint("; to trust the authors of these models, set {engine.allow_pickle}")
 PYTHON = Hint("; to allow that, set {engine.allow_python}")
 _one_at_a_time = threading.Lock()
 """`torch.export.load` stores its input in a global variable, and fails if two run concurrently."""

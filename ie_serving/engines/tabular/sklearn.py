@@ -213,7 +213,7 @@ kernels, and how a search chose. They run no code that the file does not name as
 skops leaves it to its users to trust them."""
 DTYPE = "numpy.dtype"
 """Type of the dtypes that imputers keep; skops reads one from an empty array, without pickle."""
-CONSENT = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
+CONSENT = Hint("; to trust the authors of these models, set {engine.allow_pickle}")
 
 
 def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estimator

@@ -112,7 +112,7 @@ class _Child:
             found = pickle.loads(bytes.fromhex(said["found"]))
             if not said["goes_on"]:
                 return last, found
-        if found is not None:  # what it was looking for beyond has ended it, and no other model has
+        if found is not None:  # its last comparison has ended the process, and no other model has
             self.ended()
         return last, found
 

@@ -138,7 +138,7 @@ class WatchedRepository:
                 self._on_news()
 
     def _with_missing(self, listing: Listed) -> Listed:
-        """Add what it is the first to lack."""
+        """Keep entries that are missing for the first time, or for less than GONE_S."""
         before, now = self.listed_last or {}, self._rules.clock()
         lacks = {n: f for n, f in before.items() if n not in listing or (f and not listing[n])}
         since, seen = {name: self.missing.get(name, now) for name in lacks}, self.missing

@@ -67,11 +67,7 @@ class Polled(Protocol):
         """Give the directories in which every change of a quiet model shows; empty where none."""
 
     def announce(self, after_s: float) -> bool:
-        """Know that `look` is called soon, so many seconds after the last one; never blocks.
-
-        Returns:
-            False where it would find nothing new, and is not to be called.
-        """
+        """Announce a `look` in `after_s` seconds. Returns False if it would find nothing."""
 
     def look(self) -> Found | None:
         """List the repository, in a thread; None: nothing new.

@@ -118,7 +118,7 @@ class Residency:
         """Resident bytes before the first load: what is left of the budget, models may hold."""
         self._room = asyncio.Lock()  # first come, first served
         self._waiting = 0
-        """Loads that wait for models in use and let others go on: they take turns in looking."""
+        """Loads that wait for busy models; each adds LOOK_S to the pause."""
         self._sweep: asyncio.Task[None] | None = None
 
     def on_demand(self, config: ModelConfig) -> OnDemand | None:

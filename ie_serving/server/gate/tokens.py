@@ -141,8 +141,7 @@ class Verifier:
             if fits(rule, claims):
                 return rule.caller
         raise Forbidden(
-            "no line for tokens names a claim of this one: ask whoever keeps the keys of this"
-            " server"
+            "no line for tokens names a claim of this one: ask the administrator of this server"
         )
 
 

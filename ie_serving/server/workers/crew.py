@@ -4,17 +4,15 @@ Each worker has a slot, a number from 0 on, which its replacement takes over. Ea
 state on its board, which all others read, and sends a question directly to the worker that it
 concerns. All of this is memory and sockets without names, so it disappears with the server.
 
-The ledger: each worker's copy of the configuration that it has applied last, with its number.
-
-Each change of all workers has a number, one above the previous. A replacement begins with the copy
+The ledger has each worker's copy of the configuration that it has applied last, with its number:
+each change of all workers has a number, one above the previous. A replacement begins with the copy
 of the highest number, and a worker with a lower number knows that it has missed a change.
 
-Also keeps the counters of ended workers, so that the sum over all workers never falls.
-
-Prometheus takes a falling sum for a restart of the whole server, and `rate()` would count the other
-workers' numbers again. So each worker stores its counters in its slot whenever it reports them, and
-its replacement adds them to its own. Counts between the last scrape and a worker's death are lost,
-as with any process.
+The counters of ended workers are kept, so that the sum over all workers never falls: Prometheus
+takes a falling sum for a restart of the whole server, and `rate()` would count the other workers'
+numbers again. So each worker stores its counters in its slot whenever it reports them, and its
+replacement adds them to its own. Counts between the last scrape and a worker's death are lost, as
+with any process.
 """
 
 import mmap

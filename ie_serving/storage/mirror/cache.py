@@ -316,11 +316,11 @@ class CopyDigests:
             return True
         known = self._read(fingerprint)
         try:
-            if known is None:  # made by an earlier release, which kept none
+            if known is None:  # made by an earlier release, which kept no digests
                 self.keep(fingerprint, copy, files)
                 return True
             damaged = [path for path in files if crc32_of(copy / path) != known.get(path)]
-        except OSError as error:  # a cache that cannot be written keeps none; else it is not sound
+        except OSError as error:  # a read-only cache, or an unreadable copy
             log.warning(Event("copy not compared", path=copy, cause=error.strerror))
             return known is None
         if damaged:

@@ -2,16 +2,14 @@
 
     2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
-This is the line format of 2020; the other one is JSON. The loggers of this server
+This is the line format of 2020. The loggers of this server
 follow the chosen level, and so does what users' code logs by any logger, unless it sets a level of
 its own. Libraries log at WARNING or above, since storage clients print credentials at DEBUG.
 
-Also reopens log files on SIGUSR1.
+The next line reopens a log file that was moved away. SIGUSR1 closes it at once, so that the
+rotating program may compress or remove it.
 
-A file that was moved away is reopened anyway with the next line. SIGUSR1 closes it at once,
-so that the rotating program may compress or remove it.
-
-Log lines as JSON, one object a line, for log collectors.
+The other form is one JSON object a line, for log collectors.
 
     {"time": "2026-11-21T09:00:00.123Z", "level": "INFO", "logger": "ie_serving.models.stream",
      "message": "version loaded", "pid": 7, "fields": {"model": "m", "version": 2}}

@@ -1,4 +1,4 @@
-"""The walker of the protocol buffer wire format: finds the places of the fields of a message.
+"""The protocol buffer wire format: finds the places of a message's fields, and writes fields.
 
 protobuf itself copies every byte that it parses. Where a request is large, or equals an earlier one
 except for its numbers, only the places of its fields are needed; this module finds them without
@@ -6,10 +6,9 @@ reading the values. All callers use `scan`, with places inside the same payload,
 field needs no other walker.
 
 The walker raises `Unclear` for bytes that it does not understand completely, and callers then let
-protobuf parse them: so protobuf alone refuses malformed messages. Source: the encoding
-specification of protocol buffers.
+protobuf parse them: so protobuf alone refuses malformed messages.
 
-Also writes the protocol buffer wire format: varints, tags, length-delimited fields.
+The functions that write give varints, tags and length-delimited fields.
 
 Source: the encoding specification of protocol buffers.
 """

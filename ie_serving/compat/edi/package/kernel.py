@@ -108,9 +108,9 @@ def _execute(
     """Run a batch.
 
     Raises:
-        BaseException: what the kernel raised, where a task is left without a reply. Whoever runs
-            the batch then tries those again one by one.
-        ServingError: as much, where it raised nothing: samples catch whatever happens.
+        BaseException: what the kernel raised, where a task is left without a reply. The
+            caller then runs those tasks again one by one.
+        ServingError: the same, where the kernel raised nothing: samples catch all exceptions.
     """
     tasks = [task for call in calls if (task := _task(call, model, version))]
     for before, after in itertools.pairwise(tasks):

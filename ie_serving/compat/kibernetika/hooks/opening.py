@@ -144,7 +144,7 @@ class _Opening:
         return made
 
     def _loaded(self, link: ChainedModel) -> LinkedModel:
-        """Compile one model, unless it echoes. Whoever asks closes it. Raises: LoadFailed."""
+        """Compile one model, unless it echoes. The caller closes it. Raises: LoadFailed."""
         if link.driver == ECHO:
             return LinkedModel(link, None)
         compiled = self.engine.compile(self._directory_of(link), link.options)

@@ -162,7 +162,7 @@ class Turn:
         return ServingError(f"{self.name} of {file} returned {has}; expected a dict by name")
 
     def _failed(self, error: BaseException, ctx: HookContext) -> ServingError:
-        """Give the request's error. Whoever ends the program in a hook ends the request alone."""
+        """Give the request's error. A hook that ends the program ends the request alone."""
         if (meant := for_client(error)) is not None:
             return meant
         name = f"{self._turns.file}:{self.name}"

@@ -109,7 +109,7 @@ class OpenVinoEngine:
 def _repeats(version: Version, programs: Sequence[Runs]) -> list[tuple[Signature, str]]:
     """Give the signatures that are computed by programs of others, with the names of these.
 
-    What a signature could not be compiled for is the cause of its repeats, too.
+    Signatures that repeat a failed one report its cause.
     """
     made = {program.signature.name: program.signature for program in programs}
     found = []

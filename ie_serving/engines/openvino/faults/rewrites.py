@@ -116,8 +116,8 @@ def _keep_ranks(node: ov.Node, _: Visit) -> None:
         ranks = {rank_of(place.get_partial_shape()) for place in places}
         if {0, 1} <= ranks and not all(map(_widens, output.get_target_inputs())):
             raise LoadFailed(
-                f"{title(node)} gives a number in one branch and a row in the other, of which"
-                " OpenVINO makes a row: let both give one rank"
+                f"{title(node)} has branches of ranks 0 and 1, and OpenVINO returns rank 1: export"
+                " branches of equal ranks"
             )
 
 

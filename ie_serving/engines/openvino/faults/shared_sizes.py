@@ -66,9 +66,8 @@ def _ranks(node: ov.Node, twin: ov.Node) -> list[int]:
     shapes = [twin.get_input_partial_shape(i) for i in range(twin.get_input_size())]
     if any(shape.rank.is_dynamic for shape in shapes):
         raise LoadFailed(
-            f"{title(node)} puts tensors together of which the values of a request decide how many"
-            " dimensions they have, which OpenVINO's CPU plugin does not check: reshape them to a"
-            " known number of dimensions in the model"
+            f"{title(node)} combines tensors whose ranks depend on the values of a request, which"
+            " OpenVINO's CPU plugin does not check: reshape them to known ranks in the model"
         )
     return [shape.rank.get_length() for shape in shapes]
 

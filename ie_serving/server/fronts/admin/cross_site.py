@@ -48,7 +48,7 @@ def check(fields: Mapping[bytes, bytes], *, any_site: bool, open_to_all: bool = 
     _check_site(fields)
     if open_to_all and _has_owner(fields.get(b"origin", b"")):
         raise Forbidden(
-            f'a page of "{_shown(fields)}" may change nothing here: whoever owns that name could'
+            f'a page of "{_shown(fields)}" may change nothing here: the owner of that name could'
             " have it lead to this server; use https, the server's address, or a name of its"
             " network",
             Hint(", or require keys with {server.api_key_file}"),

@@ -93,8 +93,8 @@ if TYPE_CHECKING:
 LARGE_EXAMPLES_BODY = 4 * 1024
 """Bytes of a body with Examples from which a thread parses all of it: an empty Example is 3 bytes
 of JSON and takes 1 us, and lenient JSON takes several times as long."""
-MOST_LABELS = 1 << 20
-"""Largest body in bytes of a change of labels: some ten thousand labels; no model has as many."""
+MOST_CHANGE_BYTES = 1 << 20
+"""Largest body of a change of labels or of the log level: some ten thousand labels."""
 STOPPING: Headers = ((b"connection", b"close"),)
 """Header that makes clients with an open connection use another server while this one stops."""
 
@@ -383,7 +383,7 @@ class RestApi:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name, self._interface):
             self._check_site(request.head.fields)
-            body = await read_body(request, min(MOST_LABELS, self._max_body_bytes), held)
+            body = await read_body(request, min(MOST_CHANGE_BYTES, self._max_body_bytes), held)
             return await change(model.name, bytes(body))
 
     def _details(self, model: ModelSpec, began: float) -> Buffer:

@@ -244,7 +244,7 @@ def _unary(choose: Choose, working: _Working) -> Callable[[bytes, Context], Awai
         except Exception as error:
             told = explain(error)
         await _abort(context, told)
-        raise AssertionError("abort returns to nobody")
+        raise AssertionError("abort always raises")
 
     return call
 

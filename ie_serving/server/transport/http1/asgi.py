@@ -70,7 +70,7 @@ class BodyRead(enum.Enum):
 
     NOTHING = "it has not asked yet"
     SOME = "more is to come"
-    ALL = "whoever asks again waits for the client to leave"
+    ALL = "a further `receive` waits for the client to leave"
 
 
 class ReplySent(enum.Enum):

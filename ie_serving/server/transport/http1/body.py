@@ -44,7 +44,7 @@ class Source(Protocol):
 class ReaderWait(enum.Enum):
     """What the reader of a body waits for."""
 
-    PIECES = "each piece as soon as it comes; one that comes when nobody waits is unread"
+    PIECES = "each piece as soon as it comes; one that comes while no reader waits is unread"
     REST = "all that is to come, as one, up to a limit"
 
 

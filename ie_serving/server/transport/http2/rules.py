@@ -1,14 +1,13 @@
-"""Table of frame types: permitted place and length, and cost. Source: RFC 9113.
+"""The rules of frames: a table of their types, and the flood guard. Source: RFC 9113.
 
 A frame is checked in the order of a row: is it on a stream or on the connection, as its type
 demands; is its length permitted; does the flood guard permit it; and what verdict follows from the
 state of its stream. A fault on an open stream ends that stream; all others end the connection
 (section 5.4: a stream that is not open cannot be reset).
 
-Flood guard: a rate limit for frames that cost the server work and carry no data.
-
-It is a token bucket. gRPC clients send a ping to measure the path for every reply that they read
-(Go's and Java's do) and widen windows as they read, so each answer of the server permits frames.
+The flood guard limits the rate of frames that cost the server work and carry no data. It is a token
+bucket. gRPC clients send a ping to measure the path for every reply that they read (Go's and Java's
+do) and widen windows as they read, so each answer of the server permits frames.
 """
 
 import enum

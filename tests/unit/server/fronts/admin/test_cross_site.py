@@ -61,7 +61,7 @@ def test_a_page_of_another_site_may_not(fields: dict[bytes, bytes]) -> None:
 @pytest.mark.parametrize("host", OWNED)
 def test_a_name_that_its_owner_has_lead_here_may_not_where_all_may_ask(host: str) -> None:
     """DNS rebinding: to the browser the page is of this very site."""
-    with pytest.raises(Forbidden, match="whoever owns that name could have it lead to this server"):
+    with pytest.raises(Forbidden, match="the owner of that name could have it lead to this server"):
         cross_site.check(of_host(host), any_site=False, open_to_all=True)
     cross_site.check(of_host(host), any_site=False, open_to_all=False)
     cross_site.check(of_host(host, "https"), any_site=False, open_to_all=True)

@@ -26,6 +26,8 @@ TEXT_FILE = "saved_model.pbtxt"
 TAG = "serve"
 VARIANT = 21
 """`DT_VARIANT`, the number of the dtype of messages and of lists of tensors, in types.proto."""
+_REFERENCE = 100
+"""Added to the number of a dtype for a variable of TensorFlow 1 that is given out itself."""
 INTERNAL = "__saved_model_"
 """How TensorFlow's own signatures begin; they compute nothing."""
 
@@ -140,7 +142,7 @@ def _inputs(meta_graph: MetaGraph, definition: Proto) -> dict[str, TensorInfo]:
 
 def _tensors(infos: Mapping[str, Proto]) -> dict[str, TensorInfo]:
     return {
-        alias: TensorInfo(info.name, _shape(info), info.dtype)
+        alias: TensorInfo(info.name, _shape(info), info.dtype % _REFERENCE)
         for alias, info in sorted(infos.items())
     }
 

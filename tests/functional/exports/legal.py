@@ -301,6 +301,7 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "boxed_by_class": (lambda: boxed("nmsed_boxes", pad_per_class=True), CORNERS),
 }
 FIRST: Mapping[str, Callable[[Any], Any]] = {
+    "reference": lambda x: v1.Variable(ROWS, use_resource=False),
     "partitioned": lambda x: tf.matmul(
         x,
         tf.convert_to_tensor(

@@ -60,7 +60,7 @@ def write(
 
 
 async def check(directory: Path, *requests: Given, **within: Any) -> CompiledPrograms:
-    """Compare the answers of the model in a directory with those of ONNX's own evaluator."""
+    """Compare the answers of a directory's model with those of ONNX's own evaluator; give it."""
     evaluator = ReferenceEvaluator(str(directory / "model.onnx"))
     model = load(directory, inference_precision="f32")
     for given in requests:

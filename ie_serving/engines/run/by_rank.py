@@ -94,7 +94,13 @@ class ByRank:
         make: gives the program for their ranks.
         clock: gives seconds.
         form: gives what is compiled for: the rank of an input, or its sizes of 1.
+
+    Attributes:
+        at_once, ahead: of the program that was compiled last.
     """
+
+    at_once = 1
+    ahead = False
 
     def __init__(
         self,
@@ -184,6 +190,8 @@ class ByRank:
         error = kept.arrived.exception()
         if error is None:
             self._kept[ranks] = kept
+            program = kept.arrived.result()
+            self.at_once, self.ahead = program.at_once, program.ahead
             self._drop_oldest(took_s)
         elif isinstance(error, LoadFailed):
             self._refused[ranks] = str(error)

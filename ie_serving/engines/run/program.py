@@ -65,7 +65,6 @@ class Program:
 
     Attributes:
         at_once: how many infer requests there are.
-        ahead: whether one more inference may be given to the engine while these run.
         disturbed: whether an inference of another program has begun beside the last one in a lane.
     """
 
@@ -252,6 +251,14 @@ class Runs(Protocol):
     def signature(self) -> Signature:
         """The signature as clients see it."""
 
+    @property
+    def at_once(self) -> int:
+        """How many inferences run at once; 1 if that is unknown."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether one more inference may be given to the engine while these run."""
+
     def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`."""
 
@@ -334,13 +341,11 @@ class CompiledPrograms(CompiledModel):
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
-        program = self._programs[signature.name]
-        return program.at_once if isinstance(program, Program) else 1
+        return self._programs[signature.name].at_once
 
     def ahead(self, signature: Signature) -> bool:
         """See `engines.base`."""
-        program = self._programs[signature.name]
-        return isinstance(program, Program) and program.ahead
+        return self._programs[signature.name].ahead
 
     @property
     def leave(self) -> None:

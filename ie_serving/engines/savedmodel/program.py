@@ -76,6 +76,16 @@ class ProgramBeside:
         own = list(inner.signature.inputs) if inner is not None else []
         self._wanted = own if wanted is None else wanted
 
+    @property
+    def at_once(self) -> int:
+        """See `engines.run.program.Runs`."""
+        return self._inner.at_once if self._inner is not None else 1
+
+    @property
+    def ahead(self) -> bool:
+        """See `engines.run.program.Runs`."""
+        return self._inner is not None and self._inner.ahead
+
     async def infer(
         self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]
     ) -> T:

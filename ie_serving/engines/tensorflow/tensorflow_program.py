@@ -245,6 +245,8 @@ class TensorFlowProgram:
         abandoned_s: seconds that a run may continue after its client has left.
     """
 
+    ahead = False
+
     def __init__(
         self,
         supervisor: Supervisor,
@@ -254,6 +256,7 @@ class TensorFlowProgram:
         abandoned_s: float = ABANDONED_S,
     ) -> None:
         self.signature = signature
+        self.at_once = at_once
         self._supervisor = supervisor
         make = partial(RemoteRequest, supervisor, number, signature, abandoned_s)
         self._requests = [make() for _ in range(at_once)]

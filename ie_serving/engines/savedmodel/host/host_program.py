@@ -178,6 +178,16 @@ class HostProgram:
         self._passed_on = [name for name in own if name not in plan.feeds]
         self.wanted = [*self._passed_on, *(name for name in plan.inputs if name not in own)]
 
+    @property
+    def at_once(self) -> int:
+        """See `engines.run.program.Runs`."""
+        return self._inner.at_once if self._inner is not None else THREADS
+
+    @property
+    def ahead(self) -> bool:
+        """See `engines.run.program.Runs`."""
+        return self._inner is not None and self._inner.ahead
+
     async def infer(
         self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]
     ) -> T:

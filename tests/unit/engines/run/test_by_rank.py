@@ -28,6 +28,8 @@ WRONG = 20
 class AddOne:
     """A program that adds 1; `hold` keeps an inference from ending until it is set."""
 
+    at_once, ahead = 3, True
+
     def __init__(self, hold: asyncio.Event | None = None) -> None:
         self.signature = SIGNATURE
         self.hold = hold
@@ -84,6 +86,7 @@ async def test_each_rank_is_compiled_once() -> None:
     for rank in (1, 2, 1, 2, 3):
         assert (await ask(program, rank)).shape == (1,) * rank
     assert make.calls == [(1,), (2,), (3,)]
+    assert (program.at_once, program.ahead) == (3, True)  # as each of the compiled programs
     await asyncio.to_thread(program.close)
     assert all(made.is_closed.is_set() for made in make.made.values())
 

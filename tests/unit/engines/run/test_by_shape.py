@@ -24,6 +24,7 @@ ODD, EVEN = (7, 9), (4, 6)
 
 class AddOne:
     signature = SIGNATURE
+    at_once, ahead = 1, False
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         return read({"y": inputs["x"] + 1})

@@ -10,9 +10,13 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program
+from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program, Runs
+from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.savedmodel.host.host_program import THREADS, HostProgram, Plan
+from ie_serving.engines.savedmodel.program import Beside, ProgramBeside
 
 WAIT_S = 30.0
 SPEC = TensorSpec("x", DataType.FP32, (-1,), "x")
@@ -230,6 +234,42 @@ async def test_a_model_closes_each_program_and_then_tells() -> None:
     assert await model.infer(SIGNATURE, {"x": np.ones(1, np.float32)}, values) == [2]
     model.close()
     assert order == ["freed"]
+
+
+@pytest.mark.parametrize("inner", ["plain", "queued"])
+@pytest.mark.parametrize("wrapper", ["itself", "host", "beside", "rank"])
+async def test_a_wrapper_runs_as_many_at_once_as_its_program(wrapper: str, inner: str) -> None:
+    """Batching, graphs and shadows use as many lanes: with a 1 they would be served serially."""
+    requests: list[Any] = [Doubling() for _ in range(3)]
+    options: Any = {"failures": (EngineFailure,), "blame": lambda error: ServingError()}
+    kind = QueuedProgram if inner == "queued" else Program
+    own = kind(SIGNATURE, requests, LatencyModel("async"), **options)
+    runs: Runs = own
+    if wrapper == "host":
+        runs = HostProgram(Plan(), SIGNATURE, own)
+    if wrapper == "beside":
+        runs = ProgramBeside(Beside(SIGNATURE), own)
+    if wrapper == "rank":
+        runs = ByRank(SIGNATURE, ["x"], lambda ranks: own)
+        assert await runs.infer({"x": np.ones(1, np.float32)}, values) == [2]
+    model = CompiledPrograms([runs])
+    expected = (2, True) if inner == "queued" else (3, False)
+    assert (model.at_once(SIGNATURE), model.ahead(SIGNATURE)) == expected
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("runs", "at_once"),
+    [
+        (HostProgram(Plan(), SIGNATURE, None), THREADS),
+        (ProgramBeside(Beside(SIGNATURE), None), 1),
+        (ByRank(SIGNATURE, ["x"], lambda ranks: pytest.fail("nothing asked")), 1),
+    ],
+    ids=["host", "beside", "rank"],
+)
+def test_a_program_without_another_tells_its_own_number(runs: Runs, at_once: int) -> None:
+    model = CompiledPrograms([runs])
+    assert (model.at_once(SIGNATURE), model.ahead(SIGNATURE)) == (at_once, False)
 
 
 async def test_models_share_their_lanes_threads() -> None:

@@ -17,6 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFul
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.supervision import Supervisor
+from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.tensorflow.tensorflow_program import TensorFlowProgram
 from tests.process import PATIENCE_S, ended
 from tests.thinning import repeated
@@ -58,6 +59,8 @@ async def ask(program: TensorFlowProgram, command: str) -> str:
 async def test_many_at_once_are_all_answered(commands: TensorFlowProgram) -> None:
     answers = await asyncio.gather(*(ask(commands, "count") for _ in range(50)))
     assert sorted(map(int, answers)) == list(range(1, 51))
+    model = CompiledPrograms([commands])
+    assert (model.at_once(COMMANDS), model.ahead(COMMANDS)) == (2, False)
 
 
 @pytest.mark.parametrize("count", [0, 3, 1 << 19, 1 << 21], ids="{} numbers".format)

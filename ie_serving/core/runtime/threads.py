@@ -7,6 +7,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeVar
@@ -33,7 +34,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 async def in_own_thread(seconds: float, work: Callable[[], T]) -> T:
-    """Run work that may hang, such as on a network mount, in a thread of its own.
+    """Run work that may hang, such as on a network mount or in users' code, in its own thread.
 
     All other work shares the few threads of `asyncio.to_thread`, and work that hangs would keep
     one of them. A ServingError is raised as by `in_thread`.
@@ -42,14 +43,16 @@ async def in_own_thread(seconds: float, work: Callable[[], T]) -> T:
         DeadlineExceeded: the work takes longer than `seconds`; its thread goes on.
     """
     future: Future[T] = Future()
-    run = partial(_fulfil, future, partial(_done, work))
+    run = partial(copy_context().run, _fulfil, future, partial(_done, work))
     threading.Thread(target=run, name="own thread", daemon=True).start()
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
     except asyncio.TimeoutError:
         if future.done():  # the time-out is the work's own, such as of its mount
             return future.result()
-        raise DeadlineExceeded(f"not done within {seconds:g} s: does its storage answer?") from None
+        raise DeadlineExceeded(
+            f"not done within {seconds:g} s: does a mount or the model's code hang?"
+        ) from None
 
 
 def _fulfil(future: "Future[T]", work: Callable[[], T]) -> None:

@@ -21,7 +21,14 @@ from typing import Final, TypeVar
 
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
-from ie_serving.core.values.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
+from ie_serving.core.runtime.threads import in_own_thread
+from ie_serving.core.values.errors import (
+    DeadlineExceeded,
+    EntryChanged,
+    LoadFailed,
+    NotAvailable,
+    StorageError,
+)
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
@@ -38,6 +45,9 @@ T = TypeVar("T")
 
 LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
+
+LONGEST_CLOSE_S = 60.0
+"""Seconds after which a version whose `close` hangs counts as unloaded; its thread stays."""
 
 YOUNG_LOADS: Final = 8
 """Loads after which the middle generation is collected: some thousand objects of each, 1 ms."""
@@ -195,8 +205,8 @@ class Loader:
         takers = [each.compiled.update for each in servables]
         try:
             for update in filter(None, takers if all(takers) else ()):
-                taken = asyncio.to_thread(_foreseen, partial(update, options.params))
-                await asyncio.wait_for(taken, LONGEST_UPDATE_S)
+                taken = partial(_foreseen, partial(update, options.params))
+                await in_own_thread(LONGEST_UPDATE_S, taken)
         except Exception as error:  # of users' code
             log.warning(logs.Event("parameters refused", model=self._name, cause=repr(error)))
             return False
@@ -205,9 +215,18 @@ class Loader:
         return all(takers)
 
     async def unload(self, loaded: LoadedVersion) -> None:
-        """Free a version that nothing uses any more."""
-        # The pool of the loads is left out: freeing makes room, and must not wait for slow loads.
-        await asyncio.to_thread(_free, [loaded])
+        """Free a version that nothing uses any more, within `LONGEST_CLOSE_S` if it runs code."""
+        version, free = loaded.servable.version, partial(_foreseen, partial(_free, [loaded]))
+        # Not in the pool of the loads: freeing makes room, and must not wait for slow loads.
+        if loaded.is_memory:
+            await asyncio.to_thread(free)
+            return
+        try:
+            await in_own_thread(LONGEST_CLOSE_S, free)
+        except DeadlineExceeded:
+            facts = {"model": self._name, "version": version, "base_path": self._storage.url}
+            facts["limit_s"] = LONGEST_CLOSE_S
+            log.warning(logs.Event("version not closed in time", **facts))
 
     def _fetch(
         self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]

@@ -2,17 +2,21 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, Unreachable
 from ie_serving.engines.base import EngineOptions
+from ie_serving.models.version import loader
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import YOUNG_LOADS, Loader
 from ie_serving.models.version.states import Event
@@ -156,6 +160,47 @@ async def test_unloading_gives_back_memory_and_files(stand: Stand) -> None:
     await stand.loader.unload(await loading)
     assert stand.engine.models[0].closed
     assert stand.store.copies == []
+
+
+async def test_code_that_hangs_in_its_close_holds_up_no_unload(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loader, "LONGEST_CLOSE_S", 0.01)
+    loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+    await settle()
+    await stand.end_load()
+    loaded = await loading
+    (model,) = stand.engine.models
+    model.leaves, go_on, closed = model.close, Flag(), Flag()
+
+    def hang() -> None:
+        go_on.wait(LIMIT_S)
+        closed.set()
+
+    loaded._model.callback(hang)
+    await stand.loader.unload(loaded)
+    assert not closed.is_set()
+    assert [record.getMessage() for record in caplog.records] == [
+        "version not closed in time model=m version=7 base_path=shelf limit_s=0.01"
+    ]
+    go_on.set()
+    assert await asyncio.to_thread(closed.wait, LIMIT_S)
+
+
+async def test_new_parameters_that_hang_are_refused(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "LONGEST_UPDATE_S", 0.01)
+    go_on, threads = Flag(), list[str]()
+
+    def hang(params: Mapping[str, Any]) -> None:
+        threads.append(threading.current_thread().name)
+        go_on.wait(LIMIT_S)
+
+    servable: Any = SimpleNamespace(compiled=SimpleNamespace(update=hang))
+    assert not await stand.loader.update(EngineOptions(), [servable])
+    go_on.set()
+    assert threads == ["own thread"]  # the few shared ones stay free
 
 
 async def test_leaving_gives_back_files_and_no_memory(stand: Stand) -> None:

@@ -167,7 +167,8 @@ class ServingApplication:
         )
         # Polls, reloads and loads share one: else these would evade the pause between polls of a
         # model.
-        self._poll = PollRequests(self._models.poll).once
+        self._polls = PollRequests(self._models.poll)
+        self._poll = self._polls.once
         self._poll_all = self._workers.poll_all(self._poll)
         control = ModelControl(
             self._models,
@@ -352,6 +353,7 @@ class ServingApplication:
             closing.callback(self._process.end)
             closing.callback(self._sequences.close)
             closing.callback(self._workers.end)
+            closing.callback(self._polls.close)
             closing.callback(self._config.close)
             closing.callback(self._fallback.stop)
             closing.callback(self._gate.close)

@@ -166,6 +166,7 @@ class SeveralWorkers(Workers):
     def end(self) -> None:
         """See `Workers`."""
         self._member.end()
+        self._changes.close()
 
     # -- work that all workers do ------------------------------------------------------------
 

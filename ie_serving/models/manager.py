@@ -12,15 +12,15 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
+from ie_serving.core.runtime.waits import Tasks, side_by_side
 from ie_serving.core.values.errors import DirectoryGone, Emptied, Missing, NotThereYet, StorageError
 from ie_serving.models.admission import (
     check_labels_of,
@@ -132,8 +132,8 @@ class ModelManager:
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
-        self._successors = Successors(self._take_over, self._note_failed)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        self._successors = Successors(self._take_over, self._note_failed, self._tasks)
         self._retiring: set[ModelStream] = set()
 
     async def start(self, configs: Sequence[ModelConfig]) -> None:
@@ -153,8 +153,8 @@ class ModelManager:
         strictly = [each for each in opened.values() if not each.config.repository]
         loading = [each for each in opened.values() if each.stream.is_admitted]
         async with reported(loading, opens_early=self._opens_early):
-            begun = [self._spawn(begin_alone(each)) for each in alone]
-            await asyncio.gather(*map(self._begin_strictly, strictly))
+            begun = [self._tasks.begin(begin_alone(each)) for each in alone]
+            await side_by_side(map(self._begin_strictly, strictly))
             if not self._opens_early:
                 await asyncio.gather(*begun)
 
@@ -174,7 +174,7 @@ class ModelManager:
         for name, served in opened.items():
             served.stream.recall(answered.get(name))
         self._commit(configs, opened)
-        begun = [(each, self._spawn(begin_alone(each))) for each in opened.values()]
+        begun = [(each, self._tasks.begin(begin_alone(each))) for each in opened.values()]
         if not self._opens_early:
             awaited = [b for b in begun if b[0].config.name in answered or b[0].stream.is_on_demand]
             await until_they_answer(awaited)
@@ -267,7 +267,7 @@ class ModelManager:
         """
         if not self._awaits_all:
             return
-        reminder = asyncio.create_task(self._remind())
+        reminder = self._tasks.begin(self._remind())
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
@@ -313,9 +313,7 @@ class ModelManager:
         streams += [each.stream for each in self._prepared.entries.values()]
         left = [stream.leave() for stream in (*streams, *self._retiring)]
         own = tuple(self._tasks)
-        for task in own:
-            task.cancel()
-        self._successors.give_up()
+        self._tasks.cancel()
         self.served.entries = {}
         versions = [version for versions, _ in left for version in versions]
         works = [work for _, works in left for work in works]
@@ -332,7 +330,9 @@ class ModelManager:
         config = self.served.entry(name).config
         streams = [stream for each, stream in self.streams() if each == name]
         try:
-            await asyncio.gather(*(stream.poll(compares=True) for stream in streams))
+            polls = [stream.poll(compares=True) for stream in streams]
+            for error in filter(None, await asyncio.gather(*polls, return_exceptions=True)):
+                raise error
         except Missing as error:
             if not config.repository or isinstance(error, Emptied):
                 raise
@@ -346,7 +346,7 @@ class ModelManager:
     async def settled(self) -> None:
         """Wait until of each model that was listed everything wanted is loaded or has failed."""
         listed = [stream for _, stream in self.streams() if stream.trouble is None]
-        await asyncio.gather(*(stream.settled() for stream in listed))
+        await side_by_side(stream.settled() for stream in listed)
 
     def streams(self) -> list[tuple[str, ModelStream]]:
         """Give model name and stream of all that serve, and of those that load to replace them."""
@@ -369,7 +369,7 @@ class ModelManager:
         if not await self._is_listed(served) and not self._require_available:
             return
         if self._opens_early:
-            self._spawn(load_alone(served))
+            self._tasks.begin(load_alone(served))
             return
         await load_alone(served)
         if self._require_available:
@@ -387,21 +387,17 @@ class ModelManager:
 
     def _begin_each_alone(self, fresh: Iterable[Served]) -> None:
         for served in fresh:
-            self._spawn(begin_alone(served))
+            self._tasks.begin(begin_alone(served))
 
     async def _prepare(self, fresh: Collection[Served], agreed: Agreed) -> None:
         """Load all of `fresh`, or retire all of it and raise; also where others do not agree."""
         self._prepared.entries = {served.config.name: served for served in fresh}
-        begun = [asyncio.ensure_future(begin(served)) for served in fresh]
         try:
-            await asyncio.gather(*begun)
+            # Its tasks end before the streams retire: one that had not begun would go on unseen.
+            await side_by_side(begin(served) for served in fresh)
             require_available(fresh)
             await agreed()
         except BaseException:  # also when the RPC is cancelled: these streams have no other owner
-            # All of them, before they retire: one that had not begun yet would go on unseen.
-            for each in begun:
-                each.cancel()
-            await asyncio.gather(*begun, return_exceptions=True)
             self._retire(served.stream for served in fresh)
             raise
         finally:  # the caller gives them their names without an await
@@ -487,19 +483,13 @@ class ModelManager:
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
             self._retiring.add(stream)
-            self._spawn(self._retired(stream))
+            self._tasks.begin(self._retired(stream))
 
     async def _retired(self, stream: ModelStream) -> None:
         await stream.retire()
         self._retiring.discard(stream)
         if self.served.gone.get(stream.name) == stream.own_statuses:
             self.served.gone[stream.name] = partial(list, stream.own_statuses())  # frees the stream
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _keeps(old: Served, config: ModelConfig) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.access import Caller
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
@@ -335,11 +336,16 @@ class Successors:
     Args of the constructor:
         take_over: told of each successor in the step in which it serves.
         on_failed: told of each that cannot serve yet, with the cause, at each of its changes.
+        tasks: of the owner, who awaits them at its end.
     """
 
     def __init__(
-        self, take_over: Callable[[Served], None], on_failed: Callable[[Served, str], None]
+        self,
+        take_over: Callable[[Served], None],
+        on_failed: Callable[[Served, str], None],
+        tasks: Tasks,
     ) -> None:
+        self._tasks = tasks
         self._take_over = take_over
         self._on_failed = on_failed
         self._waiting: dict[str, tuple[Served, asyncio.Task[None]]] = {}
@@ -351,7 +357,7 @@ class Successors:
 
     def add(self, successor: Served) -> None:
         """Let a model take over once it serves; none of its name may wait already."""
-        task = asyncio.create_task(self._wait(successor))
+        task = self._tasks.begin(self._wait(successor))
         self._waiting[successor.config.name] = successor, task
 
     def give_up(self) -> Mapping[str, Served]:

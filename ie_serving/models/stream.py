@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
@@ -112,7 +113,7 @@ class ModelStream:
         self._missed = 0
         self._said_missing: Collection[int] = ()
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._assign_labels()
 
     # -- queries -----------------------------------------------------------------------------
@@ -523,10 +524,7 @@ class ModelStream:
         return self._wanted.why_not(number, self._versions.serving())
 
     def _spawn(self, work: Work) -> None:
-        # The loop holds only weak references to tasks: without another one a task may vanish.
-        task = asyncio.create_task(self._follow(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.begin(self._follow(work))
         task.add_done_callback(lambda _: work.close())  # it may end before it has begun
 
     async def _follow(self, work: Work) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from ie_serving.config.files.fleet_models import FleetModels
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotThereYet, ServingError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import (
@@ -56,7 +57,7 @@ class FollowedFleet:
         self._is_explicit = is_explicit
         self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._left_out: Sequence[str] = ()
 
     def follow(self, repositories: Sequence[ModelRepository]) -> None:
@@ -71,9 +72,8 @@ class FollowedFleet:
     def close(self) -> None:
         """Change nothing any more."""
         self._fleet.on_news = lambda: None
-        self._fleet.follow(())
-        for task in self._tasks:
-            task.cancel()
+        self._fleet.close()
+        self._tasks.cancel()
 
     async def first(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
         """Give all models at the server's start.
@@ -130,9 +130,7 @@ class FollowedFleet:
         return found, unlisted
 
     def _note(self) -> None:
-        task = asyncio.create_task(self._refresh_alone())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._refresh_alone())
 
     async def _refresh_alone(self) -> None:
         try:

@@ -1,10 +1,14 @@
-"""Waits for an event with a time limit, and between attempts (back-off). Pure asyncio.
+"""Owns tasks, waits for an event with a time limit, and between attempts (back-off). Pure asyncio.
 
 `Backoff` tells how long to wait before a failed operation is tried again.
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _MOST_DOUBLINGS = 32
 """Keeps the power within the range of a float; every limit in use is reached much earlier."""
@@ -49,3 +53,38 @@ async def set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
     finally:
         waiting.cancel()
     return event.is_set()
+
+
+class Tasks(set["asyncio.Task[Any]"]):
+    """The running tasks of one owner: the event loop alone holds tasks by weak references."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start `work`; the event loop's exception handler is called at once if it fails."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all."""
+        for task in self:
+            task.cancel()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            told = {"message": "a task failed", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(told)
+
+
+async def side_by_side(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all at once; the first error, or a cancellation, ends the others before it is raised."""
+    tasks = [asyncio.get_running_loop().create_task(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

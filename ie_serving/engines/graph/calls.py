@@ -9,12 +9,13 @@ import math
 import random
 import time
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.waits import side_by_side
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -187,7 +188,7 @@ async def call_each(step: CallStep, target: Target, inputs: Arrays, gives: Specs
             found[at] = await call(step, target, _entry(step, inputs, places[at]))
 
     lanes = min(len(places), max(1, target.held.compiled.at_once(target.signature)))
-    await _side_by_side([work() for _ in range(lanes)])
+    await (side_by_side(work() for _ in range(lanes)) if lanes > 1 else work())
     return {item: _stacked(item, [each[item] for each in found], counts) for item in gives}
 
 
@@ -289,24 +290,3 @@ async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
         raise DeadlineExceeded(f"it took longer than its timeout_ms, {seconds * 1000:g}")
     task.result()
     return found[0]
-
-
-async def _side_by_side(works: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all; the first error cancels the others."""
-    if len(works) == 1:
-        await works[0]
-        return
-    tasks = [asyncio.get_running_loop().create_task(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        running = [task for task in tasks if task.cancel()]
-        if running:
-            await asyncio.wait(running)
-    for error in _errors(tasks):
-        raise error
-
-
-def _errors(tasks: "list[asyncio.Task[None]]") -> "Iterator[BaseException]":
-    ended = [task.exception() for task in tasks if not task.cancelled()]
-    yield from (error for error in ended if error)

@@ -12,8 +12,10 @@ that began after it came, and therefore sees everything uploaded before the requ
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
 
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import (
     ConfigError,
     LoadFailed,
@@ -31,27 +33,28 @@ poll interval that is usual."""
 
 Poll = Callable[[str], Awaitable[None]]
 """Lists a model's repository once. Raises ServingError."""
+K = TypeVar("K", bound=Hashable)
 Turn = asyncio.Future[None]
 """One listing, for all who wait for it."""
 
 
-class PollRequests:
+class PollRequests(Generic[K]):
     """Lives on one event loop.
 
     Args of the constructor:
-        poll: makes a listing of one model.
+        poll: makes a listing of one model, or of whatever a key stands for.
         pause_s: seconds after a listing before the next one of that model.
     """
 
-    def __init__(self, poll: Poll, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, poll: Callable[[K], Awaitable[None]], pause_s: float = PAUSE_S) -> None:
         self._poll = poll
         self._pause_s = pause_s
         # Models being listed, or in the pause after it: the next listing, None when no request
         # waits for one.
-        self._next: dict[str, Turn | None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._next: dict[K, Turn | None] = {}
+        self._tasks = Tasks()
 
-    async def once(self, model: str) -> None:
+    async def once(self, model: K) -> None:
         """List the repository as soon as the pause allows; return when the listing is done.
 
         Raises:
@@ -68,14 +71,19 @@ class PollRequests:
         # Shielded: other requests may wait for the listing that a cancelled request started.
         await asyncio.shield(turn)
 
-    def _begin(self, model: str, turn: Turn) -> None:
-        self._next[model] = None
-        # The loop holds tasks by weak references alone.
-        task = asyncio.create_task(self._run(model, turn))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def close(self) -> None:
+        """List nothing any more, as the process ends; requests that wait are cancelled."""
+        self._tasks.cancel()
+        for turn in filter(None, self._next.values()):
+            turn.cancel()
+        self._next.clear()
 
-    async def _run(self, model: str, turn: Turn) -> None:
+    def _begin(self, model: K, turn: Turn) -> None:
+        self._next[model] = None
+        work = self._tasks.begin(self._run(model, turn))
+        work.add_done_callback(lambda _: turn.cancel())  # also where it was cancelled
+
+    async def _run(self, model: K, turn: Turn) -> None:
         pause_s = self._pause_s
         try:
             await self._poll(model)
@@ -86,10 +94,11 @@ class PollRequests:
                 pause_s = 0
         else:
             turn.set_result(None)
-        asyncio.get_running_loop().call_later(pause_s, self._go_on, model)
+        finally:
+            asyncio.get_running_loop().call_later(pause_s, self._go_on, model)
 
-    def _go_on(self, model: str) -> None:
-        turn = self._next.pop(model)
+    def _go_on(self, model: K) -> None:
+        turn = self._next.pop(model, None)
         if turn is not None:
             self._begin(model, turn)
 

@@ -205,6 +205,11 @@ class Fleet:
         # Repositories keep the order of the configuration, which decides between equal names.
         self._watched = {each: self._watched[each] for each in repositories}
 
+    def close(self) -> None:
+        """Watch and list nothing any more."""
+        self.follow(())
+        self._requests.close()
+
     async def listed(self, *, anew: bool = False) -> Mapping[ModelRepository, StorageError]:
         """List those that were not listed yet; give the trouble of each that cannot be listed.
 
@@ -213,7 +218,7 @@ class Fleet:
         """
         wanted = [r for r, each in self._watched.items() if anew or each.listed_last is None]
         found = await asyncio.gather(
-            *(self._requests.once(repr(each)) for each in wanted), return_exceptions=True
+            *(self._requests.once(each) for each in wanted), return_exceptions=True
         )
         trouble = {}
         for repository, error in zip(wanted, found, strict=True):
@@ -242,14 +247,14 @@ class Fleet:
         for watched in self._watched.values():
             watched.is_applied = False
 
-    async def _list(self, which: str) -> None:
-        for repository, watched in self._watched.items():
-            if repr(repository) == which:
-                await self._polls.once(watched)
-                if watched.missing:
-                    watched.missing = dict.fromkeys(watched.missing, -math.inf)
-                    await self._polls.once(watched)
-                return
+    async def _list(self, repository: ModelRepository) -> None:
+        watched = self._watched.get(repository)
+        if watched is None:  # no longer followed
+            return
+        await self._polls.once(watched)
+        if watched.missing:
+            watched.missing = dict.fromkeys(watched.missing, -math.inf)
+            await self._polls.once(watched)
 
     def _made(self, repository: ModelRepository) -> WatchedRepository:
         directories, store = self._open(repository.base_path)

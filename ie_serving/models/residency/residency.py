@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Final
 
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature
@@ -106,7 +107,7 @@ class Residency:
         self.metrics = ResidencyMetrics(rules.budget, resident)
         self._entries: dict[str, _Entry] = {}
         self._loads: dict[Dormant, asyncio.Task[None]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._sizes: dict[str, tuple[int, int]] = {}
         """Bytes of a model's files, and the bytes it took in memory with them; 0: not measured."""
         self._pinned: Collection[str] = frozenset()
@@ -131,9 +132,7 @@ class Residency:
         for name in self._sizes.keys() - set(names):
             del self._sizes[name]
         for name in self._entries.keys() - set(names):
-            task = asyncio.create_task(self._leave(name, self._entries[name]))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._tasks.begin(self._leave(name, self._entries[name]))
 
     def follow(self, served: Iterable[ModelConfig]) -> None:
         """Pin the models that the configurations in use pin, and no others."""
@@ -186,7 +185,8 @@ class Residency:
 
     def close(self) -> None:
         """Cancel what runs, as the process ends."""
-        for task in (*self._loads.values(), *self._leaving, *filter(None, (self._sweep,))):
+        self._tasks.cancel()
+        for task in self._loads.values():
             task.cancel()
 
     # -- loads -------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Residency:
             async with self._room:
                 await self._shrink()
         if self._rules.idle_s and (self._sweep is None or self._sweep.done()):
-            self._sweep = asyncio.create_task(self._unload_idle())
+            self._sweep = self._tasks.begin(self._unload_idle())
 
     async def _until_there_is_room(self, stream: Dormant) -> None:
         """Unload others until the load fits, and note its bytes as used."""

@@ -93,6 +93,7 @@ class AppWorker(Worker):  # type: ignore[misc]
             self.app.failure.write(cause.encode(errors="replace"))
 
     async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_log_failure)
         orders = Orders()
         self._listen_to_signals(orders)
         beats = asyncio.create_task(self._beat(orders))
@@ -168,6 +169,13 @@ def _logged(error: Exception) -> str:
         return cause
     log.error(Event("server failed by a defect"), exc_info=error)
     return f"{type(error).__name__}: {error}"
+
+
+def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what fails on the event loop outside of a request: a task, a callback, a transport."""
+    where = context.get("task") or context.get("future") or context.get("handle")
+    told = {"cause": context["message"], "where": str(where)}
+    log.error(Event("event loop failed by a defect", **told), exc_info=context.get("exception"))
 
 
 def _end(code: int) -> NoReturn:

@@ -32,6 +32,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.crew import Ledger
 from ie_serving.server.workers.member import Answer, Board, Change, Member, Phase
@@ -86,7 +87,7 @@ class Changes:
         self._newest = newest
         self._lock = ConfigLock(member.crew.lock, self._check_leader)
         self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
-        self._following: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._not_applied = ""
 
     async def begin(self) -> None:
@@ -96,6 +97,10 @@ class Changes:
         self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
         async with self._changing:
             await self._catch_up()
+
+    def close(self) -> None:
+        """End the change that is being followed, as the process ends."""
+        self._tasks.cancel()
 
     async def change(self, how: How, make: Callable[[], Wanted]) -> None:
         """Change all workers to another configuration; return when each has changed.
@@ -165,9 +170,8 @@ class Changes:
 
     def _look(self) -> None:
         """Follow another worker's change, or catch up with a change that was missed."""
-        is_idle = self._following is None or self._following.done()
-        if is_idle and (self._shown() or self._ledger.is_behind):
-            self._following = asyncio.ensure_future(self._follow())
+        if not self._tasks and (self._shown() or self._ledger.is_behind):
+            self._tasks.begin(self._follow())
 
     def _shown(self) -> Change | None:
         """Return the change that another worker leads; None if already followed."""
@@ -219,11 +223,12 @@ class Changes:
 
         try:
             await self._apply(How.BY_MODEL, self._newest(), agreed)
-        except ServingError as error:
-            # Tried each second, logged once for each cause.
-            if str(error) != self._not_applied:
-                log.error(Event("configuration not applied", cause=error))
-            self._not_applied = str(error)
+        except Exception as error:
+            # Tried each second, logged once for each cause; a defect with its traceback.
+            if repr(error) != self._not_applied:
+                trace = None if isinstance(error, ServingError) else error
+                log.error(Event("configuration not applied", cause=error), exc_info=trace)
+            self._not_applied = repr(error)
         else:
             self._not_applied = ""
             self._member.show(applied=number)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotAvailable, portable
 from ie_serving.server.workers.member import Member, Silent
 from ie_serving.telemetry.log.logs import Event
@@ -45,7 +46,7 @@ class Questions:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._handlers: dict[str, Handler] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         member.take(ASK, self._take)
 
     def answer(self, verb: str, handler: Handler) -> None:
@@ -129,9 +130,7 @@ class Questions:
 
     def _take(self, _: bytes, descriptor: int | None) -> None:
         if descriptor is not None:
-            task = asyncio.ensure_future(self._reply(socket.socket(fileno=descriptor)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._reply(socket.socket(fileno=descriptor)))
 
     async def _reply(self, end: socket.socket) -> None:
         with end, suppress(asyncio.TimeoutError, *_BROKEN):  # the asking worker has gone

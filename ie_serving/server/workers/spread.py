@@ -11,10 +11,11 @@ import asyncio
 import errno
 import math
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from ie_serving.core.runtime.accepted import serve_accepted
+from ie_serving.core.runtime.waits import Tasks
 from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member
 
@@ -60,7 +61,7 @@ class Spread:
         self._is_expecting = False
         # Received for a socket on which this worker does not accept yet.
         self._early: list[tuple[int, socket.socket]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         member.take(PORT, self._taken)
         member.watch(self._even_out)
 
@@ -203,7 +204,7 @@ class Spread:
     def _keep(self, connection: socket.socket, connect: Connect) -> None:
         self._making += 1
         self.tell()
-        self._spawn(self._made(connection, connect))
+        self._tasks.begin(self._made(connection, connect))
 
     async def _made(self, connection: socket.socket, connect: Connect) -> None:
         try:
@@ -211,8 +212,3 @@ class Spread:
         finally:
             self._making -= 1
             self.tell()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -128,3 +128,17 @@ async def test_readiness_waits_no_longer_than_it_may(
     for manager in (for_ever, limited):
         await manager.close()
     assert "ready without models that never served models=broken" in caplog.text
+
+
+async def test_a_model_that_ends_the_start_ends_the_loads_of_the_others(world: World) -> None:
+    """They had no owner then, and a task that nothing awaits may go on while all is closed."""
+    go_on = threading.Event()
+    world.engine.before_compile = lambda directory: go_on.wait(LIMIT_S)
+    world.write(1)
+    (world.base / "file").write_text("")
+    before = asyncio.all_tasks()
+    with pytest.raises(StorageError, match="is a file"):
+        await managed(world, world.config(), world.config("file"))
+    left = [str(task) for task in asyncio.all_tasks() - before]
+    go_on.set()
+    assert not [task for task in left if "_begin_strictly" in task]

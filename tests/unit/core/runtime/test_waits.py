@@ -1,12 +1,13 @@
 """Waiting for an event for a limited time, and a back-off that grows and is bounded."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.runtime.waits import Backoff, set_within
+from ie_serving.core.runtime.waits import Backoff, Tasks, set_within, side_by_side
 
 PATIENCE_S = 10
 
@@ -45,3 +46,55 @@ def test_a_delay_is_half_to_all_of_a_doubling_limited_wait(failures: int, chance
     backoff = Backoff(first_s=0.2, longest_s=10)
     longest = min(10, 0.2 * 2 ** max(0, min(failures - 1, 100)))
     assert longest / 2 <= backoff.delay_s(failures, chance) <= longest
+
+
+async def test_a_task_that_fails_is_told_of_at_once_and_is_held_until_then() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    tasks, error = Tasks(), LookupError("x")
+
+    async def fail() -> None:
+        raise error
+
+    task = tasks.begin(fail())
+    assert tasks == {task}
+    await asyncio.wait([task])
+    assert not tasks
+    assert [context["exception"] for context in told] == [error]
+
+
+async def test_tasks_are_cancelled_together() -> None:
+    tasks = Tasks()
+    begun = [tasks.begin(asyncio.sleep(PATIENCE_S)) for _ in range(2)]
+    tasks.cancel()
+    await asyncio.wait(begun)
+    assert all(task.cancelled() for task in begun)
+    assert not tasks
+
+
+@pytest.mark.parametrize("ends", ["by an error", "by a cancellation"])
+async def test_work_done_together_ends_together(ends: str) -> None:
+    ended: list[str] = []
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            await asyncio.sleep(0)  # an end may take time of its own
+            ended.append("hang")
+
+    async def fail() -> None:
+        await begun.wait()
+        if ends == "by an error":
+            raise LookupError
+        await asyncio.sleep(PATIENCE_S)
+
+    work = asyncio.create_task(side_by_side([hang(), fail()]))
+    await begun.wait()
+    if ends == "by a cancellation":
+        work.cancel()
+    with pytest.raises((LookupError, asyncio.CancelledError)):
+        await work
+    assert ended == ["hang"]

@@ -74,8 +74,10 @@ class Store:
         self.begun.append(model)
         self.running += 1
         assert self.running == 1
-        await self.go_on.wait()
-        self.running -= 1
+        try:
+            await self.go_on.wait()
+        finally:
+            self.running -= 1
         if self.error:
             raise self.error
 
@@ -148,3 +150,32 @@ async def test_a_model_that_does_not_exist_costs_no_pause() -> None:
     for _ in range(2):
         with pytest.raises(NotFound):
             await asyncio.wait_for(polls.once("m"), LIMIT_S)
+
+
+async def test_the_end_of_the_process_leaves_no_request_waiting() -> None:
+    store = Store()
+    polls = PollRequests(store.poll, pause_s=0)
+    running = ask(polls, 1)
+    await settle()
+    waiting = ask(polls, 2)
+    await settle()
+    polls.close()
+    ended = await asyncio.wait_for(
+        asyncio.gather(*running, *waiting, return_exceptions=True), LIMIT_S
+    )
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * 3
+    assert store.begun == ["m"]
+
+
+async def test_a_listing_that_is_cancelled_blocks_no_later_one() -> None:
+    store = Store()
+    polls = PollRequests(store.poll, pause_s=0)
+    (first,) = ask(polls, 1)
+    await settle()
+    for task in polls._tasks:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(first, LIMIT_S)
+    store.go_on.set()
+    await asyncio.wait_for(polls.once("m"), LIMIT_S)
+    assert store.begun == ["m", "m"]

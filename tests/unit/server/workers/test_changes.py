@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from ie_serving.core.values.errors import LoadFailed, NotAvailable, ServingError
+from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.crew import Crew, Ledger
@@ -36,8 +36,8 @@ class Worker:
         self.prepares, self.commits = asyncio.Event(), asyncio.Event()
         self.prepares.set()
         self.commits.set()
-        self.refusal: ServingError | None = None
-        self.prepared = 0
+        self.refusal: Exception | None = None
+        self.prepared = self.tries = 0
 
     @property
     def served(self) -> str:
@@ -54,10 +54,16 @@ class Worker:
         await self.member.until(lambda: self.served == served, PATIENCE_S)
         return True
 
+    async def tried(self) -> None:
+        """Wait for the next try to prepare a change."""
+        before = self.tries
+        await self.member.until(lambda: self.tries > before, PATIENCE_S)
+
     def _newest(self) -> str:
         return self.ledger.newest_copy().decode()
 
     async def _apply(self, how: How, wanted: str, agreed: Agreed) -> None:
+        self.tries += 1
         await self.prepares.wait()
         if self.refusal:
             raise self.refusal
@@ -274,3 +280,31 @@ async def test_a_worker_that_could_not_follow_tries_again(workers: list[Worker])
     assert served(workers) == ["a", "a", ""]
     workers[2].refusal = None
     assert await workers[2].serves("a")
+
+
+async def test_a_defect_while_a_worker_catches_up_is_logged_once_and_tried_again(
+    workers: list[Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    stop(workers[2])
+    workers[2].refusal = ZeroDivisionError("defect")
+    await workers[0].change(How.BY_MODEL, "a")
+    workers[2].member.begin(dict)
+    for _ in range(3):
+        await workers[2].tried()
+    lines = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [line.getMessage() for line in lines] == ["configuration not applied cause=defect"]
+    assert lines[0].exc_info
+    workers[2].refusal = None
+    assert await workers[2].serves("a")
+
+
+async def test_a_worker_that_ends_leaves_no_change_behind(workers: list[Worker]) -> None:
+    workers[2].prepares.clear()
+    change = asyncio.ensure_future(workers[0].change(How.ALL_OR_NOTHING, "a"))
+    await until(workers[1])
+    (following,) = workers[2].changes._tasks
+    stop(workers[2])
+    workers[2].changes.close()
+    await asyncio.wait([following], timeout=PATIENCE_S)
+    assert following.cancelled()
+    change.cancel()

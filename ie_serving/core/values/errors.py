@@ -20,6 +20,8 @@
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
+    │   ├── NoModel               a file that is no model at all
+    │   ├── HeldBack              refused by a rule of its model, until something changes
     │   └── NoneServed            none of its signatures could be
     ├── StorageError              see below
     │   ├── Unreachable           DNS, refused connection, time-out

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import EntryChanged, NotThereYet, Unauthorize
 from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.backends.local import LocalStorage, SingleFile, is_model_file
 from ie_serving.storage.options import StorageOptions
-from tests.unit.storage.contract import listed
+from tests.unit.storage.contract import VersionContract, listed
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,32 @@ def file(tmp_path: Path) -> Path:
         (models / name).write_text(name)
     (models / "m").mkdir()
     return models / "m.xml"
+
+
+class FileRepository:
+    """The files of version 1 are beside each other, and `model.xml` is the base path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.storage = SingleFile(folder / "model.xml")
+
+    def put(self, path: str, data: bytes) -> None:
+        self.folder.mkdir(exist_ok=True)
+        written = self.folder / "written"
+        written.write_bytes(data)
+        written.rename(self.folder / path.removeprefix("1/"))
+
+    def remove(self, path: str) -> None:
+        (self.folder / path.removeprefix("1/")).unlink()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> FileRepository:
+    return FileRepository(tmp_path / "models")
+
+
+class TestSingleFile(VersionContract):
+    pass
 
 
 def test_the_file_is_version_1_with_its_weights(file: Path) -> None:

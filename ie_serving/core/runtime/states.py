@@ -2,7 +2,10 @@
 
 A table says every legal move. An event that a state's row does not name is a defect of the caller:
 `after` raises and nothing changes, so the defect shows where it happens. The value of each member
-says in words what the state or the event is.
+says in words what the state or the event is, or is a number, and the name says it.
+
+A move that is made for each frame of a request looks the table up in place: an illegal event is a
+KeyError then.
 """
 
 import enum
@@ -17,7 +20,7 @@ class IllegalMove(RuntimeError):
     """A defect of the caller: its event is not permitted in the present state."""
 
     def __init__(self, state: enum.Enum, event: enum.Enum, what: str = "") -> None:
-        super().__init__(f"{what}{': ' if what else ''}{event.value} while {state.value}")
+        super().__init__(f"{what}{': ' if what else ''}{_word(event)} while {_word(state)}")
 
 
 def after(
@@ -38,3 +41,7 @@ def after(
     if following is None:
         raise IllegalMove(state, event, what)
     return following
+
+
+def _word(member: enum.Enum) -> str:
+    return member.value if isinstance(member.value, str) else member.name

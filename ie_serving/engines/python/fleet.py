@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotAvailable
@@ -45,6 +46,25 @@ class Stage(enum.Enum):
     """One is, in the thread."""
     CLOSED = "closed"
     """All are ended; this is final."""
+
+
+class Change(enum.Enum):
+    """What can happen to a fleet."""
+
+    START = "start"
+    """One more runner is needed."""
+    STARTED = "started"
+    """It is ready, or has failed to start."""
+    CLOSE = "close"
+    """The version is unloaded."""
+
+
+CHANGES: Final[Mapping[Stage, Mapping[Change, Stage]]] = {
+    Stage.STEADY: {Change.START: Stage.STARTING, Change.CLOSE: Stage.CLOSED},
+    Stage.STARTING: {Change.STARTED: Stage.STEADY, Change.CLOSE: Stage.CLOSED},
+    # It may be closed in any thread, while a runner is being started.
+    Stage.CLOSED: dict.fromkeys(Change, Stage.CLOSED),
+}
 
 
 class Alarm:
@@ -188,7 +208,7 @@ class Fleet:
     def close(self) -> None:
         """End all. Blocking; in any thread."""
         with self._changing:
-            self._stage = Stage.CLOSED
+            self._stage = after(CHANGES, self._stage, Change.CLOSE)
             every = [*self._all]
             # Waiters refer to this object, and it to the kernel: breaking the cycle frees both
             # without the garbage collector.
@@ -204,18 +224,16 @@ class Fleet:
     def _tell(self) -> None:
         self.came()
 
-    def _move(self, stage: Stage) -> bool:
-        """Go to another stage; False where this is closed, and stays so."""
+    def _move(self, change: Change) -> bool:
+        """Go to the next stage; False where this is closed, and stays so."""
         with self._changing:
-            if self._stage is Stage.CLOSED:
-                return False
-            self._stage = stage
-            return True
+            self._stage = after(CHANGES, self._stage, change)
+            return self._stage is not Stage.CLOSED
 
     # -- growing -------------------------------------------------------------------------------
 
     def _start(self, growth: Growth) -> None:
-        if not self._move(Stage.STARTING):
+        if not self._move(Change.START):
             return
         try:
             self._threads.submit(self._make, growth, asyncio.get_running_loop())
@@ -240,7 +258,7 @@ class Fleet:
 
     def _started(self, growth: Growth, runner: Runner) -> None:
         self._failures = 0
-        if not self._move(Stage.STEADY):
+        if not self._move(Change.STARTED):
             return
         self._note(growth, "calls wait")
         self._due = asyncio.get_running_loop().time() + PRESSED_S  # whether that is enough shows
@@ -248,7 +266,7 @@ class Fleet:
         self.came()
 
     def _failed(self, growth: Growth, error: Exception) -> None:
-        self._move(Stage.STEADY)
+        self._move(Change.STARTED)
         self._failures += 1
         pause_s = BACKOFF.delay_s(self._failures, random.random())
         self._due = asyncio.get_running_loop().time() + pause_s

@@ -6,7 +6,7 @@
 The connection uses no socket, loop or thread, and only the clock that it is given. Events are calls
 of a `Stream`'s methods instead of objects: a small call has three, and objects for them would cost
 more than the rest of the protocol. `reader.py` finds the ends of frames; tables say which frames
-are permitted when, and what follows (`rules.py`, `states.py`).
+are permitted when, and what follows (`rules.py`, `stream_states.py`).
 """
 
 import logging
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from ie_serving.core.runtime.states import after
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import (
@@ -29,10 +30,10 @@ from ie_serving.server.transport.http2.sender import NOT_HTTP2, READS, SERVER_PR
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,
     STREAM,
-    Expect,
     Flow,
     Life,
     LifeEvent,
+    Piece,
     StreamEvent,
     StreamState,
     Writing,
@@ -137,9 +138,9 @@ class Http2Connection(FrameReader):
 
     def _move(self, event: LifeEvent) -> Life:
         """Move to the next state of the connection; return the last."""
-        before, self.life = self.life, LIFE[self.life][event]
+        before, self.life = self.life, after(LIFE, self.life, event)
         if self.life >= Life.CLOSED:
-            self._expect = Expect.NOTHING
+            self._move_reader(Piece.OVER)
             streams = list(self.streams.open.values())
             self.streams.open.clear()
             for stream in streams:
@@ -352,7 +353,7 @@ class Http2Connection(FrameReader):
 
     def _on_rst_stream(self, _flags: int, number: int, _payload: bytes) -> None:
         stream = self.streams.open.pop(number)
-        stream.state = STREAM[stream.state][StreamEvent.RESET_RECEIVED]
+        stream.state = after(STREAM, stream.state, StreamEvent.RESET_RECEIVED)
         self.sender.forget(stream)
         stream.cancelled()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
@@ -22,7 +23,7 @@ from ie_serving.server.transport.http2.rules import (
     FrameScope,
 )
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.stream_states import WRITER, Expect, Flow
+from ie_serving.server.transport.http2.stream_states import READER, WRITER, Expect, Flow, Piece
 from ie_serving.server.transport.http2.streams import Buffer, Stream
 
 TURN_S = 0.001
@@ -35,6 +36,9 @@ DIRECT = 64 * 1024
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _FRAME = Expect.FRAME
+# Both methods that assign these run in one state alone.
+_AFTER_PART = READER[_FRAME][Piece.PART_OF_DATA]
+_AFTER_DATA = READER[Expect.PAYLOAD][Piece.END_OF_DATA]
 _READING = Flow.READING
 _READ = Flow.READ
 _BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
@@ -165,6 +169,9 @@ class FrameReader(ABC):
             position = stop
         return position
 
+    def _move_reader(self, piece: Piece) -> None:
+        self._expect = after(READER, self._expect, piece)
+
     def _keep(self, data: Buffer, position: int, needed: int) -> int:
         """Keep a piece until it has `needed` bytes."""
         if needed >= SMALL:
@@ -206,7 +213,7 @@ class FrameReader(ABC):
             return len(data)
         if len(data) < len(preface):
             return self._keep(data, 0, len(data) + 1)
-        self._expect = Expect.SETTINGS
+        self._move_reader(Piece.PREFACE)
         self._on_preface(valid=True)
         return len(preface)
 
@@ -219,7 +226,7 @@ class FrameReader(ABC):
         """Begin an incomplete DATA frame."""
         self._begin_data(flags, number, length, length)
         self._payload = _Payload(length, flags, number)
-        self._expect = Expect.PAYLOAD
+        self._expect = _AFTER_PART
 
     def _read_payload(self, data: Buffer, position: int) -> int:
         """Pass on the received part of an incomplete DATA frame."""
@@ -228,7 +235,7 @@ class FrameReader(ABC):
         stop = min(position + missing, len(data))
         missing -= stop - position
         if not missing:
-            self._expect = Expect.FRAME
+            self._expect = _AFTER_DATA
             if stream is not None:
                 self._pass_on(stream, data, position, stop, flags)
             return stop
@@ -275,7 +282,7 @@ class FrameReader(ABC):
         if self._expect is Expect.SETTINGS:
             if kind != frames.SETTINGS or flags & frames.ACK:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
-            self._expect = Expect.FRAME
+            self._move_reader(Piece.SETTINGS)
             self._on_first_settings()
         elif (kind == frames.CONTINUATION) is not (self._expect is Expect.CONTINUATION):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{name} where it must not be")
@@ -295,7 +302,7 @@ class FrameReader(ABC):
             self._on_block(flags, number, block, depends_on_itself=depends_on_itself)
         else:
             self._block = _Block(flags, number, block, depends_on_itself=depends_on_itself)
-            self._expect = Expect.CONTINUATION
+            self._move_reader(Piece.PART_OF_HEADERS)
 
     def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
         first = self._block
@@ -306,7 +313,7 @@ class FrameReader(ABC):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")
         if flags & frames.END_HEADERS:
             self._block = _NO_BLOCK
-            self._expect = Expect.FRAME
+            self._move_reader(Piece.END_OF_HEADERS)
             self._on_block(first.flags, number, block, depends_on_itself=first.depends_on_itself)
         else:
             self._block = first._replace(fragments=block)

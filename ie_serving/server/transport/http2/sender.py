@@ -7,6 +7,7 @@ socket takes them from here, and pauses the sender. Source: RFC 9113 section 5.2
 from collections import deque
 from collections.abc import Callable
 
+from ie_serving.core.runtime.states import after
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import LARGEST_HEADERS
@@ -103,7 +104,7 @@ class Sender:
 
     def apply(self, event: Flow) -> None:
         """Move to the next state of the writer."""
-        self.state = WRITER[self.state][event]
+        self.state = after(WRITER, self.state, event)
         if self.state is Writing.OVER:
             self.waiting.clear()
             self.out.clear()
@@ -205,7 +206,7 @@ class Sender:
         """
         stream = self._streams.open.pop(number, None)
         if stream is not None:
-            stream.state = STREAM[stream.state][StreamEvent.RESET_SENT]
+            stream.state = after(STREAM, stream.state, StreamEvent.RESET_SENT)
             ends = stream.state is _ENDED
             self.forget(stream)
             stream.cancelled()

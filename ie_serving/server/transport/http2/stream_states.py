@@ -1,9 +1,10 @@
 """State tables of an HTTP/2 connection, its reader, its writer and its streams. Source: RFC 9113.
 
 Four small machines, each an enum and a table from state and event to the next state. An event that
-a row does not name is illegal: looking it up raises KeyError and changes nothing. The states of a
-stream are those of section 5.1. A server that never pushes needs no reserved states, but `closed`
-is three: the meaning of a late frame depends on how the stream was closed.
+a row does not name is illegal: it raises and changes nothing. Moves go through `after`; those that
+each frame or each read makes look the table up in place. The states of a stream are those of
+section 5.1. A server that never pushes needs no reserved states, but `closed` is three: the meaning
+of a late frame depends on how the stream was closed.
 
                      begin
               idle ────────> open ──────end sent──────> half-closed (local)
@@ -105,6 +106,32 @@ class Expect(enum.IntEnum):
     """More of a header block, and nothing else on any stream; section 6.10."""
     NOTHING = enum.auto()
     """The connection is over: bytes are dropped; section 5.4.1."""
+
+
+class Piece(enum.IntEnum):
+    """Events of the reader."""
+
+    PREFACE = enum.auto()  # all bytes of the preface
+    SETTINGS = enum.auto()  # the head of the first frame, which is SETTINGS
+    PART_OF_DATA = enum.auto()  # the head of a DATA frame whose end has not arrived
+    END_OF_DATA = enum.auto()  # its last byte
+    PART_OF_HEADERS = enum.auto()  # HEADERS without END_HEADERS
+    END_OF_HEADERS = enum.auto()  # CONTINUATION with END_HEADERS
+    OVER = enum.auto()  # the connection has ended, or failed
+
+
+READER: Mapping[Expect, Mapping[Piece, Expect]] = {
+    Expect.PREFACE: {Piece.PREFACE: Expect.SETTINGS, Piece.OVER: Expect.NOTHING},
+    Expect.SETTINGS: {Piece.SETTINGS: Expect.FRAME, Piece.OVER: Expect.NOTHING},
+    Expect.FRAME: {
+        Piece.PART_OF_DATA: Expect.PAYLOAD,
+        Piece.PART_OF_HEADERS: Expect.CONTINUATION,
+        Piece.OVER: Expect.NOTHING,
+    },
+    Expect.PAYLOAD: {Piece.END_OF_DATA: Expect.FRAME, Piece.OVER: Expect.NOTHING},
+    Expect.CONTINUATION: {Piece.END_OF_HEADERS: Expect.FRAME, Piece.OVER: Expect.NOTHING},
+    Expect.NOTHING: {Piece.OVER: Expect.NOTHING},
+}
 
 
 class Writing(enum.IntEnum):

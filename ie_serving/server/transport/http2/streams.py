@@ -11,6 +11,7 @@ from collections import deque
 from typing import TypeAlias
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME
@@ -198,5 +199,5 @@ class Streams:
         self._reset.pop(number, None)
         stream = self.open.get(number)
         if stream is not None and stream.state is StreamState.HALF_CLOSED_LOCAL:
-            stream.state = STREAM[stream.state][event]
+            stream.state = after(STREAM, stream.state, event)
             del self.open[number]

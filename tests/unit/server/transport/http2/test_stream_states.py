@@ -5,13 +5,17 @@ from collections.abc import Mapping
 
 import pytest
 
+from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,
+    READER,
     STREAM,
     WRITER,
+    Expect,
     Flow,
     Life,
     LifeEvent,
+    Piece,
     StreamEvent,
     StreamState,
     Writing,
@@ -70,6 +74,22 @@ def test_a_connection() -> None:
     ]
 
 
+def test_a_reader() -> None:
+    assert printed(READER) == [  # type: ignore[arg-type]
+        "PREFACE PREFACE SETTINGS",
+        "PREFACE OVER NOTHING",
+        "SETTINGS SETTINGS FRAME",
+        "SETTINGS OVER NOTHING",
+        "FRAME PART_OF_DATA PAYLOAD",
+        "FRAME PART_OF_HEADERS CONTINUATION",
+        "FRAME OVER NOTHING",
+        "PAYLOAD END_OF_DATA FRAME",
+        "PAYLOAD OVER NOTHING",
+        "CONTINUATION END_OF_HEADERS FRAME",
+        "CONTINUATION OVER NOTHING",
+    ]
+
+
 def test_a_writer() -> None:
     assert printed(WRITER) == [  # type: ignore[arg-type]
         "THIS_TURN READING GATHERING",
@@ -85,13 +105,25 @@ def test_a_writer() -> None:
 
 @pytest.mark.parametrize(
     ("table", "states", "events"),
-    [(STREAM, StreamState, StreamEvent), (LIFE, Life, LifeEvent), (WRITER, Writing, Flow)],
-    ids=["stream", "connection", "writer"],
+    [
+        (STREAM, StreamState, StreamEvent),
+        (LIFE, Life, LifeEvent),
+        (READER, Expect, Piece),
+        (WRITER, Writing, Flow),
+    ],
+    ids=["stream", "connection", "reader", "writer"],
 )
-def test_each_table_names_every_state_and_no_event_of_another(
+def test_each_event_in_each_state_moves_as_its_table_says_or_is_refused(
     table: Table, states: type[enum.IntEnum], events: type[enum.IntEnum]
 ) -> None:
     assert list(table) == list(states)
+    for state in states:
+        for event in events:
+            if event in table[state]:
+                assert after(table, state, event) is table[state][event]
+                continue
+            with pytest.raises(IllegalMove, match=f"x: {event.name} while {state.name}"):
+                after(table, state, event, "x")
     for row in table.values():
         assert {type(event) for event in row} <= {events}
         assert {type(after) for after in row.values()} <= {states}

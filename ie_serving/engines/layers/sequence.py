@@ -10,6 +10,7 @@ rules for clients.
 
 import asyncio
 import enum
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -143,8 +144,18 @@ class Sequence:
         return following
 
 
-class Turns(asyncio.Lock):
+class Turns:
     """Lets one request in at a time, in the order of their arrival. Lives on the event loop."""
+
+    __slots__ = ("_is_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def locked(self) -> bool:
+        """Tell whether a request is in."""
+        return self._is_taken
 
     async def __aenter__(self) -> None:
         """Wait for the turn.
@@ -152,12 +163,33 @@ class Turns(asyncio.Lock):
         Raises:
             QueueFull: `MOST_WAITING` wait already.
         """
-        if not (self.locked() or self._waiters):  # as `acquire`, without the call
-            self._locked = True
+        if not self._is_taken:
+            self._is_taken = True
             return
-        if len(self._waiters or ()) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING:
             raise QueueFull(
                 f"{MOST_WAITING} requests wait in this sequence already: send the next one when"
                 " some are answered"
             )
-        await self.acquire()
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:  # it had been let in already
+                self.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the turn."""
+        self.release()
+
+    def release(self) -> None:
+        """Let the next request in, whose client has not left."""
+        turn = next((turn for turn in self._waiting if not turn.done()), None)
+        self._is_taken = turn is not None
+        if turn is not None:
+            self._waiting.remove(turn)
+            turn.set_result(None)

@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.models.served import Served, WithPrepared
@@ -81,7 +81,7 @@ class GraphDependencies:
         except BaseException:  # cancellation too
             self._hold(uses, -1)
             raise
-        return partial(_later, asyncio.get_running_loop(), self._hold, uses, -1)
+        return partial(tell, asyncio.get_running_loop(), self._hold, uses, -1)
 
     def _hold(self, uses: Uses, count: int) -> None:
         """Hold the versions that a graph names once more, or once less."""
@@ -132,12 +132,6 @@ async def _loaded(stream: ModelStream) -> None:
         await stream.load()
     except ServingError as error:
         raise LoadFailed(f'it uses model "{stream.name}": {error}') from error
-
-
-def _later(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
-    """Call on the event loop, if there still is one."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, *args)
 
 
 def _why(served: Served) -> str:

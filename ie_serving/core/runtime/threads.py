@@ -25,6 +25,18 @@ MOST_MORE: Final = 8
 """Threads that a `GrowingPool` gets at most beyond its own."""
 
 
+def tell(
+    loop: asyncio.AbstractEventLoop,
+    call: Callable[..., object],
+    *args: Any,  # noqa: ANN401
+) -> None:
+    """Call on the event loop, from another thread; do nothing once the loop has been closed."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        return
+
+
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run work in a thread; a ServingError is raised here without the data that its frames hold.
 
@@ -191,9 +203,11 @@ class GrowingPool(Executor):
 
 
 Work = Callable[[], object]
+Begin = Callable[..., object]
+"""Begins work in a thread, with its arguments. Raises: RuntimeError, where no thread takes it."""
 
 
-class DaemonThreads(Executor):
+class DaemonThreads:
     """As many threads as there is work at once, up to `most`."""
 
     def __init__(self, most: int) -> None:
@@ -202,21 +216,15 @@ class DaemonThreads(Executor):
         self._threads: list[threading.Thread] = []
         self._idle = threading.Semaphore(0)
 
-    def submit(  # type: ignore[override]
-        self,
-        work: Callable[..., T],
-        /,
-        *args: Any,  # noqa: ANN401
-    ) -> "Future[T]":
-        """Run `work`, which raises nothing; its result is ignored. Raises: RuntimeError."""
+    def begin(self, work: Callable[..., object], /, *args: object) -> None:
+        """Run `work`, which raises nothing. Raises: RuntimeError."""
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
             thread = threading.Thread(target=self._live, name="kernel", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._work.put(lambda: work(*args))
-        return Future()
+        self._work.put(partial(work, *args))
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(self) -> None:
         """End the threads as they become idle; hanging threads are left."""
         for _ in self._threads:
             self._work.put(None)

@@ -1,14 +1,13 @@
 """The driver of kernels, Python code that answers for a model: `kernel: "FILE[:NAME]"`."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ie_serving.core.compat import added
-from ie_serving.core.runtime.threads import DaemonThreads
+from ie_serving.core.runtime.threads import Begin, DaemonThreads
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
@@ -82,15 +81,16 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         told=gathers or not batching.rows,
     )
     refuse_unsupported(options, signature, f"kernel {kernel.name}")
-    threads: Executor = INFER_THREADS
+    begin: Begin = INFER_THREADS.submit
     if own.isolation != INLINE:
         threads = DaemonThreads(kernel.fleet.most)
+        begin = threads.begin
         undone.callback(threads.shutdown)
     return KernelModel(
         kernel.name,
         signature,
         kernel.fleet,
-        threads,
+        begin,
         shared=own.isolation == INLINE,
         most=max(1, batching.rows) if gathers else 1,
         timeout_s=own.timeout_ms / 1e3 or None,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ie_serving.core.runtime.states import after
-from ie_serving.core.runtime.threads import DaemonThreads
+from ie_serving.core.runtime.threads import DaemonThreads, tell
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs
@@ -236,7 +236,7 @@ class Fleet:
         if not self._move(Change.START):
             return
         try:
-            self._threads.submit(self._make, growth, asyncio.get_running_loop())
+            self._threads.begin(self._make, growth, asyncio.get_running_loop())
         except RuntimeError as error:
             self._failed(growth, error)
 
@@ -245,14 +245,12 @@ class Fleet:
         try:
             runner = growth.start()
         except Exception as error:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._failed, growth, error)
+            tell(loop, self._failed, growth, error)
             return
         with self._changing:
             if self._stage is not Stage.CLOSED:
                 self._all.append(runner)
-                with suppress(RuntimeError):  # the loop has been closed; the runner is, by `close`
-                    loop.call_soon_threadsafe(self._started, growth, runner)
+                tell(loop, self._started, growth, runner)  # else `close` closes the runner
                 return
         runner.close()
 
@@ -305,7 +303,7 @@ class Fleet:
             self._all.remove(runner)
         self._note(growth, "idle")
         with suppress(RuntimeError):  # no thread: its process ends when nothing refers to it
-            self._threads.submit(runner.close)
+            self._threads.begin(runner.close)
         return True
 
     def _note(self, growth: Growth, cause: str) -> None:

@@ -8,12 +8,11 @@ Calls that wait while all of its runners work form the next batch, if the kernel
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
-from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
+from ie_serving.core.runtime.threads import Begin, tell
 from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
@@ -38,7 +37,7 @@ class KernelModel(base.CompiledModel):
         name: of the kernel, for errors.
         signature: as clients see it.
         fleet: runs it; as many batches at once.
-        threads: in which they run.
+        begin: runs them, each in a thread.
         shared: whether all models share these threads.
         most: calls of a batch.
         timeout_s: longest time of a call; None sets no limit.
@@ -54,7 +53,7 @@ class KernelModel(base.CompiledModel):
         name: str,
         signature: Signature,
         fleet: Fleet,
-        threads: Executor,
+        begin: Begin,
         *,
         shared: bool = False,
         most: int = 1,
@@ -68,7 +67,7 @@ class KernelModel(base.CompiledModel):
         self.signatures = {signature.name: signature}
         self._call = partial(KernelCall, name, signature.outputs)
         self._fleet = fleet
-        self._line = Line(name, fleet, threads, most, timeout_s, early=early)
+        self._line = Line(name, fleet, begin, most, timeout_s, early=early)
         self._shared = shared
         self._timeout_s = timeout_s
         self._others = others
@@ -198,8 +197,7 @@ def _answered(of: "ref[EarlyTurn]") -> None:
     turn = of()
     if turn is not None:
         turn.finish()
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            turn.done.get_loop().call_soon_threadsafe(turn.settle)
+        tell(turn.done.get_loop(), turn.settle)
 
 
 class Line:
@@ -208,7 +206,7 @@ class Line:
     Args of the constructor:
         name: of the kernel, for errors.
         fleet: the runners; as many batches at once.
-        threads: in which they run.
+        begin: runs them, each in a thread.
         most: calls of a batch.
         timeout_s: longest time of a call, waiting included; None sets no limit.
         early: the kernel may answer a call before its batch has ended.
@@ -218,7 +216,7 @@ class Line:
         self,
         name: str,
         fleet: Fleet,
-        threads: Executor,
+        begin: Begin,
         most: int,
         timeout_s: float | None,
         *,
@@ -226,7 +224,7 @@ class Line:
     ) -> None:
         self._name = name
         self._fleet = fleet
-        self._threads = threads
+        self._begin = begin
         self._most = most
         self._timeout_s = timeout_s
         self._turn = EarlyTurn if early else Turn
@@ -304,7 +302,7 @@ class Line:
             turn.call.ctx.slot = slot
         work = [turns]  # popped by the thread that runs it; a thread may take it late
         try:
-            self._threads.submit(self._run, runner, slot, work, loop)
+            self._begin(self._run, runner, slot, work, loop)
         except RuntimeError as error:
             work.clear()
             for turn in turns:
@@ -331,8 +329,7 @@ class Line:
                 turn.call.failed(error)
         for turn in turns:
             turn.finish()
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(self._end, runner, slot, turns)
+        tell(loop, self._end, runner, slot, turns)
 
     def _end(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
         self._give_back(runner, slot, turns)

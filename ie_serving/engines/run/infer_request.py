@@ -9,9 +9,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
+from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.tensors import Arrays
 
@@ -220,8 +220,7 @@ class Lane(Generic[T]):
         # All: an error that ended the thread silently would leave the request waiting for ever.
         except BaseException as error:
             self._error = error
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            self._loop.call_soon_threadsafe(self.done.set_result, None)
+        tell(self._loop, self.done.set_result, None)
 
     def _infer(self) -> None:
         try:

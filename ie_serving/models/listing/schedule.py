@@ -19,6 +19,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import NotAvailable, StorageError
 from ie_serving.models.listing.notices import Cover, Notices
 from ie_serving.models.listing.polled_model import Found, List, Look, Polled, Rounds, TurnWanted
@@ -253,11 +254,10 @@ class Polls:
 
     def _list_all(self, store: _Store, loop: asyncio.AbstractEventLoop) -> None:
         """Make the listings that wait; in a thread."""
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            while store.waiting:
-                if done := _listed(store.waiting):
-                    loop.call_soon_threadsafe(self._tell, done)
-            loop.call_soon_threadsafe(self._ended, store)
+        while store.waiting and not loop.is_closed():
+            if done := _listed(store.waiting):
+                tell(loop, self._tell, done)
+        tell(loop, self._ended, store)
 
     def _ended(self, store: _Store) -> None:
         store.working -= 1

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from ie_serving.compat.kibernetika.hooks.asking import Asking
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import Hook
-from ie_serving.core.runtime.threads import DaemonThreads
+from ie_serving.core.runtime.threads import DaemonThreads, tell
 from ie_serving.core.values.errors import NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.fit import ARRAY
 from ie_serving.engines.python.runners import for_client
@@ -180,7 +179,7 @@ class Turn:
         done: asyncio.Future[Any] = loop.create_future()
         turns.running += 1
         try:
-            turns.threads.submit(self._work, tensors, ctx, done, loop, _left(ctx))
+            turns.threads.begin(self._work, tensors, ctx, done, loop, _left(ctx))
         except RuntimeError as error:
             turns.running -= 1
             raise NotAvailable(f"no thread takes the call: {error}") from error
@@ -205,8 +204,7 @@ class Turn:
         except BaseException as error:
             found = ServingError(f"hook {self.name} failed: {type(error).__name__}")
         answer = found, perf_counter() - began
-        with suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(self._settle, done, answer)
+        tell(loop, self._settle, done, answer)
 
     # Here, not where the answer is awaited: a hook whose client has left runs on.
     def _settle(self, done: "asyncio.Future[Any]", answer: object) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -210,9 +209,8 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
     begun: list[Callable[[], object]] = []
     ran: list[Sequence[KernelCall]] = []
 
-    class Later(Executor):
-        def submit(self, work: Any, /, *args: Any, **_: Any) -> Any:
-            begun.append(partial(work, *args))
+    def begin(work: Callable[..., object], *args: object) -> None:
+        begun.append(partial(work, *args))
 
     class Runs:
         readiness = Readiness.NOW
@@ -223,7 +221,7 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
         def close(self) -> None:
             """Nothing to end."""
 
-    line = Line("k", Fleet([Runs()]), Later(), 1, None)
+    line = Line("k", Fleet([Runs()]), begin, 1, None)
     asked = asyncio.ensure_future(line.answer(call(), dict))
     await asyncio.sleep(0)
     asked.cancel()

@@ -111,7 +111,7 @@ class Runs:
 
 
 def line(fleet: Fleet) -> Line:
-    return Line("k", fleet, DaemonThreads(4), 1, None)
+    return Line("k", fleet, DaemonThreads(4).begin, 1, None)
 
 
 async def asked(line: Line) -> str:

@@ -198,9 +198,7 @@ class Location:
             self._check_root()
         names = [prefix.removeprefix(self.prefix).rstrip("/") for prefix in found]
         if "" in names:
-            _remark_once(
-                str(Event('keys begin with "//", write // in the base path', url=self.url))
-            )
+            _remark_once(Event('keys begin with "//", write // in the base path', url=self.url))
         return [name for name in names if is_plain(name)]
 
     # Buckets have no directories, so an empty answer may be an empty repository or a typo. At the
@@ -238,7 +236,7 @@ class Location:
             return None
         if not is_plain(path):
             _remark_once(
-                str(Event("object left out, its key is not a plain path", url=self.url, key=key))
+                Event("object left out, its key is not a plain path", url=self.url, key=key)
             )
             return None
         return path
@@ -249,10 +247,16 @@ def is_plain(path: str) -> bool:
     return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
 
 
-@lru_cache(maxsize=1000)
-def _remark_once(remark: str) -> None:
+def _remark_once(remark: Event) -> None:
     """Log a remark once, although each listing repeats it; the last 1000 are remembered."""
-    log.warning(remark)
+    if next(_firsts(remark.text, *remark.facts.values()), False):
+        log.warning(remark)
+
+
+@lru_cache(maxsize=1000)
+def _firsts(*remark: object) -> Iterator[bool]:
+    """Give for each remark an iterator that has one True, for the first who looks."""
+    return iter((True,))
 
 
 def shown(url: str) -> str:

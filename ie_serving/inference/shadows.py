@@ -261,8 +261,9 @@ class Mirror:
     def _failed(self, result: str, cause: object, *, is_defect: bool = False) -> None:
         self._count(result)
         if self._is_news(result):
-            shadow = self.rule.model or self._name
-            event = Event("shadow gives no answer", model=self._name, shadow=shadow, cause=cause)
+            whose = {"model": self._name, "shadow": self.rule.model or self._name}
+            version = {"version": self.of[1]} if result == FAILED else {}
+            event = Event("shadow gives no answer", **whose, **version, cause=cause)
             log.warning(event, exc_info=is_defect)
 
     def _is_news(self, result: str) -> bool:

@@ -294,7 +294,7 @@ def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None
 
 def test_what_is_logged_of_a_version_names_model_and_version(server: Server) -> None:
     """Also by an engine, or by the thread that keeps its process: neither knows them."""
-    for event in ("kernel process started", "kernel failed to load", "model compiled"):
+    for event in ("model process started", "kernel failed to load", "model compiled"):
         (line, *_) = [each for each in server.lines if f" {event} " in each]
         assert re.search(r" model=\w+ version=1$", line), line
 

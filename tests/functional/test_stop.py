@@ -328,7 +328,7 @@ def test_a_process_that_crashed_leaves_nothing(world: World, gate: Gate) -> None
     world.kernel("m")
     server = world.serve({"m": {"kernel": "kernel.py", "isolation": "process"}}).ready()
     assert asked(server, "m", 9).status_code == 500
-    server.line("kernel process ended")
+    server.line("model process ended")
     gate.open()
     assert asked(server, "m").status_code == 200
     assert server.stop() == 0

@@ -57,7 +57,7 @@ def predict(
 
 def workers(server: Server) -> dict[str, int]:
     """Process ids of TensorFlow by model, as the log names them; the last one counts."""
-    started = [line for line in server.lines if "TensorFlow process started" in line]
+    started = [line for line in server.lines if "model process started" in line]
     found = (re.search(r"path=\S*/(\w+)/1 pid=(\d+)", line) for line in started)
     return {match[1]: int(match[2]) for match in found if match}
 
@@ -170,7 +170,7 @@ def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server, roo
         assert served.acquire(timeout=PATIENCE_S)
     os.kill(first, signal.SIGKILL)
     assert ended(first)
-    server.line("TensorFlow process started.*keras", START_S)
+    server.line("model process started.*keras", START_S)
     stop.set()
     for thread in threads:
         thread.join(START_S)

@@ -5,6 +5,7 @@ first answers, are not repeated for each request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
@@ -82,7 +83,7 @@ class Link:
         """
         target = target_of(loaded, self.signature, self.name)
         if why := lacking(self.step, target):
-            raise of_step(self.step, ServingError(why))
+            raise of_step(self.step, ServingError(why), nullcontext)
         signature = target.signature
         taken = self.step.inputs
         takes = [(name, self._given[ref.step], ref.item) for name, ref in taken.items()]
@@ -110,6 +111,7 @@ class Chain:
         record: Record,
     ) -> None:
         steps = plan.only or ()
+        self._about = plan.about
         given = {REQUEST: 0, **{step.name: at for at, step in enumerate(steps, 1)}}
         self._links = [Link(s, places.get(s.name, 0), own.get(s.name), given) for s in steps]
         self._last = last = self._links[-1]
@@ -154,7 +156,7 @@ class Chain:
                 given.append(await loaded.compiled.infer(signature, filled, take))
             except Exception as error:
                 if not ended:
-                    raise of_step(link.step, error) from error
+                    raise of_step(link.step, error, self._about) from error
                 self._record(link.name, ended[0] - began)  # the step has done its part
                 raise
             self._record(link.name, (ended[0] if ended else perf_counter()) - began)

@@ -6,7 +6,7 @@ Every fault names its step.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ie_serving.core.values.errors import LoadFailed, ServingError
@@ -29,6 +29,7 @@ from ie_serving.engines.graph.definition import (
     SwitchStep,
 )
 from ie_serving.engines.graph.specs import common, each_of, entry_of, stacked, unfit, united
+from ie_serving.telemetry.log.logs import About, carried
 
 Offered = Mapping[str, TensorSpec | None]
 """Tensors that may fill inputs of the same name; None where only their names are known."""
@@ -57,6 +58,7 @@ class Plan:
             long chain.
         only: all steps, where they form a chain and none is ever skipped: then no step waits for
             another one. Else None.
+        about: the model and version of the graph, for log events.
     """
 
     signature: Signature
@@ -68,6 +70,7 @@ class Plan:
     lines: Mapping[str, tuple[CallStep, ...]]
     apart: frozenset[str]
     only: Sequence[CallStep] | None
+    about: About = field(default_factory=carried)
 
 
 def plan(definition: Definition, find: Find) -> Plan:

@@ -31,7 +31,7 @@ from ie_serving.engines.graph.definition import (
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.others import Record
 from ie_serving.engines.run.cache import Cache
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,8 @@ class Run:
             if not step.fallback:
                 raise
             code = code_of(error).name
-            log.debug(Event("fallback taken", step=name, fallback=step.fallback, code=code))
+            with self._plan.about():
+                log.debug(Event("fallback taken", step=name, fallback=step.fallback, code=code))
             other = await self._get(step.fallback)
             given = other and {item: other[item] for item in self._plan.gives[name]}
         self._given[name] = given
@@ -181,7 +182,7 @@ class Run:
         try:
             return tested is not None and step.when.holds(tested)
         except Exception as error:
-            raise of_step(step, error) from error
+            raise of_step(step, error, self._plan.about) from error
 
     async def _own(self, step: Step) -> Given:
         if isinstance(step, CallStep):
@@ -212,7 +213,7 @@ class Run:
             else:
                 found = await self._several(step, target, inputs)
         except Exception as error:
-            raise of_step(step, error) from error
+            raise of_step(step, error, self._plan.about) from error
         self._record(step.name, time.perf_counter() - began)
         return found
 
@@ -236,7 +237,7 @@ class Run:
         try:
             name = calls.chosen(step, values[0] if values else None)
         except Exception as error:
-            raise of_step(step, error) from error
+            raise of_step(step, error, self._plan.about) from error
         return self._only(step, await self._get(name))
 
     async def _merge(self, step: MergeStep) -> Given:
@@ -248,7 +249,7 @@ class Run:
             try:
                 return calls.combined(step, self._plan.gives[step.name], several)
             except Exception as error:
-                raise of_step(step, error) from error
+                raise of_step(step, error, self._plan.about) from error
         return calls.merged(step, self._plan.gives[step.name], several)
 
     async def _any(self, step: AnyStep) -> Given:
@@ -263,10 +264,11 @@ class Run:
         return given and {item: given[item] for item in self._plan.gives[step.name]}
 
 
-def of_step(step: Step, error: Exception) -> ServingError:
+def of_step(step: Step, error: Exception, about: About) -> ServingError:
     """Name the step in an error; an unexpected exception goes to the log in full."""
     place = f'step "{step.name}"' + (f" ({step.what})" if isinstance(step, CallStep) else "")
     if isinstance(error, ServingError):
         return placed(place, error)
-    log.error(Event("step failed by a defect", step=step.name), exc_info=error)
+    with about():
+        log.error(Event("step failed by a defect", step=step.name), exc_info=error)
     return ServingError(f"{place}: it failed by a defect, which the log names")

@@ -28,7 +28,7 @@ from ie_serving.engines.layers.joining import (
     split,
     together,
 )
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import Event, carried
 from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
 
@@ -93,6 +93,7 @@ class Queue:
         self._off = False
         self._brief_s = brief_s
         self._brief = False  # as the last inference that was watched says
+        self._about = carried()
         record.watch(self)
 
     @property
@@ -288,7 +289,8 @@ class Queue:
         if isinstance(error, RowsLost) and not self._off:
             self._off = True
             name = self._signature.name
-            log.warning(Event("batching stopped", signature=name, cause=error))
+            with self._about():
+                log.warning(Event("batching stopped", signature=name, cause=error))
 
 
 def _fail(part: WaitingRows[_Waiting], error: Exception) -> None:

@@ -187,6 +187,6 @@ def _end(context: object) -> None:
     from pypmml.base import PMMLContext
 
     if PMMLContext._active_pmml_context is context:
-        log.error(Event("java process ended, another one is begun"))
+        log.error(Event("java process ended, another one is begun", pid=_PROCESSES[0].pid))
         with suppress(Exception):  # it is gone
             PMMLContext.shutdown()

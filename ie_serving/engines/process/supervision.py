@@ -104,7 +104,8 @@ class Task:
     command: Sequence[str]
     job: str
     name: str
-    what: str = "the TensorFlow process of this version"
+    kind: str
+    what: str = "the process of this version"
     environ: Mapping[str, str] = field(default_factory=dict)
     load_limit_s: float = LOAD_LIMIT_S
     backoff: Backoff = BACKOFF
@@ -126,7 +127,7 @@ class Supervisor:
         self._due = 0.0
         # In this context, so that log events name the model and version of the process.
         run = partial(copy_context().run, self._supervise)
-        self._thread = threading.Thread(target=run, name="tensorflow", daemon=True)
+        self._thread = threading.Thread(target=run, name="supervisor", daemon=True)
 
     def start(self) -> Message:
         """Start the process, wait until it has loaded its job, and return its findings.
@@ -295,11 +296,13 @@ class Supervisor:
 
     def _note_start(self, pid: int, load_s: float) -> None:
         name = self._task.name
-        log.info(logs.Event("TensorFlow process started", path=name, pid=pid, load_s=load_s))
+        facts = {"kind": self._task.kind, "path": name, "pid": pid, "load_s": load_s}
+        log.info(logs.Event("model process started", **facts))
 
     def _note_end(self, cause: str, pause_s: float) -> None:
         name = self._task.name
-        log.warning(logs.Event("TensorFlow process ended", path=name, cause=cause, pause_s=pause_s))
+        facts = {"kind": self._task.kind, "path": name, "cause": cause, "pause_s": pause_s}
+        log.warning(logs.Event("model process ended", **facts))
 
     def _note_late(self, limit_s: float) -> None:
         name = self._task.name

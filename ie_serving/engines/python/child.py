@@ -13,7 +13,7 @@ import logging
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import ExitStack, aclosing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -140,7 +140,7 @@ class _Answer:
         return dict(zip(self._kernel.inputs, copies, strict=True))
 
     def _call(self) -> KernelCall:
-        return KernelCall(self._kernel.name, self._kernel.outputs, {}, self._ctx)
+        return KernelCall(self._kernel.name, nullcontext, self._kernel.outputs, {}, self._ctx)
 
 
 Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
@@ -228,4 +228,4 @@ def _call(kernel: Kernel, tensors: Sequence[Array]) -> KernelCall:
     for each in tensors:
         each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))
-    return KernelCall(kernel.name, kernel.outputs, inputs, ctx)
+    return KernelCall(kernel.name, nullcontext, kernel.outputs, inputs, ctx)

@@ -22,7 +22,7 @@ from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs
 from ie_serving.engines.python.runners import Readiness, Runner, Stream
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import Event, carried
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +140,7 @@ class Fleet:
         self._growing = Alarm(self._tell)
         self._ending = Alarm(self._end_idle)
         self._threads = DaemonThreads(1)
+        self._about = carried()
         self.came: Callable[[], None] = lambda: None
 
     @property
@@ -269,9 +270,9 @@ class Fleet:
         pause_s = BACKOFF.delay_s(self._failures, random.random())
         self._due = asyncio.get_running_loop().time() + pause_s
         cause = one_line(error)
-        log.warning(
-            Event("kernel instance not started", kernel=growth.name, cause=cause, pause_s=pause_s)
-        )
+        facts = {"kernel": growth.name, "cause": cause, "pause_s": pause_s}
+        with self._about():
+            log.warning(Event("kernel instance not started", **facts))
 
     # -- shrinking -----------------------------------------------------------------------------
 
@@ -308,9 +309,9 @@ class Fleet:
 
     def _note(self, growth: Growth, cause: str) -> None:
         count = len(self._all)
-        log.info(
-            Event("kernel instances changed", kernel=growth.name, instances=count, cause=cause)
-        )
+        facts = {"kernel": growth.name, "instances": count, "cause": cause}
+        with self._about():
+            log.info(Event("kernel instances changed", **facts))
 
 
 @dataclass(frozen=True)

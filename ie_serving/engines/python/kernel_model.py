@@ -23,6 +23,7 @@ from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.runners import KernelCall, Runner, Stream, read_only
 from ie_serving.engines.run.infer_request import MOST_WAITING
+from ie_serving.telemetry.log.logs import carried
 
 if TYPE_CHECKING:
     from ie_serving.engines.python.streaming import StreamLoop
@@ -65,7 +66,7 @@ class KernelModel(base.CompiledModel):
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signatures = {signature.name: signature}
-        self._call = partial(KernelCall, name, signature.outputs)
+        self._call = partial(KernelCall, name, carried(), signature.outputs)
         self._fleet = fleet
         self._line = Line(name, fleet, begin, most, timeout_s, early=early)
         self._shared = shared

@@ -24,7 +24,6 @@ from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.python.kernel_link import answered, packed
 from ie_serving.engines.python.runners import Inputs, KernelCall, Readiness
-from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +59,6 @@ class KernelProcess(Supervisor):
         finally:
             self._scratch.empty()
 
-    def _note_start(self, pid: int, load_s: float) -> None:
-        log.info(Event("kernel process started", path=self._task.name, pid=pid, load_s=load_s))
-
-    def _note_end(self, cause: str, pause_s: float) -> None:
-        name = self._task.name
-        log.warning(Event("kernel process ended", path=name, cause=cause, pause_s=pause_s))
-
 
 def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
     """Make the process of a version's kernel, not started yet."""
@@ -74,6 +66,7 @@ def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
     scratch = kernel_scratch()
     task = Task(
         command=COMMAND,
+        kind="kernel",
         job=job_of(directory, options, scratch),
         name=str(directory),
         what=f"the process of kernel {place}",

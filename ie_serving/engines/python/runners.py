@@ -19,7 +19,7 @@ from ie_serving.engines.python.context import Context, failure
 from ie_serving.engines.python.outputs import checked
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,15 @@ class KernelCall:
         told: called when `reply` or `fail` has answered; unset where no early answer is needed.
     """
 
-    __slots__ = ("_outputs", "ctx", "inputs", "kernel", "outcome", "over", "told")
+    __slots__ = ("_about", "_outputs", "ctx", "inputs", "kernel", "outcome", "over", "told")
 
     told: Callable[[], object]
 
-    def __init__(self, kernel: str, outputs: Specs, inputs: Inputs, ctx: Context) -> None:
+    def __init__(
+        self, kernel: str, about: About, outputs: Specs, inputs: Inputs, ctx: Context
+    ) -> None:
         self.kernel = kernel
+        self._about = about
         self._outputs = outputs
         self.inputs = inputs
         self.ctx = ctx
@@ -88,7 +91,8 @@ class KernelCall:
         if not self._take(outcome):
             # The first answer may have been sent, and stays.
             request = self.ctx.request_id
-            log.error(Event("kernel answered twice", kernel=self.kernel, request_id=request))
+            with self._about():
+                log.error(Event("kernel answered twice", kernel=self.kernel, request_id=request))
             return
         told = getattr(self, "told", None)
         if told is not None:
@@ -127,7 +131,9 @@ class KernelCall:
 
     def _unforeseen(self, error: BaseException) -> ServingError:
         request = self.ctx.request_id
-        log.error(Event("kernel failed", kernel=self.kernel, request_id=request), exc_info=error)
+        with self._about():
+            event = Event("kernel failed", kernel=self.kernel, request_id=request)
+            log.error(event, exc_info=error)
         if isinstance(error, MemoryError):
             self.over = True
             return QueueFull(f"kernel {self.kernel} has no memory for this call: {one_line(error)}")

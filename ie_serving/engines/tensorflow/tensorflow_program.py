@@ -23,7 +23,7 @@ from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Program, Runs
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import Event, carried
 
 T = TypeVar("T")
 
@@ -56,6 +56,8 @@ class RemoteRequest:
     ) -> None:
         self._supervisor = supervisor
         self._number = number
+        self._name = signature.name
+        self._about = carried()
         self._inputs = list(signature.inputs)
         self._outputs = list(signature.outputs)
         self._abandoned_s = abandoned_s
@@ -129,13 +131,9 @@ class RemoteRequest:
     def _end(self, number: int) -> None:
         if self._running and self._runs == number and self._way is not None:
             process = self._way[0]
-            log.warning(
-                Event(
-                    "TensorFlow process ended for a request that nobody waits for",
-                    pid=process.pid,
-                    after_s=self._abandoned_s,
-                )
-            )
+            facts = {"signature": self._name, "pid": process.pid, "after_s": self._abandoned_s}
+            with self._about():
+                log.warning(Event("TensorFlow run abandoned, process ended", **facts))
             process.kill()
 
 
@@ -170,6 +168,8 @@ def serve(
     supervisor = Supervisor(
         Task(
             command=COMMAND,
+            kind="TensorFlow",
+            what="the TensorFlow process of this version",
             job=_job(directory, signatures, options),
             name=str(directory),
             # Sessions have these limits by their configuration, other code by this variable.

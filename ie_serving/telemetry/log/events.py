@@ -6,9 +6,10 @@ the two.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -50,6 +51,15 @@ def about(**facts: object) -> Iterator[None]:
         yield
     finally:
         _ABOUT.reset(token)
+
+
+About = Callable[[], AbstractContextManager[None]]
+"""Adds facts to each event that is made in its context."""
+
+
+def carried() -> About:
+    """Give what adds the facts of this context to later events, as those of a load to requests'."""
+    return partial(about, **_ABOUT.get())
 
 
 class Event:

@@ -35,8 +35,10 @@ from typing import Final, Protocol, TextIO
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import (
     MASK,
+    About,
     Event,
     about,
+    carried,
     is_secret,
     mask,
     one_line,
@@ -116,7 +118,7 @@ def _scalar(value: object) -> Scalar:
     return mask(str(value))
 
 
-__all__ = ["MASK", "OWN", "Event", "about", "configure", "mask", "render"]
+__all__ = ["MASK", "OWN", "About", "Event", "about", "carried", "configure", "mask", "render"]
 
 OWN = "ie_serving"
 _users: list[str] = []

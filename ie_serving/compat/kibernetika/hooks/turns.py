@@ -25,7 +25,7 @@ from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.infer_request import MOST_WAITING
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import Event, carried
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Turns:
     Attributes:
         running: hooks that threads run, or that wait for one.
         threads: that run them.
+        about: model and version, for log events.
     """
 
     def __init__(self, file: str, asking: Asking, most: int, execution: str) -> None:
@@ -57,6 +58,7 @@ class Turns:
         self.execution = execution
         self.running = 0
         self.threads = DaemonThreads(most)
+        self.about = carried()
 
     def of(self, hook: Hook | None) -> "Turn | None":
         """Give what runs a hook; None for none."""
@@ -165,7 +167,9 @@ class Turn:
         if (meant := for_client(error)) is not None:
             return meant
         name = f"{self._turns.file}:{self.name}"
-        log.error(Event("kernel failed", kernel=name, request_id=ctx.request_id), exc_info=error)
+        with self._turns.about():
+            event = Event("kernel failed", kernel=name, request_id=ctx.request_id)
+            log.error(event, exc_info=error)
         text = f"hook {name} failed: {type(error).__name__}: {one_line(error)}"
         return QueueFull(text) if isinstance(error, MemoryError) else ServingError(text)
 

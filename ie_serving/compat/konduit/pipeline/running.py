@@ -52,7 +52,7 @@ from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.runners import Inputs
 from ie_serving.engines.run.function import one_line
-from ie_serving.telemetry.log.logs import Event
+from ie_serving.telemetry.log.logs import Event, carried
 
 log = logging.getLogger(__name__)
 LONGEST_SHOWN = 100
@@ -73,6 +73,7 @@ class Running:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+        self._about = carried()
         self._runs: dict[str, Run] = {}
         for step in pipeline.steps:
             try:
@@ -119,7 +120,8 @@ class Running:
             raise placed(str(step), error) from error
         # SystemExit as well: a script that ends the program ends its request.
         except (Exception, SystemExit) as error:
-            log.error(Event("pipeline step failed", step=step.name), exc_info=error)
+            with self._about():
+                log.error(Event("pipeline step failed", step=step.name), exc_info=error)
             raise ServingError(f"{step}: {type(error).__name__}: {one_line(error)}") from error
 
     def _run(

@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 INPUT_END_S: Final = 0.25
 """Seconds after the last byte of a request within which the end of the client's data belongs to the
 request. A client that closes its connection looks the same, but has mostly waited longer."""
+LONGEST_PATH: Final = 200
+"""Characters of a request's path that the line of a defect has."""
 SEALED: Final = 64 * 1024
 """Bytes of a large reply that TLS is given at a time. A whole reply at once would be encrypted at
 1 MB per ms of the event loop, and its copy, which the budget does not count, would stay in memory
@@ -370,7 +372,7 @@ class Connection(asyncio.Protocol):
             self._give_up(STOPPING if self._server.draining else DEFECT)
             return
         except Exception:
-            log.exception(logs.Event(FAILED))
+            self._log_defect()
             self._give_up(DEFECT)
             return
         if len(pieces) == 1:
@@ -436,9 +438,16 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             pass  # not re-raised: no code awaits this task
         except Exception:
-            log.exception(logs.Event(FAILED))
+            self._log_defect()
         finally:
             self._end(lingers=True)
+
+    def _log_defect(self) -> None:
+        """Log the present exception, with the path and the client of the request."""
+        request = self._answering
+        path = request.head.path[:LONGEST_PATH].decode("latin-1") if request else ""
+        facts = {"client": client_address(self._transport), "path": path}
+        log.exception(logs.Event(FAILED, **facts))
 
     def _give_up(self, fault: Fault) -> None:
         """Send a refusal in place of a reply, and close."""

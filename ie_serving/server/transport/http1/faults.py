@@ -65,7 +65,7 @@ def _speaks_http2() -> Fault:
     return Fault(400, f"The client speaks HTTP/2, and this port HTTP/1.1, for REST{where}.")
 
 
-def refusal_of(error: httptools.HttpParserError) -> Fault:
+def refusal_of(error: httptools.HttpParserError, client: object = None) -> Fault:
     """Return the reply to a request that the parser, or our own check during parsing, refused."""
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
     if isinstance(cause, RequestRefused):
@@ -73,7 +73,7 @@ def refusal_of(error: httptools.HttpParserError) -> Fault:
     if isinstance(error, httptools.HttpParserInvalidMethodError):
         return Fault(501, "The method is not known to this server.")
     if cause is not None and not isinstance(cause, httptools.HttpParserError):
-        log.error(Event(FAILED), exc_info=cause)
+        log.error(Event(FAILED, client=client), exc_info=cause)
         return DEFECT
     text = str(cause or error)
     if text == _PREFACE:

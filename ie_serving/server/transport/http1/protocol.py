@@ -251,7 +251,7 @@ class Protocol:
                     break
         except httptools.HttpParserError as error:
             if self.reader is not Reader.CLOSED:  # else it follows the last request: ignored
-                self._fail(mistaken(data) or refusal_of(error))
+                self._fail(mistaken(data) or refusal_of(error, self.ends.client))
         if self.reader is not IDLE or len(self._unanswered) > 1 or self._holding.size:
             self._count(rest)
         events, self._events = self._events, []  # the caller owns their memory from now on

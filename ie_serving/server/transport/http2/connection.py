@@ -150,7 +150,10 @@ class Http2Connection(FrameReader):
 
     def _fail(self, fault: ConnectionFault) -> None:
         """Report the fault, and end: later frames cannot be interpreted any more."""
-        log.info(Event("gRPC client sent away", code=fault.code.name, cause=fault.text))
+        peer = self.sender.peer
+        client = peer[0] if isinstance(peer, tuple) else None
+        code, cause = fault.code.name, fault.text
+        log.info(Event("gRPC client sent away", client=client, code=code, cause=cause))
         self._say_last(frames.goaway(max(0, self.streams.last), fault.code, fault.text))
 
     def _say_last(self, last: bytes) -> None:

@@ -11,7 +11,9 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET, SMALL
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFull
 from ie_serving.engines.layers.gathering import BatchRules
+from ie_serving.engines.layers.joining import RowsLost
 from ie_serving.engines.layers.queue import Queue
+from ie_serving.telemetry.log import logs
 from tests.unit.engines.layers.models import REFUSED, Asked, Model, signature
 
 WAIT_S = 20.0
@@ -335,3 +337,12 @@ async def test_nothing_of_a_request_waits_for_the_garbage_collector(how: str) ->
     finally:
         gc.enable()
         asked.model.open.set()
+
+
+async def test_the_end_of_batching_names_model_and_version(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with logs.about(model="m", version=7):
+        asked = Asked(Model())
+    asked.queue._note_failure(RowsLost("no rows"))
+    assert 'batching stopped signature=serving_default cause="no rows" model=m version=7' in caplog.text

@@ -20,6 +20,7 @@ Begin = Callable[..., Supervisor]
 def task(backoff: Backoff = NEVER, load_limit_s: float = PATIENCE_S, **job: Any) -> Task:
     return Task(
         command=COMMAND,
+        kind="stand-in",
         job=json.dumps(job),
         name="stand-in",
         load_limit_s=load_limit_s,

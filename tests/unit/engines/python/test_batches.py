@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ async def test_the_end_of_a_batch_waits_for_a_reply_that_is_read() -> None:
         assert go.wait(PATIENCE_S)
         return b"reply"
 
-    own = KernelCall("k", {}, {}, Context(NOBODY))
+    own = KernelCall("k", nullcontext, {}, {}, Context(NOBODY))
     turn = EarlyTurn(own, read, asyncio.get_running_loop(), ())
     replies = threading.Thread(target=own.reply, args=({},))
     ends = threading.Thread(target=lambda: found.append((turn.finish(), turn.value)))

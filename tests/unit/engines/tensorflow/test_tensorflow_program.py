@@ -19,6 +19,7 @@ from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.tensorflow.tensorflow_program import TensorFlowProgram
+from ie_serving.telemetry.log import logs
 from tests.process import PATIENCE_S, ended
 from tests.thinning import repeated
 from tests.unit.engines.process.processes import Begin, task
@@ -46,7 +47,8 @@ def supervisor(begin: Begin) -> Supervisor:
 @pytest.fixture
 def commands(supervisor: Supervisor) -> Iterator[TensorFlowProgram]:
     with ExitStack() as stack:
-        program = TensorFlowProgram(supervisor, 0, COMMANDS, at_once=2, abandoned_s=0.05)
+        with logs.about(model="m", version=7):
+            program = TensorFlowProgram(supervisor, 0, COMMANDS, at_once=2, abandoned_s=0.05)
         stack.callback(program.close)
         yield program
 
@@ -148,12 +150,14 @@ async def test_requests_under_way_when_it_is_killed_fail_and_later_ones_do_not(
 
 
 async def test_a_run_that_hangs_after_its_client_has_left_is_ended_with_the_process(
-    commands: TensorFlowProgram,
+    commands: TensorFlowProgram, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = int(await ask(commands, "pid"))
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(ask(commands, "hang"), 0.1)
     assert await asyncio.to_thread(ended, pid)
+    said = f"TensorFlow run abandoned, process ended signature=commands pid={pid} after_s=0.05"
+    assert f"{said} model=m version=7" in caplog.text
     assert await ask(commands, "count") == "1"
 
 

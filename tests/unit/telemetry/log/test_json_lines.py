@@ -136,3 +136,17 @@ def test_the_file_gets_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixt
     logs.configure("INFO", str(path), "json")
     own.info("said")
     assert path.read_text() == capsys.readouterr().err
+
+
+def test_facts_of_a_load_are_carried_to_events_of_later(written: Written) -> None:
+    """As those of requests, which name their model among a thousand."""
+    logs.configure("INFO", form="json")
+    with logs.about(model="resnet", version=7):
+        whose = logs.carried()
+    for _ in range(2):
+        with whose():
+            own.info(Event("batching stopped", signature="s"))
+    own.info(Event("batching stopped", signature="s"))
+    found = [line["fields"] for line in written()]
+    named = {"signature": "s", "model": "resnet", "version": 7}
+    assert found == [named, named, {"signature": "s"}]

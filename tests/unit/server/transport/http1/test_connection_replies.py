@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ async def test_a_defect_is_logged_and_answered_without_its_text(
     assert b"defect" not in heard
     assert talk.wire.closed
     assert "a defect" in caplog.text
+    (record,) = [each for each in caplog.records if each.exc_info]
+    assert re.search(r" client=\S+ path=/", record.getMessage())
 
 
 async def test_a_defect_after_the_reply_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,13 +1,16 @@
 """Owns tasks, waits for an event with a time limit, and between attempts (back-off). Pure asyncio.
 
-`Backoff` tells how long to wait before a failed operation is tried again.
+`Backoff` tells how long to wait before a failed operation is tried again, and `SingleFlight` lets
+callers wait for the same work.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _MOST_DOUBLINGS = 32
@@ -88,3 +91,37 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+class SingleFlight(Generic[K, T]):
+    """Work that callers with the same key share while it is under way. Lives on one event loop.
+
+    Attributes:
+        under_way: the work by its key.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: dict[K, asyncio.Future[T]] = {}
+
+    def begin(self, key: K, work: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
+        """Give the work under way, or begin it; a caller that is cancelled must not cancel it."""
+        found = self.under_way.get(key)
+        if found is None:
+            found = self.under_way[key] = asyncio.ensure_future(work())
+            found.add_done_callback(partial(self._ended, key))
+        return found
+
+    async def share(self, key: K, work: Callable[[], Awaitable[T]]) -> T:
+        """Wait for the work under way, or begin it. Raises whatever the work raises."""
+        # Shielded: other callers may wait for it, so the cancellation of one must not end it.
+        return await asyncio.shield(self.begin(key, work))
+
+    def close(self) -> None:
+        """Cancel the work."""
+        for each in self.under_way.values():
+            each.cancel()
+
+    def _ended(self, key: K, ended: "asyncio.Future[T]") -> None:
+        del self.under_way[key]
+        if not ended.cancelled():
+            ended.exception()  # retrieved: else asyncio logs the error when all callers have left

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Final
 
 from ie_serving.core.runtime.heaps import HEAPS, resident_bytes
-from ie_serving.core.runtime.waits import Tasks
+from ie_serving.core.runtime.waits import SingleFlight, Tasks
 from ie_serving.core.values.errors import BudgetFull, NotLoaded, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature
@@ -106,7 +106,7 @@ class Residency:
         self._resident = resident
         self.metrics = ResidencyMetrics(rules.budget, resident)
         self._entries: dict[str, _Entry] = {}
-        self._loads: dict[Dormant, asyncio.Task[None]] = {}
+        self._loads: SingleFlight[Dormant, None] = SingleFlight()
         self._tasks = Tasks()
         self._sizes: dict[str, tuple[int, int]] = {}
         """Bytes of a model's files, and the bytes it took in memory with them; 0: not measured."""
@@ -159,7 +159,7 @@ class Residency:
             BudgetFull: the model does not fit the budget.
         """
         self.metrics.waits[stream.name] += 1
-        load = self._loads.get(stream) or self._begin(stream)
+        load = self._loads.begin(stream, partial(self._load, stream))
         wait_s = self._rules.wait_s
         if not wait_s:
             raise NotLoaded(
@@ -185,24 +185,19 @@ class Residency:
 
     def close(self) -> None:
         """Cancel what runs, as the process ends."""
+        self._loads.close()
         self._tasks.cancel()
-        for task in self._loads.values():
-            task.cancel()
 
     # -- loads -------------------------------------------------------------------------------
 
-    def _begin(self, stream: Dormant) -> "asyncio.Task[None]":
-        task = self._loads[stream] = asyncio.create_task(self._bring(stream))
-        task.add_done_callback(lambda done: self._ended(stream, done))
-        return task
-
-    def _ended(self, stream: Dormant, load: "asyncio.Task[None]") -> None:
-        del self._loads[stream]
-        if load.cancelled():
-            return
-        error = load.exception()  # read here too: those who asked may all have left
-        if error is not None and not isinstance(error, ServingError):
+    async def _load(self, stream: Dormant) -> None:
+        try:
+            await self._bring(stream)
+        except ServingError:
+            raise
+        except Exception as error:  # those who asked may all have left
             log.error(Event("load on demand failed by a defect", model=stream.name, cause=error))
+            raise
 
     async def _bring(self, stream: Dormant) -> None:
         if stream.is_admitted:  # a version that the policy wants anew is on its way
@@ -322,8 +317,8 @@ class Residency:
 
     def _coming(self, but: _Entry | None = None) -> int:
         """Sum the sizes of the models that are being loaded, except one."""
-        entries = (self._entries.get(stream.name) for stream in self._loads)
-        loading = (each for each in entries if each and each.stream in self._loads)
+        entries = (self._entries.get(stream.name) for stream in self._loads.under_way)
+        loading = (each for each in entries if each and each.stream in self._loads.under_way)
         return sum(each.size + each.spare for each in loading if each is not but)
 
     def _staying(self) -> Collection[str]:
@@ -338,7 +333,7 @@ class Residency:
         for each in self._by_use:
             stream = each.stream
             is_held = any(version.holders > 0 for version in stream.available.values())
-            in_use = is_held or stream in self._loads
+            in_use = is_held or stream in self._loads.under_way
             yield Resident(stream.name, each.size, each.usage.last, in_use, stream.name in staying)
 
     # -- unloads -----------------------------------------------------------------------------
@@ -359,7 +354,7 @@ class Residency:
 
     async def _leave(self, name: str, entry: _Entry) -> None:
         """Forget a model that is not configured any more, once it is out of memory."""
-        if load := self._loads.get(entry.stream):
+        if load := self._loads.under_way.get(entry.stream):
             await asyncio.wait([load])
         while not entry.stream.is_out:
             await entry.stream.changed()

@@ -15,9 +15,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
+from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
 from ie_serving.core.values.access import Caller, Credentials, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
@@ -97,7 +99,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         self._clock = clock
         self.decisions: dict[object, Any] = {}
         self._known: dict[Credentials, Caller] = {}
-        self._verifying: dict[tuple[bytes, Password], asyncio.Future[bool]] = {}
+        self._verifying: SingleFlight[tuple[bytes, Password], bool] = SingleFlight()
         self._thread = ThreadPoolExecutor(1, "password")
         # A setting names the source of the keys, so a changed file of callers does not replace it.
         verifier = self.prepared.verifier
@@ -269,19 +271,12 @@ class Access(Renewed[AccessMaterial, Compared]):
 
     async def _is_right(self, expected: Password, password: bytes, header: bytes) -> bool:
         """Compare in the thread; requests with the same header share one comparison."""
-        key = (header, expected)
-        asked = self._verifying.get(key)
-        if asked is None:
-            if len(self._verifying) >= MOST_WAITING:
-                raise QueueFull(
-                    f"more than {MOST_WAITING} passwords wait to be verified; ask again"
-                )
-            loop = asyncio.get_running_loop()
-            asked = loop.run_in_executor(self._thread, _matches, expected, password)
-            self._verifying[key] = asked
-            asked.add_done_callback(lambda _: self._verifying.pop(key, None))
-        # Shielded: other requests may await the same result, so one cancellation must not end it.
-        return await asyncio.shield(asked)
+        key, others = (header, expected), self._verifying.under_way
+        if key not in others and len(others) >= MOST_WAITING:
+            raise QueueFull(f"more than {MOST_WAITING} passwords wait to be verified; ask again")
+        run = asyncio.get_running_loop().run_in_executor
+        work = partial(run, self._thread, _matches, expected, password)
+        return await self._verifying.share(key, work)
 
 
 def _tokens(verifier: "Verifier", renewed: Callable[[], None]) -> "Tokens":

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
+from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values.errors import ConfigError, ServingError, Unreachable
 from ie_serving.telemetry.log.logs import Event
 
@@ -181,7 +182,7 @@ class IssuerKeys:
         self._text = ""
         self._cause = ""
         self._began = float("-inf")
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching: SingleFlight[str, None] = SingleFlight()
         self._following: asyncio.Task[None] | None = None
         self.keys: TokenKeys | None = None
 
@@ -191,34 +192,29 @@ class IssuerKeys:
 
     def close(self) -> None:
         """Stop fetching."""
-        for task in (self._following, self._fetching):
-            if task:
-                task.cancel()
+        if self._following:
+            self._following.cancel()
+        self._fetching.close()
 
     async def ask(self) -> None:
         """Fetch the keys for a token of an unknown key; return when done, or after `WAITED_S`.
 
         Concurrent callers share one fetch. No other starts within `ASKED_S` of its start.
         """
-        if self._fetching is None and self._now() - self._began < ASKED_S:
+        if not self._fetching.under_way and self._now() - self._began < ASKED_S:
             return
         await self.fetch()
 
     async def fetch(self) -> None:
         """Fetch the keys now; return when done, or after `WAITED_S`."""
-        if self._fetching is None:
-            self._began = self._now()
-            self._fetching = asyncio.ensure_future(self._fetch_once())
-            self._fetching.add_done_callback(self._done)
-        # `wait_for` would cancel the fetch at a time-out, and other requests may await it.
-        done, _ = await asyncio.wait((self._fetching,), timeout=WAITED_S)
-        for fetch in done:
+        # Not `wait_for`: other requests may await this fetch, and one's time-out must not end it.
+        fetch = self._fetching.begin("", self._fetch_once)
+        done, _ = await asyncio.wait((fetch,), timeout=WAITED_S)
+        if done:
             fetch.result()
 
-    def _done(self, _: object) -> None:
-        self._fetching = None
-
     async def _fetch_once(self) -> None:
+        self._began = self._now()
         try:
             text = await asyncio.to_thread(self._read)
             keys = self._parse(text)

@@ -6,13 +6,13 @@ token: the first matching line applies.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ie_serving.config.credentials import Claim, TokenMaterial
+from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values.access import Caller
 from ie_serving.core.values.errors import (
     ConfigError,
@@ -160,7 +160,7 @@ class Tokens:
 
     def __init__(self, verifier: Verifier, renewed: Callable[[], None]) -> None:
         self._thread = ThreadPoolExecutor(1, "token")
-        self._verifying: dict[tuple[bytes, int], asyncio.Task[Verified]] = {}
+        self._verifying: SingleFlight[tuple[bytes, int], Verified] = SingleFlight()
         self._asking = 0
         material = verifier.material
         read = partial(fetched, material.place)
@@ -208,21 +208,10 @@ class Tokens:
             QueueFull: too many wait.
             NotAvailable: the issuer's keys could not be fetched yet.
         """
-        asked = self._verifying.get((token, renewals))
-        if asked is None:
-            if len(self._verifying) >= MOST_WAITING:
-                raise QueueFull(f"more than {MOST_WAITING} tokens wait to be verified; ask again")
-            asked = asyncio.ensure_future(self._verified(token, verifier))
-            self._verifying[token, renewals] = asked
-            asked.add_done_callback(partial(self._done, (token, renewals)))
-        # Shielded: other requests may await the same result, so one cancellation must not end it.
-        return await asyncio.shield(asked)
-
-    def _done(self, key: tuple[bytes, int], asked: "asyncio.Task[Verified]") -> None:
-        del self._verifying[key]
-        # Retrieved: after a cancelled request asyncio would log an error that was not retrieved.
-        with contextlib.suppress(asyncio.CancelledError):
-            asked.exception()
+        key, others = (token, renewals), self._verifying.under_way
+        if key not in others and len(others) >= MOST_WAITING:
+            raise QueueFull(f"more than {MOST_WAITING} tokens wait to be verified; ask again")
+        return await self._verifying.share(key, partial(self._verified, token, verifier))
 
     async def _verified(self, token: bytes, verifier: Verifier) -> Verified:
         try:

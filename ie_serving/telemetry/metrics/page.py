@@ -26,6 +26,7 @@ from io import BytesIO
 from itertools import islice
 from typing import TypeVar
 
+from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.telemetry.metrics.layers import (
     BatchMetrics,
     CacheMetrics,
@@ -156,7 +157,7 @@ class Metrics:
         self._compared: Precisions = lambda: ()
         self._live: Versions = lambda: ()
         self._parts: list[Part] = []
-        self._writing: asyncio.Task[bytes] | None = None
+        self._writing: SingleFlight[str, bytes] = SingleFlight()
 
     def add(self, model: str) -> ModelMetrics:
         """Return a served model's series, new or existing."""
@@ -245,14 +246,7 @@ class Metrics:
         Requests that come while it is written get the same page.
         """
         # No budget counts its lines: a page for each concurrent request would fill the memory.
-        if self._writing is None:
-            self._writing = asyncio.ensure_future(self._written())
-            self._writing.add_done_callback(self._let_go)
-        # Shielded: a client that leaves must not cancel the page for others.
-        return await asyncio.shield(self._writing)
-
-    def _let_go(self, _: "asyncio.Task[bytes]") -> None:
-        self._writing = None
+        return await self._writing.share("", self._written)
 
     async def _written(self) -> bytes:
         # A list of lines would take four times the memory of the page, in small pieces.

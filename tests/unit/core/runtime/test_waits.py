@@ -1,4 +1,4 @@
-"""Waiting for an event for a limited time, and a back-off that grows and is bounded."""
+"""Waiting for an event for a limited time, a back-off that grows and is bounded, shared work."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.runtime.waits import Backoff, Tasks, set_within, side_by_side
+from ie_serving.core.runtime.waits import Backoff, SingleFlight, Tasks, set_within, side_by_side
 
 PATIENCE_S = 10
 
@@ -98,3 +98,42 @@ async def test_work_done_together_ends_together(ends: str) -> None:
     with pytest.raises((LookupError, asyncio.CancelledError)):
         await work
     assert ended == ["hang"]
+
+
+async def test_callers_with_the_same_key_share_work_until_it_ends() -> None:
+    """One that is cancelled ends it for no other."""
+    flight: SingleFlight[str, int] = SingleFlight()
+    gate, begun = asyncio.Event(), []
+
+    async def work() -> int:
+        begun.append(1)
+        await gate.wait()
+        return len(begun)
+
+    first, second = (asyncio.create_task(flight.share("a", work)) for _ in range(2))
+    other = asyncio.create_task(flight.share("b", work))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (len(begun), set(flight.under_way)) == (2, {"a", "b"})
+    first.cancel()
+    gate.set()
+    assert await asyncio.wait_for(asyncio.gather(second, other), PATIENCE_S) == [2, 2]
+    assert first.cancelled()
+    assert not flight.under_way
+    assert await asyncio.wait_for(flight.share("a", work), PATIENCE_S) == 3
+
+
+async def test_all_callers_get_the_error_and_close_cancels() -> None:
+    flight: SingleFlight[str, None] = SingleFlight()
+
+    async def fail() -> None:
+        raise ValueError
+
+    asked = [flight.share("a", fail), flight.share("a", fail)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in found] == [ValueError] * 2
+    endless = flight.begin("a", asyncio.Event().wait)  # type: ignore[arg-type]
+    flight.close()
+    await asyncio.wait((endless,), timeout=PATIENCE_S)
+    assert endless.cancelled()
+    assert not flight.under_way

@@ -345,4 +345,7 @@ async def test_the_end_of_batching_names_model_and_version(
     with logs.about(model="m", version=7):
         asked = Asked(Model())
     asked.queue._note_failure(RowsLost("no rows"))
-    assert 'batching stopped signature=serving_default cause="no rows" model=m version=7' in caplog.text
+    assert (
+        'batching stopped signature=serving_default cause="no rows" model=m version=7'
+        in caplog.text
+    )

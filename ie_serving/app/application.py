@@ -151,16 +151,8 @@ class ServingApplication:
         )
         self._residency = Residency(rules)
         self._shadows = engine_stack.shadows(self._models.served, self._metrics)
-        self._metrics.show(self._residency.metrics.lines)
-        self._metrics.show_states(self._models.served.states)
-        self._metrics.show_precisions(self._models.served.precisions)
-        self._metrics.show_compared(self._models.served.compared)
-        self._metrics.show(partial(traffic_lines, self._models.served.traffic))
-        self._metrics.show_versions(self._models.served.available)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
-        self._metrics.show(self._process.lines)
-        self._metrics.show(self._gate.lines)
-        self._metrics.show(STORES.lines)
+        self._show_metrics(self._metrics, self._models.served)
         self._changes = self._workers.over(self._models, self._metrics)
         self._config = FollowedConfig(
             self._settings, self._models, handovers, self._workers.among, self._fleet
@@ -184,6 +176,16 @@ class ServingApplication:
             everywhere=self._workers.level_all,
         )
         self._management = management(control, self._log, server)
+
+    def _show_metrics(self, metrics: Metrics, served: ServedModels) -> None:
+        metrics.show_states(served.states)
+        metrics.show_precisions(served.precisions)
+        metrics.show_compared(served.compared)
+        metrics.show_versions(served.available)
+        metrics.show(self._residency.metrics.lines)
+        metrics.show(partial(traffic_lines, served.traffic))
+        for part in (self._process, self._gate, STORES):
+            metrics.show(part.lines)
 
     def _make_interfaces(self, server: ServerSettings) -> None:
         """Make the data plane, and the interface through which each front end calls it."""
@@ -368,7 +370,6 @@ class ServingApplication:
         from ie_serving.server.transport.http1.server import HttpServer
 
         server, secure = self._settings.server, bool(self._gate.secure(REST))
-        most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
         page = page_routes(
@@ -376,7 +377,9 @@ class ServingApplication:
             usage=self._residency.metrics.usage,
         )
         openapi = openapi_routes(server, served, self._gate.rest_caller)
-        streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
+        streams = self._streams.rest(
+            self._plane, interface, server.max_message_bytes, any_origin=server.enable_cors
+        )
         kserve = kserve_routes(
             (self._plane, served, self._health, self._metrics),
             server,
@@ -388,15 +391,10 @@ class ServingApplication:
             interface,
             self._metrics,
             self._health,
-            max_body_bytes=most,
-            enable_cors=server.enable_cors,
-            asks_callers=server.has_access,
-            metrics_pages=server.metrics_pages,
+            server,
             poll=self._poll_all,
             config=self._config_pages(),
             log=self._log,
-            poll_allowed=server.reload_by_rpc,
-            write_metadata=metadata.FORMS[server.rest_metadata],
             statuses=self._statuses,
             secure=secure,
             around=lambda app: kserve.before(page.before(openapi.before(streams.before(app)))),

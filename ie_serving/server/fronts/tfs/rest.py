@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
 from ie_serving.core.values.codes import ENDED
@@ -124,16 +124,11 @@ class RestApi:
         interface: Interface[Buffer],
         metrics: Metrics,
         health: Health,
+        server: ServerSettings,
         *,
-        max_body_bytes: int,
-        enable_cors: bool,
-        asks_callers: bool = False,
-        metrics_pages: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         poll: Poll,
         config: ConfigPages,
         log: LogPages,
-        poll_allowed: bool = True,
-        write_metadata: WriteMetadata = metadata.metadata_json,
         statuses: metadata.StatusEncoder,
         secure: bool = False,
         around: Callable[[App], App] = lambda pages: pages,
@@ -141,19 +136,19 @@ class RestApi:
         self._plane = plane
         self._interface = interface
         self._health = health
-        self._max_body_bytes = max_body_bytes
-        self._enable_cors = enable_cors
+        self._max_body_bytes = server.max_message_bytes
+        self._enable_cors = server.enable_cors
         self._check_site = partial(
-            cross_site.check, any_site=enable_cors, open_to_all=not asks_callers
+            cross_site.check, any_site=server.enable_cors, open_to_all=not server.has_access
         )
-        self._cors = CORS_OF_CALLERS if asks_callers else CORS
+        self._cors = CORS_OF_CALLERS if server.has_access else CORS
         self._statuses = statuses
-        self._write_metadata = partial(_metadata, write_metadata)
+        self._write_metadata = partial(_metadata, metadata.FORMS[server.rest_metadata])
         self._poll_model = poll
-        self._poll_allowed = poll_allowed
+        self._poll_allowed = server.reload_by_rpc
         self._config = config
-        self._pages = fixed_pages(health, metrics, metrics_pages)
-        self.invoke = Invocations(plane, interface, max_body_bytes).answer
+        self._pages = fixed_pages(health, metrics, server.metrics_pages)
+        self.invoke = Invocations(plane, interface, server.max_message_bytes).answer
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,

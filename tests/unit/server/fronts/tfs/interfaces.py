@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import ModelSpec
@@ -150,13 +151,11 @@ class Rest:
             rest_interface(limit_s=3600 if limit_s is None else limit_s),
             Metrics(),
             self.health,
-            max_body_bytes=1 << 22,
-            enable_cors=False,
+            ServerSettings(max_message_bytes=1 << 22, reload_by_rpc=poll_allowed),
             poll=poll,
             config=config,
             log=NO_LOG,
             statuses=STATUSES,
-            poll_allowed=poll_allowed,
         )
 
     async def call(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:

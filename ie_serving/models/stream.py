@@ -138,17 +138,7 @@ class ModelStream:
     @property
     def unfit_traffic(self) -> str:
         """Which versions split traffic names that are not there; empty where there are all."""
-        missing = self._missing_shares()
-        if not missing:
-            return ""
-        is_one, names = len(missing) == 1, " and ".join(map(str, missing))
-        which, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
-        answer = "others answer" if self.split and self.split.ranges else "no version answers"
-        return (
-            f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
-            f" there: {answer} {whose} {sum(missing.values())} %;"
-            f" upload {them}, or correct traffic"
-        )
+        return self.split.unfit(self._missing_shares()) if self.split else ""
 
     @property
     def serves_aspired(self) -> bool:

@@ -14,6 +14,7 @@ nothing new or has reported its findings to the event loop.
 """
 
 import asyncio
+import enum
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -78,43 +79,55 @@ class Polled(Protocol):
         """
 
 
+class LookState(enum.Enum):
+    """Who has a look."""
+
+    IDLE = "idle"
+    """The round, until it is due."""
+    QUEUED = "queued"
+    """It waits for a thread."""
+    BEGUN = "begun"
+    """A thread, and then the loop, which receives its outcome."""
+    WITHDRAWN = "withdrawn"
+    """None: it is not begun; if it was, its outcome is reported whatever it is."""
+
+
 @dataclass(eq=False, slots=True)
 class Look:
     """An idle model in its round, and the outcome of the last look at it.
 
     Attributes:
         model: that model.
-        is_queued: whether it waits for a thread, has one, or waits to be reported to the loop.
+        state: QUEUED by the event loop, BEGUN and IDLE by the thread.
         outcome: the news; None when there are none.
     """
 
     model: Polled
-    is_queued: bool = False
+    state: LookState = LookState.IDLE
     outcome: Found | Exception | None = None
-    _is_begun: bool = False
-    _is_withdrawn: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     def make(self) -> bool:
         """Look, in a thread; tell whether the event loop has to know."""
         with self._lock:
-            if self._is_withdrawn:
+            if self.state is LookState.WITHDRAWN:
                 return False
-            self._is_begun = True
+            self.state = LookState.BEGUN
         try:
             self.outcome = self.model.look()
         except Exception as error:
             self.outcome = error
         with self._lock:
             # A caller that has withdrawn it meanwhile waits for its end.
-            self._is_begun = self.is_queued = self.outcome is not None or self._is_withdrawn
-            return self._is_begun
+            if self.outcome is None and self.state is LookState.BEGUN:
+                self.state = LookState.IDLE
+            return self.state is not LookState.IDLE
 
     def withdraw(self) -> bool:
         """Cancel the look; tell whether a thread runs it, whose outcome the loop will receive."""
         with self._lock:
-            self._is_withdrawn = True
-            return self._is_begun
+            was_begun, self.state = self.state is LookState.BEGUN, LookState.WITHDRAWN
+            return was_begun
 
 
 @dataclass(slots=True)
@@ -184,8 +197,8 @@ class Rounds:
         part = each.next_part()
         asyncio.get_running_loop().call_later(each.plan_part(), self._look_at_part, key)
         # A look that hangs in a thread is left out, so that it does not hold up the others.
-        waiting = [look for look in part if not look.is_queued]
+        waiting = [look for look in part if look.state is LookState.IDLE]
         looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:
-            look.is_queued = True
+            look.state = LookState.QUEUED
         self._begin(each.store, looks)

@@ -119,6 +119,19 @@ class SplitTraffic:
         text = "" if share in (0, 1) else f"it answers {share:.0%} of the split traffic"
         return self.rolled_back.get(version, text)
 
+    def unfit(self, missing: Mapping[int, int]) -> str:
+        """Say that versions are not there, and what becomes of their percents; empty if all are."""
+        if not missing:
+            return ""
+        is_one, names = len(missing) == 1, " and ".join(map(str, missing))
+        which, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
+        answer = "others answer" if self.ranges else "no version answers"
+        return (
+            f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
+            f" there: {answer} {whose} {sum(missing.values())} %;"
+            f" upload {them}, or correct traffic"
+        )
+
     def choose(self, value: str | None) -> int:
         """Choose a version; there are `ranges`. `value` is of the sticky header, if sent."""
         ranges = self.ranges

@@ -40,8 +40,8 @@ from benchmarks.wire import Array
 from ie_serving.app.application import ServingApplication
 from ie_serving.app.workers import Workers
 from ie_serving.config.dialects import ie_serving as dialect
+from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.ports import bind
 

@@ -23,6 +23,7 @@ from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.compat import added
 from ie_serving.core.runtime.budget import BUDGET
+from ie_serving.core.runtime.handover import Handovers
 from ie_serving.core.runtime.machine_share import SHARE, budget_of, room
 from ie_serving.core.runtime.threads import STALL_S, GrowingPool
 from ie_serving.core.settings.words import log_level
@@ -71,7 +72,6 @@ from ie_serving.server.fronts.tfs.prediction_service import PredictionService, g
 from ie_serving.server.gate.gate import Gate
 from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections

@@ -19,6 +19,7 @@ from ie_serving.config.schema import contradictions
 from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
+from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.runtime.scratch import choose_directory
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values import hints
@@ -27,7 +28,6 @@ from ie_serving.core.values.errors import ConfigError, ServingError, causes
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.directories import Directories

@@ -15,12 +15,12 @@ from ie_serving.app.workers import Workers
 from ie_serving.config.files.followed import Applied, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
+from ie_serving.core.runtime.handover import Left
 from ie_serving.models.admin.reload_requests import Poll, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.manager import Edit, ModelManager, edited
 from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
-from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.crew import Counted, Counters, Ledger

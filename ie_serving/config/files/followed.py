@@ -16,6 +16,7 @@ from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
+from ie_serving.core.runtime.handover import Handovers, Left
 from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.fleet.repository import ModelRepository
@@ -44,29 +45,7 @@ class Applied:
     repositories: tuple[ModelRepository, ...] = ()
 
 
-class Place(Protocol):
-    """Holds bytes that outlive the worker; `server.process.handover.Handover` is one."""
-
-    def read(self) -> bytes:
-        """Give the last written state; empty in the first worker of a server."""
-
-    def write(self, data: bytes, /) -> None:
-        """Replace the written state. Raises: OSError, and the old state stays."""
-
-
-class Places(Protocol):
-    """Two places: the configuration is large and changes seldom, the answering versions often."""
-
-    @property
-    def configuration(self) -> Place:
-        """Holds an `Applied`."""
-
-    @property
-    def answering(self) -> Place:
-        """Holds the version of each model that answers, by the model's name."""
-
-
-def read_applied(place: Place) -> Applied | None:
+def read_applied(place: Left) -> Applied | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
     # Pickled, not JSON: a configuration has policies and options of many classes. Only processes of
@@ -75,23 +54,23 @@ def read_applied(place: Place) -> Applied | None:
     return applied
 
 
-def leave_applied(place: Place, applied: Applied) -> None:
+def leave_applied(place: Left, applied: Applied) -> None:
     """Replace the stored state by `applied`; log a failure."""
     _write(place, pickle.dumps(applied))
 
 
-def read_answering(place: Place) -> dict[str, int]:
+def read_answering(place: Left) -> dict[str, int]:
     """Give the versions that answered when an earlier worker died, by the model's name."""
     found: dict[str, int] = json.loads(place.read() or b"{}")
     return found
 
 
-def leave_answering(place: Place, versions: Mapping[str, int]) -> None:
+def leave_answering(place: Left, versions: Mapping[str, int]) -> None:
     """Replace the stored answering versions; log a failure."""
     _write(place, json.dumps(versions).encode())
 
 
-def _write(place: Place, data: bytes) -> None:
+def _write(place: Left, data: bytes) -> None:
     try:
         place.write(data)
     except OSError as error:
@@ -130,7 +109,7 @@ class FollowedConfig:
         self,
         settings: Settings,
         models: ModelManager,
-        places: Places,
+        places: Handovers,
         among: Among | None = None,
         fleet: Fleet | None = None,
     ) -> None:

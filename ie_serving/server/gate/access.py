@@ -19,12 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
+from ie_serving.core.runtime.handover import Left
 from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
 from ie_serving.core.values.access import Caller, Credentials, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
 from ie_serving.server.gate.renewed import Renewed
-from ie_serving.server.process.handover import Left
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # imported only if tokens are accepted

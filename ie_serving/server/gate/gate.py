@@ -24,13 +24,13 @@ from typing import Any, Final
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.compat import registered
+from ie_serving.core.runtime.handover import Left
 from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
-from ie_serving.server.process.handover import Left
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.transport.grpc.services import (
     Admission,

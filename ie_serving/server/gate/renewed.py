@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from ie_serving.core.runtime.handover import Left
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.server.process.handover import Left
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

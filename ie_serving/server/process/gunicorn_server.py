@@ -12,8 +12,8 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 
 from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application
 from ie_serving.server.process.ports import Ports
 from ie_serving.server.process.take_over import Predecessor

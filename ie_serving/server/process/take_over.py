@@ -24,8 +24,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ie_serving.config.settings import Settings
+from ie_serving.core.runtime.handover import nameless
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.process.handover import nameless
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # a process that is not replaced does not need it

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from gunicorn.workers.base import Worker
 
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.runtime.machine_share import SHARE, budget_of
 from ie_serving.core.runtime.outside import explained
 from ie_serving.core.runtime.scratch import remove_all
@@ -21,7 +22,6 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.deadly_loads import LoadNotes, under_way
 from ie_serving.server.process.gunicorn_server import Server
-from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.log.logs import Event, reopen

@@ -22,7 +22,9 @@ import socket
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
+
+from ie_serving.core.runtime.handover import Left
 
 LOOK: Final = b"look"
 """Message: a board has changed."""
@@ -33,19 +35,6 @@ NOT_ACCEPTING: Final = -1
 LONGEST = 64
 """Most bytes of a message. Longer data goes over a descriptor sent with one (`questions.py`)."""
 _BYTES = 8
-
-
-class Keeper(Protocol):
-    """Stores bytes that outlive a worker; `server.process.handover.Handover` is one."""
-
-    def read(self) -> bytes:
-        """Return the bytes written last; empty before the first write."""
-
-    def write(self, data: bytes, /) -> None:
-        """Replace the bytes. Raises: OSError, and the previous bytes stay."""
-
-    def clear(self) -> None:
-        """Discard the bytes."""
 
 
 class Numbers:
@@ -152,13 +141,13 @@ class Crew:
         changes: number of the last change that began.
     """
 
-    def __init__(self, size: int, place: Callable[[], Keeper]) -> None:
+    def __init__(self, size: int, place: Callable[[], Left]) -> None:
         self.size = size
         self.mailboxes = Mailboxes(size)
-        self.boards: Sequence[Keeper] = [place() for _ in range(size)]
-        self.configurations: Sequence[Keeper] = [place() for _ in range(size)]
-        self.answering: Sequence[Keeper] = [place() for _ in range(size)]
-        self.counted: Sequence[Keeper] = [place() for _ in range(size)]
+        self.boards: Sequence[Left] = [place() for _ in range(size)]
+        self.configurations: Sequence[Left] = [place() for _ in range(size)]
+        self.answering: Sequence[Left] = [place() for _ in range(size)]
+        self.counted: Sequence[Left] = [place() for _ in range(size)]
         self.shown = Numbers(size)
         self.applied = Numbers(size)
         self.beats = Numbers(size)
@@ -309,7 +298,7 @@ class Answering:
         self._own.clear()
 
 
-def _first_of(places: Iterable[Keeper]) -> bytes:
+def _first_of(places: Iterable[Left]) -> bytes:
     return next(filter(None, (place.read() for place in places)), b"")
 
 
@@ -344,7 +333,7 @@ class Counted:
         return _sum([*told.values(), *map(_stored, missing)])
 
 
-def _stored(place: Keeper) -> Counters:
+def _stored(place: Left) -> Counters:
     found: Counters = pickle.loads(place.read() or _NOTHING)
     return found
 

@@ -16,11 +16,11 @@ from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
 from ie_serving.app.workers import Workers
 from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.values.errors import StorageError
 from ie_serving.engines.drivers import Drivers
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import NEVER, Entry

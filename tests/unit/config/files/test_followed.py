@@ -10,6 +10,7 @@ import pytest
 
 from ie_serving.config.files.followed import FollowedConfig, read_applied
 from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.values.errors import ConfigError, PreconditionFailed
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, edited
@@ -17,31 +18,15 @@ from ie_serving.models.manager import Edit, edited
 OLD, NEW, BY_RPC = (ModelConfig(name=name, base_path="/m") for name in ("old", "new", "by_rpc"))
 
 
-class Place:
-    """Keeps what is written, as `Handover` does across processes."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def read(self) -> bytes:
-        return self.data
-
-    def write(self, data: bytes, /) -> None:
-        self.data = data
-
-
-class FullPlace(Place):
+class FullHandover(Handover):
     """Has no room."""
 
-    def write(self, data: bytes, /) -> None:
+    def write(self, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
 
-class Shelf:
-    """Both places, of one kind."""
-
-    def __init__(self, kind: type[Place] = Place) -> None:
-        self.configuration, self.answering = kind(), kind()
+def new_shelf(kind: type[Handover] = Handover) -> Handovers:
+    return Handovers(*(kind() for _ in Handovers._fields))
 
 
 class Models:
@@ -95,9 +80,9 @@ def settings(file: Path | None) -> Settings:
 
 
 @pytest.fixture
-async def shelf(file: Path) -> Shelf:
+async def shelf(file: Path) -> Handovers:
     """What a worker leaves that has begun with the file and was reconfigured by RPC."""
-    shelf, models = Shelf(), Models()
+    shelf, models = new_shelf(), Models()
     worker = FollowedConfig(settings(file), models, shelf)
     await worker.start()
     models.desired = (BY_RPC,)
@@ -105,7 +90,7 @@ async def shelf(file: Path) -> Shelf:
     return shelf
 
 
-async def started(file: Path | None, shelf: Shelf) -> list[str]:
+async def started(file: Path | None, shelf: Handovers) -> list[str]:
     models = Models()
     worker = FollowedConfig(settings(file), models, shelf)
     await worker.start()
@@ -114,11 +99,11 @@ async def started(file: Path | None, shelf: Shelf) -> list[str]:
 
 
 async def test_the_first_worker_begins_strictly() -> None:
-    assert await started(None, Shelf()) == ["start: old"]
+    assert await started(None, new_shelf()) == ["start: old"]
 
 
 async def test_a_replacement_begins_with_what_served_and_changes_to_what_was_applied_last(
-    file: Path, shelf: Shelf
+    file: Path, shelf: Handovers
 ) -> None:
     assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
 
@@ -143,7 +128,7 @@ async def test_a_replacement_begins_with_what_served_and_changes_to_what_was_app
 )
 async def test_a_file_that_has_changed_meanwhile_is_the_last_change(
     file: Path,
-    shelf: Shelf,
+    shelf: Handovers,
     change: Callable[[Path], None],
     last: list[str],
     said: str,
@@ -158,7 +143,7 @@ async def test_a_file_that_is_just_being_written_leaves_what_was_applied_last(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In text form an empty file is a whole one: of no models."""
-    file, shelf = tmp_path / "models.config", Shelf()
+    file, shelf = tmp_path / "models.config", new_shelf()
     file.write_text('model_config_list { config { name: "old" base_path: "/m" } }')
     FollowedConfig(settings(file), Models(), shelf).leave()
     file.write_text("")
@@ -166,7 +151,7 @@ async def test_a_file_that_is_just_being_written_leaves_what_was_applied_last(
     assert "is empty, which is taken for a file that is being written" in caplog.text
 
 
-async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Shelf) -> None:
+async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Handovers) -> None:
     left = read_applied(shelf.configuration)
     assert left is not None
     assert (left.desired, left.serving) == ((BY_RPC,), (OLD,))
@@ -177,13 +162,13 @@ async def test_a_worker_that_cannot_leave_anything_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "ie_serving"):
-        FollowedConfig(settings(None), Models(), Shelf(FullPlace)).leave()
+        FollowedConfig(settings(None), Models(), new_shelf(FullHandover)).leave()
     assert 'configuration not handed over cause="No space left on device"' in caplog.text
 
 
 async def test_a_reload_applies_the_file_now_and_refuses_a_broken_one(file: Path) -> None:
     models = Models()
-    worker = FollowedConfig(settings(file), models, Shelf())
+    worker = FollowedConfig(settings(file), models, new_shelf())
     await worker.start()
     write(file, "new")
     await worker.reload()
@@ -196,7 +181,7 @@ async def test_a_reload_applies_the_file_now_and_refuses_a_broken_one(file: Path
 
 async def test_reloads_that_clients_ask_for_at_once_apply_a_change_once(file: Path) -> None:
     models = Models()
-    worker = FollowedConfig(settings(file), models, Shelf())
+    worker = FollowedConfig(settings(file), models, new_shelf())
     await worker.start()
     write(file, "new")
     asked = await asyncio.gather(*(worker.reload_if_changed() for _ in range(4)))
@@ -218,7 +203,7 @@ class KilledInItsStart(Models):
 
 @pytest.mark.parametrize("edited", [False, True], ids=["the same file", "an edited file"])
 async def test_a_replacement_that_dies_while_it_starts_leaves_what_is_desired(
-    file: Path, shelf: Shelf, *, edited: bool
+    file: Path, shelf: Handovers, *, edited: bool
 ) -> None:
     """As one that is killed by a load does: the next one must not take what served for it."""
     if edited:
@@ -236,7 +221,7 @@ async def test_an_edit_that_is_taken_back_while_no_worker_runs_is_the_last_chang
     file: Path,
 ) -> None:
     """As after an edit that has killed the worker."""
-    shelf, models = Shelf(), Models()
+    shelf, models = new_shelf(), Models()
     worker = FollowedConfig(settings(file), models, shelf)
     models.applied = worker.leave  # within the change, before it is told to have succeeded
     await worker.start()

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from ie_serving.config.credentials import AccessMaterial, Password
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.access import Caller, Credentials, Right, of_key, of_password
 from ie_serving.server.gate.access import Access
-from ie_serving.server.process.handover import Handover
 from tests.process import ASK_PAUSE_S, PATIENCE_S
 
 ALICE = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ie_serving.config.credentials import AccessMaterial
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values import access as hashes
 from ie_serving.core.values.access import Caller, Credentials
 from ie_serving.core.values.errors import ConfigError, QueueFull, Unauthenticated
@@ -16,7 +17,6 @@ from ie_serving.core.values.requests import Caller as Told
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import renewed
 from ie_serving.server.gate.access import LONGEST, MOST_WAITING, Access
-from ie_serving.server.process.handover import Handover
 from tests.unit.server.gate.callers import (
     ALICE,
     ALICE_KEY,

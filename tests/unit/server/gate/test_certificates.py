@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ie_serving.config.credentials import TlsMaterial
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.server.gate.certificates import EXPIRES, HTTP1, Certificates, validity
-from ie_serving.server.process.handover import Handover
 from tests.certificates import Authority
 
 Broken = Callable[[TlsMaterial, TlsMaterial], TlsMaterial]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.credentials import AccessMaterial, Claim, TokenMaterial
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.access import Caller, Credentials, Right
 from ie_serving.core.values.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
@@ -19,7 +20,6 @@ from ie_serving.server.gate import tokens as tokens_module
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.token_keys import keys_of
 from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
-from ie_serving.server.process.handover import Handover
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
 from tests.process import PATIENCE_S

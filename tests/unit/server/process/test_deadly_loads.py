@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
-from ie_serving.server.process.handover import Handover
 
 
 class Machine:

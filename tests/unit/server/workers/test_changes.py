@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
-from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.crew import Crew, Ledger
 from ie_serving.server.workers.member import Member, Silent

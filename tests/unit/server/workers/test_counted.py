@@ -1,6 +1,6 @@
 """The sum of all workers does not fall when one of them dies, and counts no worker twice."""
 
-from ie_serving.server.process.handover import Handover
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.server.workers.crew import Counted, Crew
 
 

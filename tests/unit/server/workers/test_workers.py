@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, ServingError
 from ie_serving.core.values.versions import State, VersionStatus
-from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.changes import ConfigLock
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Answering, Crew, Ledger
 from ie_serving.server.workers.member import Board, Member, Phase, Silent

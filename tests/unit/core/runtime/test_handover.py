@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ie_serving.server.process.handover import Handover
+from ie_serving.core.runtime.handover import Handover
 
 
 def written_by_a_fork(handover: Handover, *data: bytes) -> None:

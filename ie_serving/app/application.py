@@ -65,6 +65,7 @@ from ie_serving.server.fronts.admin.health import Health, Readiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
+from ie_serving.server.fronts.rest.routes import Wanted
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -77,6 +78,7 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import limit_of
 from ie_serving.server.transport.grpc.services import Answer, Services
+from ie_serving.server.transport.http1.messages import App
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.logs import Event
@@ -363,13 +365,29 @@ class ServingApplication:
             closing.callback(self._repositories.stop)
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.other_servers import front_of
         from ie_serving.server.fronts.rest.body import refusal
-        from ie_serving.server.fronts.tfs.rest import RestApi
-        from ie_serving.server.fronts.tfs.rest_interface import rest_interface
         from ie_serving.server.transport.http1.server import HttpServer
 
-        server, secure = self._settings.server, bool(self._gate.secure(REST))
+        server, secure = self._settings.server, self._gate.secure(REST)
+        answer, wanted = self._rest_chain(server, secure=bool(secure))
+        refused = partial(self._plane.refused, "")
+        app = self._gate.rest(self._in_flight.rest(answer, refusal), wanted, refusal, refused)
+        return partial(
+            HttpServer,
+            # The access log stands before the gate: it has refused requests, too.
+            *self._watch.rest(app, secure=bool(secure)),
+            busy_poll_s=server.busy_poll_us / 1e6,
+            limit=self._connections,
+            secure=secure,
+            sharing=self._sharing,
+        )
+
+    def _rest_chain(self, server: ServerSettings, *, secure: bool) -> tuple[App, Wanted]:
+        """Put the routes of the other front ends of the REST port before the REST API."""
+        from ie_serving.server.fronts.other_servers import front_of
+        from ie_serving.server.fronts.tfs.rest import RestApi
+        from ie_serving.server.fronts.tfs.rest_interface import rest_interface
+
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
         page = page_routes(
@@ -400,20 +418,7 @@ class ServingApplication:
             around=lambda app: kserve.before(page.before(openapi.before(streams.before(app)))),
         )
         answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
-        asked, refused = (
-            kserve.wanted(page.wanted(openapi.wanted(wanted))),
-            partial(self._plane.refused, ""),
-        )
-        app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
-        return partial(
-            HttpServer,
-            # The access log stands before the gate: it has refused requests, too.
-            *self._watch.rest(app, secure=secure),
-            busy_poll_s=server.busy_poll_us / 1e6,
-            limit=self._connections,
-            secure=self._gate.secure(REST),
-            sharing=self._sharing,
-        )
+        return answer, kserve.wanted(page.wanted(openapi.wanted(wanted)))
 
     def _config_pages(self) -> ConfigPages:
         server = self._settings.server

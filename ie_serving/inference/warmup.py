@@ -18,7 +18,6 @@ import asyncio
 import logging
 import stat
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -186,9 +185,9 @@ class RecordedRequests:
         """Yield golden requests first, then records. Blocking."""
         # Golden ones first: callers take only the first few, and these have expected outputs.
         for name, read in self._golden.items():
-            yield from _readable(self._of_golden(directory / name, read))
+            yield from _readable(directory / name, self._of_golden(directory / name, read))
         if (directory / RECORDS).is_file():  # to open a pipe would block
-            yield from _readable(self.of_records(directory / RECORDS))
+            yield from _readable(directory / RECORDS, self.of_records(directory / RECORDS))
 
     def of_file(self, path: Path) -> Iterator[Sample]:
         """Yield the requests of one file; the suffix of its name selects the reader.
@@ -219,6 +218,11 @@ class RecordedRequests:
                     yield Sample(f"record {number} of {path.name}", self._parse(request))
 
 
-def _readable(samples: Iterable[Sample]) -> Iterator[Sample]:
-    with suppress(OSError, ServingError):
+def _readable(path: Path, samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Yield the samples before the first that cannot be read."""
+    try:
         yield from samples
+    except FileNotFoundError:  # most versions have no such file
+        return
+    except (OSError, ServingError) as error:
+        log.warning(Event("requests for a trial not read", path=path, cause=error))

@@ -203,6 +203,7 @@ def _loading(url: str) -> int:
     """Give the process of a server whose ports are bound and not open yet; 0 if none is known."""
     from ie_serving.core.runtime.run_files import running
 
+    # The environment tells where servers of this user leave their files, in every command alike.
     return next((each.pid for each in running(os.environ) if each.rest == url), 0)
 
 

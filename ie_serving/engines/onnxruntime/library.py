@@ -7,7 +7,8 @@ Source: `Privacy.md` of the package.
 
 import os
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # 0 of the user's own lets it send
+# Here: the library reads it at its import. 0 of the user's own lets it send.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 

@@ -241,7 +241,7 @@ def core() -> ov.Core:
             if SPARE_CPU.is_chosen and node_limit() is None and not HYBRID.exists():
                 # OpenVINO's threads bind themselves by hwloc, again and again, to the CPUs of their
                 # NUMA node or kind. Where these are all, that wins nothing and takes back the CPU
-                # that `SPARE_CPU` keeps them off.
+                # that `SPARE_CPU` keeps them off. Here: hwloc reads it with the first core.
                 os.environ.setdefault(*HWLOC_BINDS_NOTHING)
             made = ov.Core()
             made.set_property({"ENABLE_MMAP": False})

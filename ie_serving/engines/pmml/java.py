@@ -150,7 +150,7 @@ def check() -> None:
 
 
 def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
+    home = os.environ.get("JAVA_HOME")  # here: it is Java's own setting, not this server's
     own = shutil.which(str(Path(home, "bin", "java"))) if home else None
     return own or shutil.which("java")
 

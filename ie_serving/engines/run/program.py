@@ -5,6 +5,7 @@ every small request: for speed it is one function where five would be clearer.
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -23,11 +24,14 @@ from ie_serving.engines.run.detour import Detour, NotFinite
 from ie_serving.engines.run.infer_request import Admission, InferRequest, Lane, Outputs, Pool
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.threads import thread_limit
+from ie_serving.telemetry.log.logs import Event, carried
 from ie_serving.telemetry.metrics.inferences import current
 from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 if TYPE_CHECKING:
     from ie_serving.engines.run.by_shape import BySentShape
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Read = Callable[[Outputs], T]
@@ -101,6 +105,7 @@ class Program:
         self._record = current()
         self._record.pools.add(self._pool)
         self._ran = self._record.ran
+        self._about = carried()
         self.disturbed = False
 
     async def infer(self, inputs: Arrays, read: Read[T]) -> T:
@@ -230,8 +235,10 @@ class Program:
 
     def _give_renewed(self, request: InferRequest, renewed: "asyncio.Future[None]") -> None:
         # A renewal that failed shows at the next use, which fails and renews again.
-        if not renewed.cancelled():
-            renewed.exception()
+        if not renewed.cancelled() and (error := renewed.exception()):
+            with self._about():
+                name = self.signature.name
+                log.warning(Event("infer request not renewed", signature=name, cause=error))
         self._pool.give(request)
 
     def close(self) -> None:

@@ -158,6 +158,20 @@ async def test_a_request_that_must_be_renewed_is_lent_only_afterwards(execution:
     assert await following == [2]
 
 
+async def test_a_renewal_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Doubling):
+        def renew(self) -> None:
+            raise EngineFailure("no memory")
+
+    asked = program([request := Broken(renews=True)], "inline")
+    with pytest.raises(ServingError):
+        await ask(asked, -1)
+    request.spoilt = False
+    assert await ask(asked, 1) == [2]  # lent again, whatever it is worth
+    name = SIGNATURE.name
+    assert f'infer request not renewed signature={name} cause="no memory"' in caplog.text
+
+
 async def test_what_hangs_apart_holds_up_no_other_program() -> None:
     hanging = [Doubling(renews=True) for _ in range(SHARED_THREADS)]
     for request in hanging:

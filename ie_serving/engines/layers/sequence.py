@@ -118,7 +118,7 @@ class Sequence:
         stage: present stage.
         state: the state after the last answered request, by name; empty before the first.
         idle: whether no request came since the last scan.
-        turns: a lock that admitted requests take in the order of their arrival.
+        turns: of admitted requests, in the order of their arrival.
     """
 
     __slots__ = ("idle", "number", "signature", "stage", "state", "turns")
@@ -145,17 +145,17 @@ class Sequence:
 
 
 class Turns:
-    """Lets one request in at a time, in the order of their arrival. Lives on the event loop."""
+    """Lets one request in at a time, in the order of their arrival. Lives on the event loop.
 
-    __slots__ = ("_is_taken", "_waiting")
+    Attributes:
+        taken: whether a request is in.
+    """
+
+    __slots__ = ("_waiting", "taken")
 
     def __init__(self) -> None:
-        self._is_taken = False
+        self.taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def locked(self) -> bool:
-        """Tell whether a request is in."""
-        return self._is_taken
 
     async def __aenter__(self) -> None:
         """Wait for the turn.
@@ -163,8 +163,8 @@ class Turns:
         Raises:
             QueueFull: `MOST_WAITING` wait already.
         """
-        if not self._is_taken:
-            self._is_taken = True
+        if not self.taken:
+            self.taken = True
             return
         if len(self._waiting) >= MOST_WAITING:
             raise QueueFull(
@@ -189,7 +189,7 @@ class Turns:
     def release(self) -> None:
         """Let the next request in, whose client has not left."""
         turn = next((turn for turn in self._waiting if not turn.done()), None)
-        self._is_taken = turn is not None
+        self.taken = turn is not None
         if turn is not None:
             self._waiting.remove(turn)
             turn.set_result(None)

@@ -218,7 +218,7 @@ def _size(state: Arrays) -> int:
 
 
 def _is_idle(sequence: Sequence) -> bool:
-    return sequence.idle and not sequence.turns.locked() and sequence.stage is SequenceStage.OPEN
+    return sequence.idle and not sequence.turns.taken and sequence.stage is SequenceStage.OPEN
 
 
 def _check_signature(sequence: Sequence, signature: str) -> None:

@@ -83,11 +83,11 @@ async def test_turns_come_in_the_order_of_arrival() -> None:
     tasks = [line.join(i) for i in range(10)]
     await turn_of_the_loop()
     assert line.entered == [0]
-    assert line.turns.locked()
+    assert line.turns.taken
     line.leave.set()
     await asyncio.wait_for(asyncio.gather(*tasks), 10)
     assert line.entered == list(range(10))
-    assert not line.turns.locked()
+    assert not line.turns.taken
 
 
 @pytest.mark.parametrize("handed_over", [False, True])
@@ -103,7 +103,7 @@ async def test_a_cancelled_turn_goes_to_the_next(handed_over: bool) -> None:
     line.leave.set()
     await asyncio.wait_for(tidy(first, second, third), 10)
     assert line.entered == [0, 2]
-    assert not line.turns.locked()
+    assert not line.turns.taken
 
 
 async def test_too_many_are_refused_and_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:

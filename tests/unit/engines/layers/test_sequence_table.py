@@ -259,7 +259,7 @@ class Histories(RuleBasedStateMachine):
     def scan(self) -> None:
         """What is under way has its turn taken in the layer; here it is marked by hand."""
         for sequence in self.live.values():
-            sequence.turns._is_taken = bool(self.under_way(sequence))
+            sequence.turns.taken = bool(self.under_way(sequence))
         dropped = set(scan(self.table))
         quiet = {n for n, each in self.live.items() if not self.under_way(each)}
         assert dropped == quiet - self.touched

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
-from ie_serving.core.runtime.threads import in_thread, let_go
+from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest, NotFound, ServingError
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import InferRequest, ModelSpec
@@ -89,7 +89,6 @@ class PredictRoute(OtherFront[bool]):
         return Reply(200, typed(mime_type), reply)
 
     def _refusal(self, error: Exception) -> Reply:
-        let_go(error)
         told = explain(error)
         body = f"{told.whole}\n".encode("utf-8", "replace")
         return Reply(http_of(error, told.code), PLAIN, body)

@@ -51,12 +51,9 @@ class Stage(enum.Enum):
 class Change(enum.Enum):
     """What can happen to a fleet."""
 
-    START = "start"
-    """One more runner is needed."""
-    STARTED = "started"
-    """It is ready, or has failed to start."""
-    CLOSE = "close"
-    """The version is unloaded."""
+    START = "start"  # one more runner is needed
+    STARTED = "started"  # it is ready, or has failed to start
+    CLOSE = "close"  # the version is unloaded
 
 
 CHANGES: Final[Mapping[Stage, Mapping[Change, Stage]]] = {

@@ -82,14 +82,10 @@ class Polled(Protocol):
 class LookState(enum.Enum):
     """Who has a look."""
 
-    IDLE = "idle"
-    """The round, until it is due."""
-    QUEUED = "queued"
-    """It waits for a thread."""
-    BEGUN = "begun"
-    """A thread, and then the loop, which receives its outcome."""
-    WITHDRAWN = "withdrawn"
-    """None: it is not begun; if it was, its outcome is reported whatever it is."""
+    IDLE = "idle"  # the round, until it is due
+    QUEUED = "queued"  # a queue, until a thread is free
+    BEGUN = "begun"  # a thread; with an outcome, the loop
+    WITHDRAWN = "withdrawn"  # none; where it was begun, its end is reported to the loop
 
 
 @dataclass(eq=False, slots=True)

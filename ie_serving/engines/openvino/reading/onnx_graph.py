@@ -408,10 +408,10 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
                 "export it for an older one"
             )
         for node in nodes(file):
-            if node.attributes.get("value") == ():
-                empty.update(node.outputs)
-            if node.kind not in converted:
-                _refuse(node, empty.intersection(node.inputs))
+            is_empty = node.attributes.get("value") == ()
+            (empty.update if is_empty else empty.difference_update)(node.outputs)
+            if node.kind not in converted:  # inputs left out, and tensors of Constant, have no name
+                _refuse(node, empty.intersection(filter(None, node.inputs)))
     except ValueError:
         return  # no ONNX model: OpenVINO says so
 

@@ -417,3 +417,44 @@ def test_an_input_of_no_elements_is_served_where_it_is_the_same_as_0(
     answer = ov.Core().compile_model(str(file), "CPU")([np.float32([5])])[0]
     assert answer.shape == ReferenceEvaluator(str(file)).run(None, {"x": np.float32([5])})[0].shape
     assert answer.ravel().tolist() == [5]
+
+
+def test_a_constant_of_no_elements_is_no_input_of_operators_that_leave_one_out(
+    tmp_path: Path,
+) -> None:
+    """PyTorch gives tensors of `Constant` no name, as an input that is left out has none."""
+    constants = {"roi": np.zeros(0, np.float32), "s": np.float32([1, 1, 2, 2])}
+    made = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(each))
+        for name, each in constants.items()
+    ]
+    made += [
+        helper.make_node("Resize", ["x", "roi", "s"], ["r"]),
+        helper.make_node("Clip", ["r", "", "most"], ["y"]),
+    ]
+    most = onnx.numpy_helper.from_array(np.float32(1), "most")
+    x, y = helper.make_tensor_value_info("x", 1, [1, 1, 2, 2]), onnx.ValueInfoProto(name="y")
+    refuse_unread(save(tmp_path, helper.make_graph(made, "g", [x], [y], [most]), 11))
+
+
+def test_names_of_one_branch_say_nothing_of_the_other(tmp_path: Path) -> None:
+    branches = {
+        branch: helper.make_graph(
+            [
+                helper.make_node(
+                    "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.zeros(size))
+                ),
+                helper.make_node(kind, ["x", "c"], ["y"], **attributes),
+            ],
+            branch,
+            [],
+            [onnx.ValueInfoProto(name="y")],
+        )
+        for branch, size, kind, attributes in [
+            ("then_branch", 1, "Add", {}),
+            ("else_branch", 0, "Concat", {"axis": 0}),  # comes first in the file
+        ]
+    }
+    y = onnx.ValueInfoProto(name="y")
+    chosen = helper.make_node("If", ["c"], ["y"], **branches)
+    refuse_unread(save(tmp_path, helper.make_graph([chosen], "g", [], [y]), 17))

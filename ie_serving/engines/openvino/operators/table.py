@@ -174,9 +174,9 @@ def _reduced(reduce: Callable[[ov.Output, ov.Node, bool], ov.Node]) -> Convert:
 
     def convert(node: NodeContext) -> list[ov.Output]:
         data, has_axes = node.get_input(0), node.has_attribute("axes")
-        axes = node.get_attribute("axes") if has_axes else range(rank_of(data))
+        axes = list(node.get_attribute("axes")) if has_axes else []
         keeps = bool(node.get_attribute("keepdims", 1))
-        return [reduce(data, int64(list(axes)), keeps).output(0)]
+        return [reduce(data, int64(axes or range(rank_of(data))), keeps).output(0)]
 
     return convert
 

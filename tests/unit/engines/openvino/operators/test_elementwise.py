@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import AttributeProto, helper
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from tests.unit.engines.openvino.models import load, run
@@ -82,10 +82,12 @@ def test_an_axis_of_the_file_that_is_out_of_range_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", ["ReduceL1", "ReduceLogSum", "ReduceLogSumExp"])
 @pytest.mark.parametrize("opened", [(), (0, 1, 2)])
 @pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [(0, -1), ()], ids=str)
 async def test_axes_that_are_an_attribute_are_reduced(
-    tmp_path: Path, kind: str, opened: tuple[int, ...], keepdims: int
+    tmp_path: Path, kind: str, opened: tuple[int, ...], keepdims: int, axes: tuple[int, ...]
 ) -> None:
     """The front end looks for them among the inputs from opset 13 on, and reduced all axes."""
     given = {"x": floats(2, 3, 4) * 9 + 10}
-    node = helper.make_node(kind, ["x"], ["y"], axes=[0, -1], keepdims=keepdims)
+    node = helper.make_node(kind, ["x"], ["y"], keepdims=keepdims)
+    node.attribute.append(helper.make_attribute("axes", axes, attr_type=AttributeProto.INTS))
     await check(write(tmp_path, node, given, {"x": opened}, opset=17), given, rtol=1e-5)

@@ -133,7 +133,10 @@ def _part_heads(node: ov.Node, _: Visit) -> None:
     """Keep an attention of as many heads as places from what the plugin would fuse it with."""
     shape, kind = node.get_input_partial_shape(0), node.get_type_name()
     rank = rank_of(shape)
-    if not rank or rank < _RANK or shape.is_dynamic or shape[rank - 3] != shape[rank - 2]:
+    if not rank or rank < _RANK or shape.is_dynamic:
+        return
+    heads, places, _ = shape.to_shape()[-_RANK:]
+    if heads != places or heads == 1:
         return
     near = {each.get_type_name() for each in _readers(node.output(0))}
     near |= {each.get_node().get_type_name() for each in node.input_values()}

@@ -513,6 +513,15 @@ async def test_as_many_heads_as_places_are_not_mixed(tmp_path: Path, form: str) 
     np.testing.assert_allclose(answer, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_one_head_of_one_place_is_not_copied(heads: int) -> None:
+    ports = [parameter(name, (1, heads, heads, 8)) for name in ("query", "key", "value")]
+    model = ov.Model([op.result(op.scaled_dot_product_attention(*ports))], ports, "m")
+    visit(model, SIZED)
+    rolls = [each for each in model.get_ops() if each.get_type_name() == "Roll"]
+    assert len(rolls) == (4 if heads > 1 else 0)
+
+
 def test_a_mask_of_a_rank_that_is_not_known_is_not_dropped() -> None:
     ports = [parameter(name, (1, -1, 16)) for name in ("query", "key", "value")]
     mask = parameter("mask", (1, 1, -1))

@@ -156,8 +156,10 @@ def _shape(info: Proto) -> tuple[int, ...] | None:
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 WITHOUT_OUTPUTS = frozenset({"Assert", "NoOp", "Print"})
 
-_OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "T", "Tparams")
+_OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "type", "T", "Tparams")
 """Attributes of nodes that name the dtype of what they give; the first one that a node has."""
+_GIVES = {"AsString": 7, "Bucketize": 3, "Substr": 7, "Where": 9}
+"""Numbers of the dtypes that operations give whose attributes name another one."""
 _OTHERS = ("All", "Any", "Arg", "Equal", "Greater", "Is", "Less", "Logical", "NotEqual", "Save")
 """How operations begin whose attributes name another dtype, or that give nothing."""
 _OPEN_UNTIL = 24
@@ -191,8 +193,10 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
             shape.unknown_rank = not shape.dim
         if node.op in PLACEHOLDERS:
             _add_input(signature, node)
+    constants = {node.name for node in meta_graph.graph_def.node if node.op == "Const"}
     for node in _ends(meta_graph.graph_def):
-        if dtype := types.get(node.name) or _dtype(node):
+        is_constant = constants.issuperset(node.input)  # what a converter left over
+        if dtype := types.get(node.name) or (not is_constant and _dtype(node)):
             info = signature.outputs[node.name]
             info.name, info.dtype, info.tensor_shape.unknown_rank = f"{node.name}:0", dtype, True
     if not signature.outputs:
@@ -211,9 +215,10 @@ def _add_input(signature: Proto, node: Proto) -> None:
 
 def _dtype(node: Proto) -> int:
     """Read the dtype of what a node gives from its attributes; 0 where none tells."""
-    if node.op == "Const" or node.op.startswith(_OTHERS):
+    if node.op.startswith(_OTHERS):
         return 0
-    return next((node.attr[name].type for name in _OF_OUTPUT if name in node.attr), 0)
+    named = (node.attr[name].type for name in _OF_OUTPUT if name in node.attr)
+    return _GIVES.get(node.op) or next(named, 0)
 
 
 def _ends(graph_def: Proto) -> list[Proto]:

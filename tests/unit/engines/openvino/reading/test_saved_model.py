@@ -194,6 +194,25 @@ def test_tensorflow_is_not_named_for_a_frozen_graph_which_its_process_does_not_l
     assert "TensorFlow" not in str(refused.value)
 
 
+async def test_results_of_a_frozen_graph_have_their_dtypes_and_weights_left_over_are_none(
+    tmp_path: Path,
+) -> None:
+    """A node's `T` is that of its input, and exporters leave readers of unused weights."""
+    with tf.Graph().as_default() as made:
+        x = v1.placeholder(tf.float32, [None], "x")
+        tf.strings.as_string(x, 1, name="text")
+        tf.where(x > 1.0, name="where")
+        tf.raw_ops.Bucketize(input=x, boundaries=[1.0], name="bucket")
+        tf.identity(tf.constant([5.0]), name="weights")
+    (tmp_path / "model.pb").write_bytes(made.as_graph_def().SerializeToString())
+    found = await run(load(tmp_path), {"x": np.float32([0.5, 2])})
+    assert {name: (each.dtype, each.tolist()) for name, each in found.items()} == {
+        "text": (np.object_, [b"0.5", b"2.0"]),
+        "where": (np.int64, [[1]]),
+        "bucket": (np.int32, [0, 1]),
+    }
+
+
 async def test_a_signature_without_outputs_answers_nothing(tmp_path: Path) -> None:
     """As `get_initial_state` of a policy of TF-Agents without a state."""
     module = tf.Module()

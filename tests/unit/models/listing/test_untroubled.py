@@ -72,7 +72,7 @@ async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
     assert not any(model.told or model.own_turns for model in rounds.models)
 
 
-@pytest.mark.parametrize(("count", "most"), [(50, 50), (640, 80), (1600, 100)])
+@pytest.mark.parametrize(("count", "most"), [(50, 13), (81, 21), (640, 80), (1600, 100)])
 async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
     monkeypatch: pytest.MonkeyPatch, count: int, most: int
 ) -> None:
@@ -103,6 +103,11 @@ async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
     rounds.withdraw(models[0])
     await looked_at(32)
     assert [model.name for model in models if len(model.threads) == 2] == ["m0"]
+    late = [quiet(f"late{each}", 4.0) for each in range(count, 1600)]
+    for model in late:  # while a part is planned for the others
+        rounds.join(model, 4.0, is_spread=True)
+    await looked_at(16 + 4)
+    assert all(model.threads for model in late)
 
 
 async def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(

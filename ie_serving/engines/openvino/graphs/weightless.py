@@ -100,13 +100,28 @@ def _leave_weights_out(pairs: Iterable[Pair]) -> Iterator[ov.Node]:
             stands_in = op.parameter(node.get_output_shape(0), node.get_output_element_type(0))
             node.output(0).replace(stands_in.output(0))
             yield stands_in
-        elif (
-            node.get_type_name() == "Loop"
-            and node.input_value(1).get_node().get_type_name() != "Constant"
-        ):
+        elif node.get_type_name() == "Loop" and _may_have_no_round(node):
             stands_in = op.parameter(node.get_input_partial_shape(1), ov.Type.boolean)
             node.input(1).replace_source_output(stands_in.output(0))
             yield stands_in
+
+
+def _may_have_no_round(loop: ov.Node) -> bool:
+    """Tell whether a loop's condition is computed, and its results are right without a round.
+
+    A list whose elements have sizes that are not known begins as one of elements of size 1, which
+    OpenVINO would give.
+    """
+    begun = {
+        each.body_value_index: loop.get_input_partial_shape(each.input_index)
+        for each in loop.get_input_descriptions()
+        if type(each).__name__ == "MergedInputDescription"
+    }
+    return loop.input_value(1).get_node().get_type_name() != "Constant" and all(
+        each.body_value_index in begun
+        and loop.get_output_partial_shape(each.output_index).refines(begun[each.body_value_index])
+        for each in loop.get_output_descriptions()
+    )
 
 
 def _pairs(model: ov.Model, copy: ov.Model, inside: bool = False) -> Iterator[Pair]:

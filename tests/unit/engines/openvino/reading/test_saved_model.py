@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as v1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
@@ -211,6 +211,22 @@ async def test_results_of_a_frozen_graph_have_their_dtypes_and_weights_left_over
         "where": (np.int64, [[1]]),
         "bucket": (np.int32, [0, 1]),
     }
+
+
+async def test_a_loop_without_a_round_gives_no_elements_of_another_size(tmp_path: Path) -> None:
+    """OpenVINO would give rows of 1 for a map over no rows of 2."""
+    module = tf.Module()
+    names = {
+        "sums": lambda x: {"y": tf.map_fn(tf.reduce_sum, x)},
+        "rows": lambda x: {"y": tf.map_fn(lambda row: row * 2, x)},
+    }
+    rows = [tf.TensorSpec([None, 2], name="x")]
+    module.of = {name: tf.function(compute, rows) for name, compute in names.items()}
+    tf.saved_model.save(module, str(tmp_path), signatures=dict(module.of))
+    model, sent = load(tmp_path), {"x": np.zeros((0, 2), np.float32)}
+    assert (await run(model, sent, "sums"))["y"].shape == (0,)
+    with pytest.raises(InvalidTensor, match="cannot take inputs of shape"):
+        await run(model, sent, "rows")
 
 
 async def test_a_signature_without_outputs_answers_nothing(tmp_path: Path) -> None:

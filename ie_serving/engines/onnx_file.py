@@ -165,9 +165,11 @@ def misread(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _misread(file: BinaryIO, tensor: _Field) -> Iterator[tuple[str, str]]:
-    name, kind, is_raw, is_empty = "", "", True, _is_empty(file, tensor)
+    name, kind, is_raw, is_empty = "", "", True, False
     for each in _fields(file, tensor):
-        if each.number == _DATA_TYPE:
+        if each.number == _DIMS:  # come first, and are read once: files have thousands of tensors
+            is_empty = is_empty or 0 in _integers(file, each)
+        elif each.number == _DATA_TYPE:
             kind = MISREAD.get(_integer(file, each), "")
             if not kind and not is_empty:
                 return  # writers put the type first, so the values are not gone through

@@ -14,7 +14,7 @@ from ie_serving.app.fronts import (
     openapi_routes,
     page_routes,
 )
-from ie_serving.app.repositories import Repositories, Repository
+from ie_serving.app.repositories import Repositories, VersionPlace
 from ie_serving.app.workers import Workers
 from ie_serving.config import credentials
 from ie_serving.config.files import access_file
@@ -27,8 +27,8 @@ from ie_serving.core.runtime.handover import Handovers
 from ie_serving.core.runtime.machine_share import SHARE, budget_of, room
 from ie_serving.core.runtime.threads import STALL_S, GrowingPool
 from ie_serving.core.settings.words import log_level
-from ie_serving.core.values.access import Caller
-from ie_serving.core.values.requests import ToldCallers
+from ie_serving.core.values.access import Principal
+from ie_serving.core.values.requests import CallerPassing
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
@@ -50,7 +50,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.repository.source import Source
+from ie_serving.models.repository.source import VersionSource
 from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.served import AllowedModels, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
@@ -61,11 +61,11 @@ from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.admin.health import Health, Readiness
+from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.rest.routes import Wanted
+from ie_serving.server.fronts.rest.routes import VerbOf
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -77,7 +77,7 @@ from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import limit_of
-from ie_serving.server.transport.grpc.services import Answer, Services
+from ie_serving.server.transport.grpc.services import Services, Unary
 from ie_serving.server.transport.http1.messages import App
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
@@ -204,7 +204,7 @@ class ServingApplication:
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
         tells_callers = self._settings.engine.allow_python
-        self._callers = ToldCallers(tells_callers)
+        self._callers = CallerPassing(tells_callers)
         self._streams = LaterStreams(self._metrics.show, tells_callers=tells_callers)
         self._inference = LaterInference(
             self._health,
@@ -226,7 +226,7 @@ class ServingApplication:
             self._services, self._plane.is_ready, drain_delay_s=server.drain_delay_s
         )
         ready = self._workers.ready(self._models.ready)
-        self._readiness = Readiness(self._health, self._grpc_health, ready)
+        self._readiness = ProcessReadiness(self._health, self._grpc_health, ready)
         replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
             Golden(self._plane, engine_stack.GOLDEN),
@@ -245,14 +245,14 @@ class ServingApplication:
             **self._streams.grpc(plane, self._interface),
         }
 
-    def _answering(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
+    def _answering(self, answers: Mapping[str, Unary]) -> Mapping[str, Unary]:
         """Restrict the methods of a service to the one model that the settings name, if any."""
         model = self._settings.server.answering_model
         for answering_for in added("one_model"):
             answers = answering_for(model, answers)
         return answers
 
-    def _services_for(self, caller: Caller) -> Services:
+    def _services_for(self, caller: Principal) -> Services:
         allowed = AllowedModels(self._models.served, caller)
         return self._services_over(self._profiler.watched(self._data_plane(allowed)), allowed)
 
@@ -382,7 +382,7 @@ class ServingApplication:
             sharing=self._sharing,
         )
 
-    def _rest_chain(self, server: ServerSettings, *, secure: bool) -> tuple[App, Wanted]:
+    def _rest_chain(self, server: ServerSettings, *, secure: bool) -> tuple[App, VerbOf]:
         """Put the routes of the other front ends of the REST port before the REST API."""
         from ie_serving.server.fronts.other_servers import front_of
         from ie_serving.server.fronts.tfs.rest import RestApi
@@ -458,7 +458,7 @@ class ServingApplication:
         poll_wait_s = server.poll_wait_of(config)
         repository = self._repositories.of(config)
         engine = engine_stack.engine(self._drivers, config.engine, config.declared)
-        source = Source(
+        source = VersionSource(
             repository.storage,
             # This engine serves `missing` alone: engines that load get their layers with each load.
             WithGraphs(engine, self._models.within_reach, _unrecorded),
@@ -521,7 +521,7 @@ class ServingApplication:
         note()
         self._used.note_load(name, succeeded)
 
-    def _loader(self, config: ModelConfig, repository: Repository, engine: Engine) -> Loader:
+    def _loader(self, config: ModelConfig, repository: VersionPlace, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(
@@ -550,4 +550,4 @@ class ServingApplication:
 
 
 def _unrecorded(step: str, seconds: float) -> None:
-    """Record nothing: a `Source` runs no steps."""
+    """Record nothing: a `VersionSource` runs no steps."""

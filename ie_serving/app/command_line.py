@@ -164,7 +164,7 @@ def _start_log(server: ServerSettings) -> None:
         log.warning(Event("LOG_PATH has no effect", cause=str(error)))
 
 
-def _serve(parsed: Parsed) -> gunicorn_app.Ended:
+def _serve(parsed: Parsed) -> gunicorn_app.ServerEnd:
     # A stop by signal is success: exit code 0. The arbiter installs its own handlers later.
     for number in interruption.SIGNALS:
         signal.signal(number, _stop_at_once)

@@ -15,7 +15,7 @@ from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
-from ie_serving.engines.layer_options import Declared
+from ie_serving.engines.layer_options import DeclaredTensors
 from ie_serving.engines.layers.as_declared import AsDeclared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
 
-Record = Callable[[Engine], Engine]
+AddRecords = Callable[[Engine], Engine]
 
 GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """Readers of golden requests, by file name."""
@@ -103,7 +103,7 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
 
 
 def engine(
-    every_driver: Drivers, options: EngineOptions, declared: Declared | None = None
+    every_driver: Drivers, options: EngineOptions, declared: DeclaredTensors | None = None
 ) -> Engine:
     """Return one model's engine; the driver that the model names decides which files it needs.
 
@@ -121,7 +121,7 @@ def layered(
     family: Family,
     caches: CacheMetrics,
     report: ReportBatch | None = None,
-    record: Record | None = None,
+    record: AddRecords | None = None,
 ) -> Engine:
     """Wrap the engine of one model in the layers of `options`.
 
@@ -142,7 +142,7 @@ def layered(
     return whole
 
 
-def recording(model: str, counts: RecordMetrics) -> Record:
+def recording(model: str, counts: RecordMetrics) -> AddRecords:
     """Return the layer that records requests of `model`, where its options ask for it."""
     return partial(WithRecording, model=model, encode=predict_record, counts=counts)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.inference.interface import Interface
+from ie_serving.inference.interface import HandOn
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.served import ServedModels
@@ -25,7 +25,7 @@ from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.ports import GRPC
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.grpc.services import CallAdmission, Services
 from ie_serving.server.transport.listener import Sharing
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
@@ -57,7 +57,7 @@ class Carrier(NamedTuple):
     limit: ConnectionLimit
     refused: Callable[[BaseException], None]
     calls: Callable[[], tuple[type[UnaryCall], type[StreamingCall]]]
-    admission: Admission | None
+    admission: CallAdmission | None
     sharing: Sharing | None = None
 
 
@@ -112,20 +112,17 @@ def _grpcio(server: ServerSettings, services: Services, carrier: Carrier) -> Mak
     )
 
 
-HandOn = Callable[[Interface[Any]], Interface[Any]]
-
-
 def management(control: ModelControl, log: LogPages, server: ServerSettings) -> MakeManagement:
     """Return what makes the answers to all but inferences, over the models of a caller."""
 
     def made(served: ServedModels) -> Management:
         from ie_serving.server.fronts.kserve_v2.management import (
+            KServeRepository,
             Management,
-            Repository,
             ServerSettingCalls,
         )
 
-        repository = Repository(served, control, server.reload_by_rpc)
+        repository = KServeRepository(served, control, server.reload_by_rpc)
         return Management(repository, ServerSettingCalls(log, server.traces_url), regions())
 
     @cache
@@ -143,7 +140,7 @@ def kserve_routes(
     server: ServerSettings,
     hand_on: HandOn,
     management: Callable[[], Management],
-) -> Routes[kserve.Asked]:
+) -> Routes[kserve.ParsedPath]:
     """Return the protocol's routes.
 
     Args:
@@ -153,16 +150,16 @@ def kserve_routes(
         management: makes what answers all but inferences.
     """
 
-    def made() -> Front[kserve.Asked]:
+    def made() -> Front[kserve.ParsedPath]:
         from ie_serving.server.fronts.admin import cross_site
-        from ie_serving.server.fronts.kserve_v2.front import KServeFront, Parts
+        from ie_serving.server.fronts.kserve_v2.front import FrontParts, KServeFront
         from ie_serving.server.fronts.kserve_v2.interface import interfaces
 
         found = interfaces(hand_on, limit_s=server.rest_timeout_s)
         check_site = partial(
             cross_site.check, any_site=server.enable_cors, open_to_all=not server.has_access
         )
-        parts = Parts(*over, found, management(), check_site, server.max_message_bytes)
+        parts = FrontParts(*over, found, management(), check_site, server.max_message_bytes)
         return KServeFront(parts)
 
     return Routes(kserve.asked, kserve.verb_of, made, server.metrics_paths)

@@ -37,7 +37,7 @@ FETCH_THREADS: Final = 4
 eight connections: more would only share the network. A local version takes milliseconds."""
 
 
-class Repository(NamedTuple):
+class VersionPlace(NamedTuple):
     """The repository of one model: the place of its versions.
 
     Attributes:
@@ -77,7 +77,7 @@ class Repositories:
         self._neighbours = Neighbours()
         self.polls = Polls(self._listings.of)
 
-    def of(self, config: ModelConfig) -> Repository:
+    def of(self, config: ModelConfig) -> VersionPlace:
         """Return the repository of a model. The first listing opens its store."""
         url = config.base_path
         store, sibling = store_of(url), sibling_of(url, self._neighbours)
@@ -85,7 +85,7 @@ class Repositories:
             url, partial(open_storage, url, self._options, self._stopping, sibling)
         )
         storage = stated_or(opened, config.graph, config.fault)
-        return Repository(store, storage, sibling, self._fetches.of(store))
+        return VersionPlace(store, storage, sibling, self._fetches.of(store))
 
     def directories(self, url: str) -> tuple[Directories, str]:
         """Return what lists a repository of models, and the name of its store."""

@@ -16,15 +16,15 @@ from ie_serving.config.files.followed import Applied, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.runtime.handover import Left
-from ie_serving.models.admin.reload_requests import Poll, ReloadRequests
+from ie_serving.models.admin.reload_requests import PollModel, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.manager import Edit, ModelManager, edited
-from ie_serving.models.peers import Known, ListedPeers, gained_or_lost
+from ie_serving.models.peers import KnownStatuses, ListedPeers, gained_or_lost
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
-from ie_serving.server.workers.crew import Counted, Counters, Ledger
-from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.crew import Counters, CounterStore, Ledger
+from ie_serving.server.workers.member import Member, WorkerPhase
 from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry.log import logs
@@ -59,7 +59,7 @@ class SeveralWorkers(Workers):
         self.among = self
         self._ledger = ledger
         self._server = server
-        self._known: Sequence[Known] = ()
+        self._known: Sequence[KnownStatuses] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
         self.others = ListedPeers(self._shown, member.changed, member.show_changes)
@@ -69,7 +69,7 @@ class SeveralWorkers(Workers):
         self._models = models
         self._changes = Changes(self._member, self._ledger, self._apply_here, self._newest)
         self._questions.answer(PAGE, self._told)
-        self._counted = Counted(self._member.crew, self._member.slot)
+        self._counted = CounterStore(self._member.crew, self._member.slot)
         self._telling = asyncio.Lock()
         self._own_page = metrics.own_page
         metrics.united = self._page
@@ -146,7 +146,7 @@ class SeveralWorkers(Workers):
         strictly = how is How.ALL_OR_NOTHING
         await self._models.apply(wanted.configs, all_or_nothing=strictly, agreed=commit)
 
-    def _shown(self) -> list[Known]:
+    def _shown(self) -> list[KnownStatuses]:
         self._member.read_boards()
         return [board.statuses for board in self._member.open.values()]
 
@@ -170,7 +170,7 @@ class SeveralWorkers(Workers):
 
     # -- work that all workers do ------------------------------------------------------------
 
-    def poll_all(self, own: Poll) -> Poll:
+    def poll_all(self, own: PollModel) -> PollModel:
         """See `Workers`."""
         self._questions.answer(POLL, own)
 
@@ -220,8 +220,10 @@ class SeveralWorkers(Workers):
 
         async def ready() -> None:
             await own()
-            member.show(phase=Phase.READY)
-            await member.until(lambda: all(b.phase >= Phase.READY for b in member.open.values()))
+            member.show(phase=WorkerPhase.READY)
+            await member.until(
+                lambda: all(b.phase >= WorkerPhase.READY for b in member.open.values())
+            )
 
         return ready
 
@@ -254,7 +256,7 @@ class _Wanted(NamedTuple):
 
 
 class _WorkerPage(NamedTuple):
-    """The metrics of one worker; `before` is that of `Counted`."""
+    """The metrics of one worker; `before` is that of `CounterStore`."""
 
     slot: int
     page: bytes

@@ -66,11 +66,11 @@ def _show(lines: Sequence[str]) -> int:
 
 def _generated(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from ie_serving.commands import gen
-    from ie_serving.commands.remote.failures import Failure
+    from ie_serving.commands.remote.failures import CommandFailure
 
     try:
         return _show([gen.run(argv, environ)])
-    except Failure as failure:  # as of the other commands that ask a server
+    except CommandFailure as failure:  # as of the other commands that ask a server
         print(f"ie_serving: error: {failure}", file=sys.stderr)
         return failure.code
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ie_serving.app import engine_stack
 from ie_serving.core.values.codes import Code
-from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.link import RemoteFault
 from ie_serving.engines.process.trial import TrialTask
 from ie_serving.engines.process.worker import Job, Loaded
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -30,7 +30,7 @@ def load(job: Job) -> Loaded:
         compiled = engine.compile(task.directory, task.options)
     except Exception as error:
         if _lacks_memory(error):
-            raise Fault(Code.RESOURCE_EXHAUSTED, f"it found no memory: {error}") from error
+            raise RemoteFault(Code.RESOURCE_EXHAUSTED, f"it found no memory: {error}") from error
         raise
     return Loaded(run=lambda number, tensors: (), close=compiled.close)
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ie_serving.config.files.followed import Among, FollowedConfig
-from ie_serving.models.admin.reload_requests import Poll, ReloadRequests
+from ie_serving.models.admin.reload_requests import PollModel, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.peers import NO_PEERS, Peers
@@ -59,7 +59,7 @@ class Workers:
         """Start the models; return when the ports may open. Raises: ServingError."""
         await config.start()
 
-    def poll_all(self, own: Poll) -> Poll:
+    def poll_all(self, own: PollModel) -> PollModel:
         """Return a function that polls a model in all workers; `own` polls in this one."""
         return own
 

@@ -12,8 +12,8 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Signature,
 T = TypeVar("T")
 Inputs: TypeAlias = Mapping[str, Any]
 """Arrays, or what numpy makes arrays of, by the name of the input."""
-Outputs: TypeAlias = dict[str, Array]
-Headers: TypeAlias = Mapping[str, str]
+CallOutputs: TypeAlias = dict[str, Array]
+CallHeaders: TypeAlias = Mapping[str, str]
 """Names are in lower case."""
 Signatures: TypeAlias = Mapping[str, Signature]
 
@@ -36,14 +36,14 @@ class VersionStatus(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Call(Generic[T]):
+class ClientCall(Generic[T]):
     """One call: a path with a body, or an RPC's name with a message."""
 
     path: str
-    read: Callable[[bytes, Headers], T]
+    read: Callable[[bytes, CallHeaders], T]
     payload: bytes = b""
     method: str = "POST"
-    headers: Headers = field(default_factory=dict)
+    headers: CallHeaders = field(default_factory=dict)
 
 
 def check(which: Which) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from ie_serving.client.calls import (
-    Call,
+    CallOutputs,
+    ClientCall,
     Inputs,
-    Outputs,
     Signatures,
     VersionStatus,
     Which,
@@ -17,7 +17,7 @@ from ie_serving.client.calls import (
 from ie_serving.client.failures import ClientError, unreadable
 from ie_serving.client.grpc_calls import GrpcCalls
 from ie_serving.client.rest_calls import OtherOutputs, RestCalls
-from ie_serving.client.transports import Attempts, Connection, Rest, Rpc
+from ie_serving.client.transports import Attempts, Connection, RestTransport, RpcTransport
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Signature
 
@@ -45,7 +45,7 @@ class AsyncClient:
             raise TypeError("settings beside a Connection: make them a part of it")
         self._connection = connection
         self._calls = GrpcCalls() if connection.is_grpc else RestCalls()
-        kind = Rpc if connection.is_grpc else Rest
+        kind = RpcTransport if connection.is_grpc else RestTransport
         self._transport = kind(connection, blocking=self._blocking)
         self._signatures: dict[Which, Signatures] = {}
 
@@ -57,7 +57,7 @@ class AsyncClient:
         version: Version = None,
         label: str = "",
         signature: str = "",
-    ) -> Outputs:
+    ) -> CallOutputs:
         """Ask for a prediction by TensorFlow Serving's API; give the outputs by name.
 
         Over REST the first call asks for the metadata, since JSON says neither dtypes nor the name
@@ -72,7 +72,7 @@ class AsyncClient:
         known = await self._signature(which)
         return await self._ask(self._calls.predict(which, inputs, known))
 
-    async def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> Outputs:
+    async def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> CallOutputs:
         """Ask for an inference by the Open Inference Protocol; give the outputs by name."""
         return await self._ask(self._calls.infer(Which(model, version), inputs))
 
@@ -106,7 +106,7 @@ class AsyncClient:
             known = await self.metadata(which.model, version=which.version, label=which.label)
         return signature_of(known, which.signature)
 
-    async def _ask(self, call: Call[T]) -> T:
+    async def _ask(self, call: ClientCall[T]) -> T:
         attempts = Attempts(self._connection, time.monotonic)
         while True:
             try:
@@ -147,12 +147,12 @@ class Client:
         version: Version = None,
         label: str = "",
         signature: str = "",
-    ) -> Outputs:
+    ) -> CallOutputs:
         """See `AsyncClient.predict`."""
         which: dict[str, Any] = {"version": version, "label": label, "signature": signature}
         return _ended(self._calls.predict(model, inputs, **which))
 
-    def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> Outputs:
+    def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> CallOutputs:
         """See `AsyncClient.infer`."""
         return _ended(self._calls.infer(model, inputs, version=version))
 

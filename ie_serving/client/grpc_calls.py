@@ -3,10 +3,10 @@
 from google.protobuf.json_format import MessageToDict
 
 from ie_serving.client.calls import (
-    Call,
-    Headers,
+    CallHeaders,
+    CallOutputs,
+    ClientCall,
     Inputs,
-    Outputs,
     Signatures,
     VersionStatus,
     Which,
@@ -30,7 +30,7 @@ _INFERENCE = "/inference.GRPCInferenceService/"
 class GrpcCalls:
     """Every tensor on the wire says its dtype, so `predict` needs no signature."""
 
-    def predict(self, which: Which, inputs: Inputs, _: Signature | None) -> Call[Outputs]:
+    def predict(self, which: Which, inputs: Inputs, _: Signature | None) -> ClientCall[CallOutputs]:
         """Make a PredictRequest."""
         request = messages.PredictRequest(model_spec=_spec(which))
         request.model_spec.signature_name = which.signature
@@ -40,9 +40,9 @@ class GrpcCalls:
             body = encoder.body(array)
             head = encoder.head(array.shape, size_of(body))
             request.inputs[name].ParseFromString(head + bytes(body))
-        return Call(f"{_PREDICTION}Predict", _read_predict, request.SerializeToString())
+        return ClientCall(f"{_PREDICTION}Predict", _read_predict, request.SerializeToString())
 
-    def infer(self, which: Which, inputs: Inputs) -> Call[Outputs]:
+    def infer(self, which: Which, inputs: Inputs) -> ClientCall[CallOutputs]:
         """Make a ModelInferRequest with raw contents."""
         check(which)
         version = "" if which.version is None else str(which.version)
@@ -53,20 +53,20 @@ class GrpcCalls:
             array, dtype = typed(name, value)
             request.inputs.add(name=name, datatype=NAME_OF[dtype], shape=array.shape)
             request.raw_input_contents.append(bytes(encode_raw(array, dtype)))
-        return Call(f"{_INFERENCE}ModelInfer", _read_infer, request.SerializeToString())
+        return ClientCall(f"{_INFERENCE}ModelInfer", _read_infer, request.SerializeToString())
 
-    def metadata(self, which: Which) -> Call[Signatures]:
+    def metadata(self, which: Which) -> ClientCall[Signatures]:
         """Make a GetModelMetadataRequest."""
         request = messages.GetModelMetadataRequest(
             model_spec=_spec(which), metadata_field=["signature_def"]
         )
         payload = request.SerializeToString()
-        return Call(f"{_PREDICTION}GetModelMetadata", _read_metadata, payload)
+        return ClientCall(f"{_PREDICTION}GetModelMetadata", _read_metadata, payload)
 
-    def status(self, which: Which) -> Call[list[VersionStatus]]:
+    def status(self, which: Which) -> ClientCall[list[VersionStatus]]:
         """Make a GetModelStatusRequest."""
         request = messages.GetModelStatusRequest(model_spec=_spec(which))
-        return Call(f"{_MODEL}GetModelStatus", _read_status, request.SerializeToString())
+        return ClientCall(f"{_MODEL}GetModelStatus", _read_status, request.SerializeToString())
 
 
 def _spec(which: Which) -> Proto:
@@ -79,12 +79,12 @@ def _spec(which: Which) -> Proto:
     return spec
 
 
-def _read_predict(body: bytes, _: Headers) -> Outputs:
+def _read_predict(body: bytes, _: CallHeaders) -> CallOutputs:
     response = messages.PredictResponse.FromString(body)
     return {name: decode_tensor(each, name) for name, each in response.outputs.items()}
 
 
-def _read_infer(body: bytes, _: Headers) -> Outputs:
+def _read_infer(body: bytes, _: CallHeaders) -> CallOutputs:
     response = inference_messages.ModelInferResponse.FromString(body)
     raws, found = response.raw_output_contents, {}
     for index, each in enumerate(response.outputs):
@@ -96,14 +96,14 @@ def _read_infer(body: bytes, _: Headers) -> Outputs:
     return found
 
 
-def _read_metadata(body: bytes, _: Headers) -> Signatures:
+def _read_metadata(body: bytes, _: CallHeaders) -> Signatures:
     response = messages.GetModelMetadataResponse.FromString(body)
     held = messages.SignatureDefMap()
     response.metadata["signature_def"].Unpack(held)
     return signatures_in(MessageToDict(held))
 
 
-def _read_status(body: bytes, _: Headers) -> list[VersionStatus]:
+def _read_status(body: bytes, _: CallHeaders) -> list[VersionStatus]:
     found = messages.GetModelStatusResponse.FromString(body).model_version_status
     return [
         VersionStatus(each.version, each.State.Name(each.state), each.status.error_message)

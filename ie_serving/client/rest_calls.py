@@ -10,10 +10,10 @@ from urllib.parse import quote
 import numpy as np
 
 from ie_serving.client.calls import (
-    Call,
-    Headers,
+    CallHeaders,
+    CallOutputs,
+    ClientCall,
     Inputs,
-    Outputs,
     Signatures,
     VersionStatus,
     Which,
@@ -42,7 +42,9 @@ class OtherOutputs(ClientError):
 class RestCalls:
     """JSON says neither dtypes nor the name of a single output, so `predict` needs a signature."""
 
-    def predict(self, which: Which, inputs: Inputs, signature: Signature | None) -> Call[Outputs]:
+    def predict(
+        self, which: Which, inputs: Inputs, signature: Signature | None
+    ) -> ClientCall[CallOutputs]:
         """Make a body of `:predict` in columns."""
         assert signature is not None
         body: dict[str, Any] = {
@@ -51,9 +53,9 @@ class RestCalls:
         if which.signature:
             body["signature_name"] = which.signature
         read = partial(_read_predict, signature.outputs)
-        return Call(f"{_path(which)}:predict", read, json.dumps(body).encode(), headers=_JSON)
+        return ClientCall(f"{_path(which)}:predict", read, json.dumps(body).encode(), headers=_JSON)
 
-    def infer(self, which: Which, inputs: Inputs) -> Call[Outputs]:
+    def infer(self, which: Which, inputs: Inputs) -> ClientCall[CallOutputs]:
         """Make a body of the binary data extension."""
         check(which)
         heads, raws = [], []
@@ -68,15 +70,15 @@ class RestCalls:
         headers = {"content-type": "application/octet-stream", LENGTH_HEADER: str(len(text))}
         version = "" if which.version is None else f"/versions/{which.version}"
         path = f"/v2/models/{quote(which.model, safe='')}{version}/infer"
-        return Call(path, _read_infer, b"".join([text, *raws]), headers=headers)
+        return ClientCall(path, _read_infer, b"".join([text, *raws]), headers=headers)
 
-    def metadata(self, which: Which) -> Call[Signatures]:
+    def metadata(self, which: Which) -> ClientCall[Signatures]:
         """Make a GET of the metadata."""
-        return Call(f"{_path(which)}/metadata", _read_metadata, method="GET")
+        return ClientCall(f"{_path(which)}/metadata", _read_metadata, method="GET")
 
-    def status(self, which: Which) -> Call[list[VersionStatus]]:
+    def status(self, which: Which) -> ClientCall[list[VersionStatus]]:
         """Make a GET of the states."""
-        return Call(_path(which), _read_status, method="GET")
+        return ClientCall(_path(which), _read_status, method="GET")
 
 
 def _path(which: Which) -> str:
@@ -93,7 +95,7 @@ def _listed(array: Array, dtype: DataType) -> object:
     return coded.reshape(array.shape).tolist()
 
 
-def _read_predict(specs: Specs, body: bytes, _: Headers) -> Outputs:
+def _read_predict(specs: Specs, body: bytes, _: CallHeaders) -> CallOutputs:
     found = json.loads(body)["outputs"]
     named = {next(iter(specs)): found} if len(specs) == 1 else found
     if not isinstance(named, Mapping) or not named.keys() <= specs.keys():
@@ -115,7 +117,7 @@ def _text(value: Any) -> bytes:  # noqa: ANN401  a part of JSON
     return base64.b64decode(value["b64"]) if isinstance(value, dict) else str(value).encode()
 
 
-def _read_infer(body: bytes, headers: Headers) -> Outputs:
+def _read_infer(body: bytes, headers: CallHeaders) -> CallOutputs:
     length = int(headers.get(LENGTH_HEADER, len(body)))
     found, at = {}, length
     for each in json.loads(body[:length])["outputs"]:
@@ -130,11 +132,11 @@ def _read_infer(body: bytes, headers: Headers) -> Outputs:
     return found
 
 
-def _read_metadata(body: bytes, _: Headers) -> Signatures:
+def _read_metadata(body: bytes, _: CallHeaders) -> Signatures:
     return signatures_in(json.loads(body)["metadata"]["signature_def"])
 
 
-def _read_status(body: bytes, _: Headers) -> list[VersionStatus]:
+def _read_status(body: bytes, _: CallHeaders) -> list[VersionStatus]:
     return [
         VersionStatus(
             int(each["version"]), each["state"], each.get("status", {}).get("error_message", "")

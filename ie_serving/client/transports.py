@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 import httpx
 
-from ie_serving.client.calls import Call, Headers
+from ie_serving.client.calls import CallHeaders, ClientCall
 from ie_serving.client.failures import ClientError, Unavailable, of_connection, of_http, wrong
 from ie_serving.core.values.codes import Code
 
@@ -134,7 +134,7 @@ class Attempts:
         return pause
 
 
-Answer: TypeAlias = tuple[bytes, Headers]
+BytesReply: TypeAlias = tuple[bytes, CallHeaders]
 
 OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
@@ -147,7 +147,7 @@ OPTIONS: Final = [
 ]
 
 
-class Rest:
+class RestTransport:
     """Sends over HTTP/1.1 by connections that are kept."""
 
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
@@ -160,7 +160,7 @@ class Rest:
             trust_env=False,  # by the environment, a proxy or .netrc would change credentials
         )
 
-    async def send(self, call: Call[Any], timeout_s: float) -> Answer:
+    async def send(self, call: ClientCall[Any], timeout_s: float) -> BytesReply:
         """Send a call once. Raises: ClientError."""
         try:
             if self._is_blocking:
@@ -182,7 +182,7 @@ class Rest:
             text = body[:500].decode("utf-8", "replace") or reply.reason_phrase
         raise of_http(reply.status_code, text, reply.headers.get("retry-after", ""))
 
-    def _bounded(self, call: Call[Any], timeout_s: float) -> tuple[httpx.Response, bytes]:
+    def _bounded(self, call: ClientCall[Any], timeout_s: float) -> tuple[httpx.Response, bytes]:
         """Send a blocking call; httpx bounds each wait for bytes, so all of them are added up."""
         end = time.monotonic() + timeout_s
         pieces = []
@@ -198,7 +198,7 @@ class Rest:
         await _given(self._http.close() if hasattr(self._http, "close") else self._http.aclose())
 
 
-class Rpc:
+class RpcTransport:
     """Sends over one gRPC channel."""
 
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
@@ -211,7 +211,7 @@ class Rpc:
         else:
             self._channel = library.insecure_channel(target, OPTIONS)
 
-    async def send(self, call: Call[Any], timeout_s: float) -> Answer:
+    async def send(self, call: ClientCall[Any], timeout_s: float) -> BytesReply:
         """Send a call once. Raises: ClientError."""
         ask = self._channel.unary_unary(call.path)
         try:
@@ -228,7 +228,7 @@ class Rpc:
         await _given(self._channel.close())
 
 
-def _asked(call: Call[Any], timeout_s: float) -> Mapping[str, Any]:
+def _asked(call: ClientCall[Any], timeout_s: float) -> Mapping[str, Any]:
     return {
         "method": call.method,
         "url": call.path,

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
 """Most unacknowledged messages of QoS 1 or 2 that the broker sends; it queues the others."""
-MOST_WAITING: Final = 100
+MOST_WAITING_MESSAGES: Final = 100
 """Most messages of QoS 0 in the queue; beyond it the newest is lost, as the broker keeps none."""
 KEEP_ALIVE_S: Final = 30
 FIRST_RETRY_S: Final = 1
@@ -58,9 +58,9 @@ class MqttBridge:
     def __init__(self, options: BridgeOptions) -> None:
         check_topics(options.topic, options.answer_topic)
         self._options = options
-        self._waiting: queue.Queue[paho.MQTTMessage] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[paho.MQTTMessage] = queue.Queue(MOST_WAITING_MESSAGES)
         self._dropped = 0
-        self._asker = Asker(
+        self._asker = BridgeConnection(
             options.url,
             options.path,
             options.api_key,
@@ -205,7 +205,7 @@ AGAIN: Final = frozenset({429, 502, 503, 504})
 BACKOFF: Final = Backoff(first_s=0.5, longest_s=10.0)
 
 
-class Asker:
+class BridgeConnection:
     """One connection to a server, opened anew when it breaks. Blocking.
 
     Args of the constructor:

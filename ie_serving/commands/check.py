@@ -32,9 +32,9 @@ from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
 from ie_serving.storage.stated import Stated
-from ie_serving.telemetry.log.progress import Progress
+from ie_serving.telemetry.log.progress import ProgressLine
 
-Open = Callable[[str], Storage]
+OpenStorage = Callable[[str], Storage]
 """Opens the storage of a base path."""
 EngineOf = Callable[[ModelConfig], Engine]
 """Gives the engine of a model."""
@@ -48,7 +48,7 @@ NOT_ALL = 1
 def check(
     settings: Settings,
     engine_of: EngineOf,
-    open_storage: Open,
+    open_storage: OpenStorage,
     *,
     at_start: Try = lambda: None,
     without_effect: Sequence[str] = (),
@@ -64,7 +64,7 @@ def check(
         without_effect: of the settings that would not work as written.
         as_json: print one document at the end instead of lines.
     """
-    with Progress("checking", len(settings.models), "models") as progress:
+    with ProgressLine("checking", len(settings.models), "models") as progress:
         report = _Report(progress, as_json=as_json)
         report.server(at_start, without_effect)
         takes_base = not settings.server.announce_as_tfs
@@ -146,7 +146,7 @@ class _Examination:
 class _Report:
     """Reports findings: lines while examining, or one JSON document at the end."""
 
-    def __init__(self, progress: Progress, *, as_json: bool) -> None:
+    def __init__(self, progress: ProgressLine, *, as_json: bool) -> None:
         self._progress = progress
         self._as_json = as_json
         self._models: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def _changes(found: Sequence[Examined], *, refuses: bool) -> Iterator[str]:
 
 
 def _versions(
-    model: ModelConfig, engine: Engine, open_storage: Open, *, takes_base: bool
+    model: ModelConfig, engine: Engine, open_storage: OpenStorage, *, takes_base: bool
 ) -> Iterator[Examined]:
     found = False
     try:
@@ -264,7 +264,7 @@ def _none(model: ModelConfig) -> str:
     return f"no version under {model.base_path}: expected directories named by numbers"
 
 
-def _storage(model: ModelConfig, open_storage: Open) -> Storage:
+def _storage(model: ModelConfig, open_storage: OpenStorage) -> Storage:
     if model.fault:
         raise ConfigError([model.fault])
     if model.graph is None:

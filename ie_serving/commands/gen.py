@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
 from ie_serving.commands.remote.place import (
     DEFAULT_URL,
     URL,
@@ -120,7 +120,7 @@ def _get(place: str, headers: Mapping[str, str], secured: ssl.SSLContext) -> byt
     except (OSError, http.client.HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         said = getattr(cause, "strerror", None) or cause
-        raise Unreachable(
+        raise NoAnswer(
             f"{place} cannot be asked: {said}: start the server, or name its REST port by --url"
         ) from error
 

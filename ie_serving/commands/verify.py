@@ -11,7 +11,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ie_serving.config.dialects.verify import Verify
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.requests import ATOL, RTOL
-from ie_serving.core.values.tensors import Array, Signature, copies
+from ie_serving.core.values.tensors import Array, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.generated import (
     LEAST,
@@ -37,7 +37,7 @@ from ie_serving.engines.generated import (
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.precision_trial import has_specs, input_of
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification.comparison import Refused
+from ie_serving.engines.verification.comparison import RefusedBySecond
 from ie_serving.engines.verification.frameworks import FRAMEWORKS, Framework
 from ie_serving.engines.verification.verdict import SHARE, differences
 from ie_serving.wire.json.request import Format, parse_predict
@@ -50,8 +50,6 @@ MOST_GUESSES = 40
 """Sizes and integers that are tried before a signature counts as not compared."""
 MOST_BYTES = 1 << 24
 """Most bytes of `golden.json`, which the server reads at each load; more requests are dropped."""
-
-Arrays = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ class _Comparison:
                 return None
             try:
                 self._framework.run(self._signature, usual(inputs, guess).inputs)
-            except Refused:
+            except RefusedBySecond:
                 continue
             return guess
         return None
@@ -161,7 +159,7 @@ class _Comparison:
     def _ask(self, label: str, inputs: Arrays, *, kept: bool) -> None:
         try:
             expected = self._framework.run(self._signature, inputs)
-        except Refused:
+        except RefusedBySecond:
             self._refused += 1
             return
         try:

@@ -16,7 +16,7 @@ from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
 from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.values.access import Caller
+from ie_serving.core.values.access import Principal
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.wire.protobuf import messages
 
@@ -51,7 +51,7 @@ class Password:
         digest: the hash.
     """
 
-    caller: Caller
+    caller: Principal
     salt: bytes
     n: int
     r: int
@@ -71,7 +71,7 @@ class Claim:
 
     name: str
     value: str
-    caller: Caller
+    caller: Principal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +110,9 @@ class AccessMaterial:
         tokens: see `TokenMaterial`; None where no token is accepted.
     """
 
-    keys: Mapping[bytes, Caller] = field(repr=False)
+    keys: Mapping[bytes, Principal] = field(repr=False)
     users: Mapping[str, Password]
-    certificates: Mapping[str, Caller]
+    certificates: Mapping[str, Principal]
     tokens: TokenMaterial | None = None
 
 

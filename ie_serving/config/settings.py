@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ie_serving.config.schema.server import Access, Limits, Telemetry
+from ie_serving.config.schema.server import AccessSettings, Limits, Telemetry
 from ie_serving.core.settings import numbers, words
 from ie_serving.core.settings.declaration import (
     BOOLEAN,
@@ -49,7 +49,7 @@ EXPLICIT: Final = "explicit"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(Access, Limits, Telemetry):
+class ServerSettings(AccessSettings, Limits, Telemetry):
     """How the process listens, polls, loads and stops; with who may call it, and what it tells."""
 
     # 0 is off instead of "any free port": clients could not know which one it was.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ie_serving.core.values.tensors import Arrays, Read, Signature
 
 T = TypeVar("T")
-Own = TypeVar("Own")
+OwnT = TypeVar("OwnT")
 DRIVER = SettingKind(words.text, "TEXT")
 """The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
 NOTHING = "the model is missing"
@@ -110,7 +110,7 @@ class EngineOptions:
     own: tuple[object, ...] = ()
     """Further options of single drivers: at most one value of each driver's type."""
 
-    def of(self, kind: type[Own]) -> Own:
+    def of(self, kind: type[OwnT]) -> OwnT:
         """Give a driver's own options, by their type; its defaults where there are none."""
         return next((each for each in self.own if isinstance(each, kind)), None) or kind()
 

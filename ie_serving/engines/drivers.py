@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GROUP = "ie_serving.drivers"
 """Entry points under which packages of others bring drivers (`drivers.py`)."""
 
-Load = Callable[[Path, EngineOptions], CompiledModel]
+LoadDirectory = Callable[[Path, EngineOptions], CompiledModel]
 """The function a row names: reads the model's file, or the version's directory where the driver
 needs no file. Blocking. Raises: LoadFailed."""
 
@@ -59,12 +59,12 @@ MOST_MARK = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class DriverRow:
     """One row: a driver, see `engines.base.Driver`.
 
     Attributes:
         name: word of the setting `driver`.
-        place: its `Load`, as `module:name`, in which `{name}` is the driver's.
+        place: its `LoadDirectory`, as `module:name`, in which `{name}` is the driver's.
         suffixes: of files that only this driver reads; none where it needs no file.
         begins: suffixes shared with other formats, each with the first bytes of a model.
         marks: names of files that together are a model, each with text found within its first
@@ -108,7 +108,9 @@ class Listed:
         """See `engines.base`."""
         from importlib.metadata import EntryPoint  # see `drivers.py`
 
-        load = cast("Load", EntryPoint(self.name, self.place.format(name=self.name), GROUP).load())
+        load = cast(
+            "LoadDirectory", EntryPoint(self.name, self.place.format(name=self.name), GROUP).load()
+        )
         if not self.forms:
             return load(directory, options)
         files = names_in(directory)
@@ -154,27 +156,27 @@ def names_in(directory: Path) -> list[str]:
     return [str(p.relative_to(directory)) for p in sorted(directory.rglob("*")) if p.is_file()]
 
 
-TABLE: tuple[Listed, ...] = (
-    Listed(name="sklearn", place=TABULAR, suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
-    Listed(
+TABLE: tuple[DriverRow, ...] = (
+    DriverRow(name="sklearn", place=TABULAR, suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
+    DriverRow(
         name="xgboost",
         place=TABULAR,
         suffixes=(".ubj", ".bst"),
         begins={".json": re.compile(rb'\s*\{\s*"(learner|version)"\s*:')},
     ),
-    Listed(name="lightgbm", place=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}),
-    Listed(name="catboost", place=TABULAR, suffixes=(".cbm",)),
-    Listed(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
+    DriverRow(name="lightgbm", place=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}),
+    DriverRow(name="catboost", place=TABULAR, suffixes=(".cbm",)),
+    DriverRow(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
     # OpenVINO claims these files, and hands them over where it must.
-    Listed(name="litert", suffixes=(".tflite",)),
-    Listed(name="pmml", suffixes=(".pmml",)),
-    Listed(name="python"),
-    Listed(name="null", place="ie_serving.engines.null:load"),
+    DriverRow(name="litert", suffixes=(".tflite",)),
+    DriverRow(name="pmml", suffixes=(".pmml",)),
+    DriverRow(name="python"),
+    DriverRow(name="null", place="ie_serving.engines.null:load"),
 )
 """The rows in the order in which they are tried."""
 
 
-def rows() -> tuple[Listed, ...]:
+def rows() -> tuple[DriverRow, ...]:
     """Give the rows of this table, and those of `compat/`."""
     return (*TABLE, *(row for more in added("drivers") for row in more()))
 
@@ -201,9 +203,9 @@ class ThirdParty:
             # A new error each time: one that several loads raise would gather the frames of all.
             raise LoadFailed(str(self._driver))
         # Here, not above: the arbiter process, which compiles nothing, has no numpy.
-        from ie_serving.engines.layers.layer import completed
+        from ie_serving.engines.layers.layer import with_defaults
 
-        return completed(self._driver.compile(directory, options))
+        return with_defaults(self._driver.compile(directory, options))
 
     @cached_property
     def _driver(self) -> Driver | LoadFailed:
@@ -226,7 +228,7 @@ def third_parties() -> Mapping[str, ThirdParty]:
     return MappingProxyType(found)
 
 
-Others = Callable[[], Mapping[str, Driver]]
+OtherDrivers = Callable[[], Mapping[str, Driver]]
 
 AT_HAND = ("onnxruntime", "openvino")
 """Names of the drivers that `app/application.py` makes at the start."""
@@ -281,8 +283,8 @@ class Drivers:
     def __init__(
         self,
         drivers: Sequence[Driver],
-        listed: Sequence[Listed] = (),
-        others: Others = lambda: {},
+        listed: Sequence[DriverRow] = (),
+        others: OtherDrivers = lambda: {},
     ) -> None:
         self._drivers = drivers
         self._listed = listed

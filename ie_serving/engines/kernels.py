@@ -19,7 +19,7 @@ INLINE, THREAD, PROCESS = "inline", "thread", "process"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class KernelPlace:
     """Where a kernel stands: `FILE[:NAME]`.
 
     Attributes:
@@ -36,18 +36,18 @@ class Place:
         return f"{self.file}:{self.name}" if self.name else self.file
 
     @staticmethod
-    def parse(text: object) -> Place | None:
+    def parse(text: object) -> KernelPlace | None:
         """Read `FILE.py` or `FILE.py:NAME`; None where it is neither."""
         given = text.strip() if isinstance(text, str) else ""
         file, _, name = given.partition(":")
         path = PurePosixPath(file)
         if path.suffix != ".py" or ".." in path.parts or (":" in given and not name.isidentifier()):
             return None
-        return Place(file=file, name=name)
+        return KernelPlace(file=file, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class GraphFiles:
     """Where files lie that a graph of the configuration names, beside those of its version."""
 
     directory: str = ""
@@ -74,9 +74,9 @@ MOST_PROCESSES = 1000
 FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
 
 
-def place(value: object, where: str) -> Place:
+def place(value: object, where: str) -> KernelPlace:
     """Read the file of a kernel, and the kernel's name in it."""
-    found = Place.parse(value)
+    found = KernelPlace.parse(value)
     if found is None:
         raise fault(where, value, FORM)
     return found
@@ -100,9 +100,9 @@ def instances(value: object, where: str) -> Instances:
     return Instances(min=least, max=most, idle_seconds=idle_seconds or Instances.idle_seconds)
 
 
-def file(value: object, where: str) -> Place:
+def file(value: object, where: str) -> KernelPlace:
     """Read a file of Python alone."""
-    found = Place.parse(value)
+    found = KernelPlace.parse(value)
     if found is None or found.name:
         raise fault(where, value, "FILE.py")
     return found
@@ -117,7 +117,7 @@ INSTANCES: Final = SettingKind(instances, "JSON")
 class KernelOptions:
     """Whether Python code answers for a model, and how it is run."""
 
-    place: Place | None = PLACE.setting(
+    place: KernelPlace | None = PLACE.setting(
         None,
         "Python code that answers for the model: a class, function or object with predict, in"
         " the version directory, else beside the configuration, or absolute; needs allow_python",
@@ -193,7 +193,7 @@ class ChainedModel:
 class HookOptions:
     """Python code around a model."""
 
-    place: Place | None = FILE.setting(
+    place: KernelPlace | None = FILE.setting(
         None,
         "Python code around the model, preprocess, postprocess or process as of"
         " kibernetika-serving, in the version directory, else beside the configuration, or"

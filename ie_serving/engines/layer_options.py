@@ -261,7 +261,7 @@ class DeclaredTensor:
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredTensors:
     """The tensors that a file declares; without any, and without a batch, it declares nothing.
 
     Attributes:

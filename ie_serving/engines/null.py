@@ -31,7 +31,7 @@ ANY = TensorSpec("x", DataType.FP32, None, "x:0")
 
 
 def load(directory: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a directory, whose files are not looked at. See `engines.drivers.Load`."""
+    """Make the model of a directory, whatever its files. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (declared.INPUTS, declared.OUTPUTS), NAME)
     inputs = declared.specs(options, declared.INPUTS) or {ANY.name: ANY}
     outputs = declared.specs(options, declared.OUTPUTS) or inputs

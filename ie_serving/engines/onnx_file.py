@@ -206,7 +206,7 @@ def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     return model + delimited(GRAPH, b"".join(named))
 
 
-class Part(NamedTuple):
+class OnnxField(NamedTuple):
     """A field of a message: its number, its bytes, and those of its content."""
 
     number: int
@@ -214,11 +214,11 @@ class Part(NamedTuple):
     content: bytes
 
 
-def parts(message: bytes) -> Iterator[Part]:
+def parts(message: bytes) -> Iterator[OnnxField]:
     """Give the fields of a message; they make up the message again. Raises: ValueError."""
     at = 0
     for field in _fields(io.BytesIO(message), _Field(0, _BYTES, 0, len(message))):
-        yield Part(field.number, message[at : field.end], message[field.start : field.end])
+        yield OnnxField(field.number, message[at : field.end], message[field.start : field.end])
         at = field.end
 
 

@@ -1,7 +1,7 @@
 """Gives graphs and kernels the server's other models, for one request at a time.
 
 `app/application.py` hands them in at compilation; only the manager knows which versions serve.
-`models.served.ServedModels` is an `Others`, and `models.version.handle.Servable` a `Held`.
+`models.served.ServedModels` is an `Others`, and `models.version.handle.Servable` a `HeldModel`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LoadedModel(Protocol):
         """By name."""
 
 
-class Held(LoadedModel, Protocol):
+class HeldModel(LoadedModel, Protocol):
     """A version of a model. It stays loaded while it is held.
 
     Callers hold it as a context manager, or count inline, as the data plane does: they add one to
@@ -47,7 +47,7 @@ class Held(LoadedModel, Protocol):
     holders: int
     unheld: asyncio.Event | None
 
-    def __enter__(self) -> Held: ...
+    def __enter__(self) -> HeldModel: ...
 
     def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...  # noqa: ANN401
 
@@ -55,7 +55,7 @@ class Held(LoadedModel, Protocol):
 class Others(Protocol):
     """The models that serve now."""
 
-    def handle(self, spec: ModelSpec, /) -> Held:
+    def handle(self, spec: ModelSpec, /) -> HeldModel:
         """Find the version that `spec` means. In any thread.
 
         Raises:
@@ -64,7 +64,7 @@ class Others(Protocol):
         """
 
 
-Record = Callable[[str, float], None]
+RecordStep = Callable[[str, float], None]
 """Called with the name of each step that has run a model, and the seconds that this took."""
 
 

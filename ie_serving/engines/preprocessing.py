@@ -23,7 +23,7 @@ RESIZES = ("linear", "cubic", "nearest", "bilinear_pillow", "bicubic_pillow")
 
 
 @dataclass(frozen=True)
-class Pair:
+class PropertyPair:
     """A property, such as the layout, on the client's side and on the model's side.
 
     Attributes:
@@ -60,7 +60,7 @@ TYPES: Mapping[str, str] = {
 """OpenVINO's name of each element type that is known to OpenVINO Model Server."""
 
 
-def layout(value: object, place: str) -> Pair | Mapping[str, Pair]:
+def layout(value: object, place: str) -> PropertyPair | Mapping[str, PropertyPair]:
     """Read the layout of the only input, or of inputs and outputs by name."""
     given = value.strip() if isinstance(value, str) else value
     if isinstance(given, str) and given.startswith("{"):
@@ -75,14 +75,14 @@ def layout(value: object, place: str) -> Pair | Mapping[str, Pair]:
     return {name: pair for name, pair in found.items() if pair}
 
 
-def _layout(value: object, place: str) -> Pair:
+def _layout(value: object, place: str) -> PropertyPair:
     sides = [side.strip().upper() for side in value.split(":")] if isinstance(value, str) else []
     if len(sides) not in (1, 2) or not all(map(_is_layout, sides)):
         raise fault(place, value, _LAYOUT_EXPECTED)
     # A transposition needs to know every dimension, and where it goes.
     if len(sides) == 2 and sorted(sides[0]) != sorted(sides[1]):
         raise fault(place, value, _LAYOUT_EXPECTED)
-    return Pair(*sides)
+    return PropertyPair(*sides)
 
 
 def _is_layout(text: str) -> bool:
@@ -122,21 +122,21 @@ def _is_number(value: object) -> bool:
     return abs(value) <= INT32_MAX and math.isfinite(value)
 
 
-def color_format(value: object, place: str) -> Pair:
+def color_format(value: object, place: str) -> PropertyPair:
     """Read `CLIENT:MODEL`, or one word for both."""
     sides = _sides(value)
     if not all(side.upper() in COLOURS for side in sides):
         raise fault(place, value, "CLIENT:MODEL of RGB and BGR, such as BGR:RGB")
-    return Pair(sides[0].upper(), sides[-1].upper())
+    return PropertyPair(sides[0].upper(), sides[-1].upper())
 
 
-def precision(value: object, place: str) -> Pair:
+def precision(value: object, place: str) -> PropertyPair:
     """Read `CLIENT:MODEL`; one word is the client's, and the model's stays."""
     sides = [_type(side) for side in _sides(value)]
     if not all(sides):
         known = ", ".join(sorted(TYPES))
         raise fault(place, value, f"CLIENT:MODEL such as uint8:fp32, of {known}")
-    return Pair(*sides)
+    return PropertyPair(*sides)
 
 
 def _sides(value: object) -> list[str]:
@@ -161,7 +161,7 @@ PRECISION: Final = SettingKind(precision, "CLIENT:MODEL")
 class Preprocessing:
     """One model's part; see `EngineOptions.own`."""
 
-    layout: Pair | Mapping[str, Pair] | None = LAYOUT.setting(
+    layout: PropertyPair | Mapping[str, PropertyPair] | None = LAYOUT.setting(
         None,
         "order of dimensions that clients send and get, and the model's; one alone says which"
         " dimension is the batch (N) and which the channels (C)",
@@ -189,14 +189,14 @@ class Preprocessing:
     )
     """One number, or one for each channel."""
 
-    color_format: Pair | None = COLOR_FORMAT.setting(
+    color_format: PropertyPair | None = COLOR_FORMAT.setting(
         None,
         "order of colours that clients send, and the model's: RGB or BGR",
         "BGR:RGB",
         shown="the model's",
         ovms="color_format",
     )
-    precision: Pair | None = PRECISION.setting(
+    precision: PropertyPair | None = PRECISION.setting(
         None,
         "element type that clients send, and the one that mean and scale are computed in",
         "uint8:fp32",
@@ -214,14 +214,14 @@ class Preprocessing:
     )
 
     @property
-    def layouts(self) -> Mapping[str, Pair]:
+    def layouts(self) -> Mapping[str, PropertyPair]:
         """The layouts by name; empty where there is one for the only input, or none."""
         return self.layout if isinstance(self.layout, Mapping) else {}
 
     @property
     def of_only_input(self) -> bool:
         """Whether an option is set that requires the model to have a single input."""
-        single = self.layout if isinstance(self.layout, Pair) else None
+        single = self.layout if isinstance(self.layout, PropertyPair) else None
         own = (self.mean, self.scale, self.color_format, self.precision, self.resize)
         return any((single, *own))
 

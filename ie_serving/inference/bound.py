@@ -10,12 +10,12 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, Serving
 from ie_serving.core.values.fit import exact, fit, fits, shed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import CALLER, InferRequest
-from ie_serving.core.values.tensors import Arrays, Method, Signature
+from ie_serving.core.values.tensors import Arrays, Method, Outputs, Signature
 from ie_serving.inference import examples
-from ie_serving.inference.interface import Encode, Interface, Outputs, Read, Unencoded, unencoded
+from ie_serving.inference.interface import Encode, Interface, ReadOutputs, Unencoded, unencoded
 from ie_serving.inference.observed import is_wanted, note_tensors, observed
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics.requests import Served
+from ie_serving.telemetry.metrics.requests import ServedRequests
 from ie_serving.telemetry.request.entry import CURRENT
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ class Bound(Generic[T]):
         servable: Servable,
         signature: Signature,
         interface: Interface[T],
-        served: Served | None,
-        parse_examples: examples.Parse,
+        served: ServedRequests | None,
+        parse_examples: examples.ParseExamples,
     ) -> None:
         self.signature = signature
         self.served = served
@@ -62,7 +62,7 @@ class Bound(Generic[T]):
         self._encoders = self._encoders_for(tuple(signature.outputs))
         # Once for a signature: without log lines, requests cost no more.
         self._noted = is_wanted()
-        self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
+        self._filtered: dict[tuple[str, ...], Mapping[object, ReadOutputs[T]]] = {}
 
     def start(
         self, inputs: Arrays, form: object, request: InferRequest
@@ -104,7 +104,7 @@ class Bound(Generic[T]):
                     signature, inputs, asked, refusal, read
                 )
         # A context variable, not an argument: batching and sequences in between ignore callers.
-        if signature.told:
+        if signature.sees_caller:
             CALLER.set(self._interface.caller(request.caller))
         if signature.examples is not None:
             return examples.infer_serialized(
@@ -116,7 +116,7 @@ class Bound(Generic[T]):
 
     def of_stream(
         self, inputs: Arrays, form: object, request: InferRequest
-    ) -> tuple[Arrays, Read[T]]:
+    ) -> tuple[Arrays, ReadOutputs[T]]:
         """Check the inputs of a request for a model that answers the whole stream.
 
         Returns:
@@ -136,7 +136,7 @@ class Bound(Generic[T]):
         read = encoders.get(form) or self._alone(form, names)
         return fitted, observed(read, self._servable)
 
-    def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+    def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, ReadOutputs[T]]:
         check_output_filter(self.signature, outputs)
         # Dicts keep insertion order, so the first is the oldest: no clock, and no work on a hit.
         if len(self._filtered) >= MOST_FILTERS:
@@ -144,11 +144,11 @@ class Bound(Generic[T]):
         encoders = self._filtered[outputs] = self._encoders_for(outputs)
         return encoders
 
-    def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+    def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, ReadOutputs[T]]:
         encoders = self._interface.encoders(self._servable, self.signature, outputs)
         return {form: self._read(form, encode) for form, encode in encoders.items()}
 
-    def _alone(self, form: object, outputs: tuple[str, ...]) -> Read[T]:
+    def _alone(self, form: object, outputs: tuple[str, ...]) -> ReadOutputs[T]:
         """Make the reader for a form that one request alone has."""
         encoder = self._interface.encoder
         if encoder is None:
@@ -156,7 +156,7 @@ class Bound(Generic[T]):
         names = outputs or tuple(self.signature.outputs)
         return self._read(form, encoder(self._servable, self.signature, names, form))
 
-    def _read(self, form: object, encode: Encode[T]) -> Read[T]:
+    def _read(self, form: object, encode: Encode[T]) -> ReadOutputs[T]:
         interface = self._interface
         noted = self.served.encoded if self.served is not None else None
         if interface.large_reply is not None:
@@ -182,7 +182,7 @@ def _reader(
     noted: "array.array[float] | None",
     large: int,
     check: Callable[[Outputs], None],
-) -> Read[T]:
+) -> ReadOutputs[T]:
     """Encode outputs in place, or copy them first if they have `large` elements or more.
 
     `noted` gets the time of the encoder alone, without the copy. For large replies, `check` runs

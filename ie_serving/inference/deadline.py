@@ -24,14 +24,14 @@ def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
 
 
 async def limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, or raise DeadlineExceeded after `seconds`; see `Limited`."""
+    """Return the result of `work`, or raise DeadlineExceeded after `seconds`; see `LimitedWork`."""
     try:
         awaited = work.send(None)
     except StopIteration as end:
         return cast(T, end.value)
     alarm = Alarm(seconds)
     try:
-        return await Limited(alarm, work, awaited)
+        return await LimitedWork(alarm, work, awaited)
     finally:
         alarm.stop()
 
@@ -52,11 +52,11 @@ class Alarm:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         # Time at which each work is due, in ascending order, since all have the same limit.
-        self._due: dict[Limited[Any], float] = {}
+        self._due: dict[LimitedWork[Any], float] = {}
         self._rings_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, work: "Limited[Any]") -> None:
+    def add(self, work: "LimitedWork[Any]") -> None:
         """Cancel `work` if it still runs after the limit, counted from now."""
         loop = asyncio.get_running_loop()
         due = self._due[work] = loop.time() + self.seconds
@@ -64,7 +64,7 @@ class Alarm:
             self._rings_at = due
             self._timer = loop.call_later(self.seconds, self._ring)
 
-    def remove(self, work: "Limited[Any]") -> None:
+    def remove(self, work: "LimitedWork[Any]") -> None:
         """Forget `work`, which has ended."""
         self._due.pop(work, None)
 
@@ -91,7 +91,7 @@ class Alarm:
             work.expire()
 
 
-class Limited(Generic[T]):
+class LimitedWork(Generic[T]):
     """Work that has begun to wait, with a limit on its time.
 
     When time is up, the future that `work` awaits is cancelled, as if the task of `work` were. A

@@ -34,18 +34,19 @@ from ie_serving.core.values.tensors import (
     DataType,
     ExampleBinding,
     Method,
+    Outputs,
     Signature,
     copies,
 )
 from ie_serving.inference import observed
 from ie_serving.inference.features import decode_examples
-from ie_serving.inference.interface import Outputs, Results
+from ie_serving.inference.interface import Results
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
 MANY = 64
 """Number of Examples from which a thread converts them; each takes some 10 us."""
-Parse = Callable[[Sequence[bytes]], Sequence[Features]]
+ParseExamples = Callable[[Sequence[bytes]], Sequence[Features]]
 """Reads serialized Examples. Raises InvalidRequest for an empty batch, or for invalid bytes."""
 
 METHODS = {method.value: method for method in (Method.CLASSIFY, Method.REGRESS)}
@@ -55,7 +56,7 @@ METHODS = {method.value: method for method in (Method.CLASSIFY, Method.REGRESS)}
 class ExampleCodec:
     """Serializes and parses Examples and features; the wire format is in `wire/`."""
 
-    parse: Parse
+    parse: ParseExamples
     serialize: Callable[[Sequence[Features]], list[bytes]]
 
 
@@ -273,7 +274,7 @@ async def infer_serialized(
     servable: Servable,
     binding: ExampleBinding,
     inputs: Arrays,
-    parse: Parse,
+    parse: ParseExamples,
     read: Callable[[Outputs], T],
 ) -> T:
     """Run a signature that takes Examples on a batch of serialized ones, for a Predict.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.requests import Feature, Features
+from ie_serving.core.values.requests import Features, FeatureValues
 from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
 
 _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
@@ -67,7 +67,7 @@ def _kind_for(dtype: DataType) -> str:
     return "float_list" if dtype in _FLOATS else "int64_list"
 
 
-def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> Feature:
+def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> FeatureValues:
     """Find the values of one example; accept integers for floats, since JSON writes 1.0 as 1."""
     values = example.get(spec.name)
     if not values:

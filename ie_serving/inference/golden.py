@@ -19,11 +19,11 @@ from ie_serving.core.runtime.threads import in_own_thread
 from ie_serving.core.values.difference import difference
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.values.requests import GoldenRequest
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
+from ie_serving.core.values.tensors import SERVING_DEFAULT, Outputs, Signature
 from ie_serving.inference.deadline import limited
-from ie_serving.inference.interface import Api, Interface, Outputs, Unencoded
+from ie_serving.inference.interface import Api, Interface, Unencoded
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.warmup import Read, golden_requests
+from ie_serving.inference.warmup import ReadRecords, golden_requests
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 
@@ -33,11 +33,11 @@ T = TypeVar("T")
 LONGEST_S = 60.0
 """Seconds that one golden request may take, or its reading; beyond, the version fails to load."""
 
-Step = Callable[[Servable, Path], Awaitable[None]]
+AfterLoad = Callable[[Servable, Path], Awaitable[None]]
 """A check of a version before it serves. Raises LoadFailed to refuse the version."""
 
 
-def in_turn(*steps: Step) -> Step:
+def in_turn(*steps: AfterLoad) -> AfterLoad:
     """Combine several steps into one that runs them in order."""
 
     async def run(servable: Servable, directory: Path) -> None:
@@ -55,7 +55,7 @@ class Golden:
         readers: by file name.
     """
 
-    def __init__(self, plane: DataPlane, readers: Mapping[str, Read]) -> None:
+    def __init__(self, plane: DataPlane, readers: Mapping[str, ReadRecords]) -> None:
         self._plane = plane
         self._readers = readers
         # Replays are not counted: the labels are those of gRPC's Predict, whose series exists.
@@ -78,7 +78,7 @@ class Golden:
             if await _read(path, partial(os.path.lexists, path)):
                 await self._ask_all(servable, path, read)
 
-    async def _ask_all(self, servable: Servable, path: Path, read: Read) -> None:
+    async def _ask_all(self, servable: Servable, path: Path, read: ReadRecords) -> None:
         requests, asked = golden_requests(path, read), 0
         while golden := await _read(path, partial(next, requests, None)):
             asked += 1

@@ -28,7 +28,7 @@ from ie_serving.core.values.requests import (
     Features,
     InferRequest,
 )
-from ie_serving.core.values.tensors import Array, Arrays, Signature
+from ie_serving.core.values.tensors import Array, Outputs, Signature
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
@@ -36,9 +36,11 @@ T = TypeVar("T")
 LARGE = 1 << 18
 """Bytes of binary tensors in a request from which a thread decodes and casts it. A smaller request
 takes less than 1 ms, the most that may block the event loop; a thread costs 50 us."""
-Outputs = Arrays
+
 Encode = Callable[[Outputs], T]
 """Makes a reply from outputs by alias; keeps no reference to their memory."""
+HandOn = Callable[["Interface[Any]"], "Interface[Any]"]
+"""Wraps the interface of one protocol, as an access log does."""
 
 
 class Api(enum.Enum):
@@ -129,7 +131,7 @@ class Unencoded(Generic[T]):
     outputs: Outputs
 
 
-Read = Callable[[Outputs], T | Unencoded[T]]
+ReadOutputs = Callable[[Outputs], T | Unencoded[T]]
 """Called by the engine with the outputs, while their memory is valid."""
 
 

@@ -8,17 +8,17 @@ from typing import Any, Generic, TypeVar
 
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Arrays
+from ie_serving.core.values.tensors import Arrays, Outputs
 from ie_serving.engines.base import Stream
 from ie_serving.inference.bound import Bound
-from ie_serving.inference.interface import Api, Interface, Outputs, Read, Unencoded, decode_large
+from ie_serving.inference.interface import Api, Interface, ReadOutputs, Unencoded, decode_large
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.stream_flow import Answered, Item, Outlet
+from ie_serving.inference.stream_flow import Item, Outlet, StreamOutcome
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
 
-Parse = Callable[[Item[Any]], Awaitable[InferRequest]]
+ParseItem = Callable[[Item[Any]], Awaitable[InferRequest]]
 """Parses the request of an item. Raises ServingError."""
 
 
@@ -33,11 +33,11 @@ class _Taken(Generic[T]):
     """
 
     index: int
-    read: Read[T]
+    read: ReadOutputs[T]
     since: float
 
 
-class ModelStream(Generic[T]):
+class VersionStream(Generic[T]):
     """One stream of one version, which is not unloaded before the stream has ended.
 
     Args of the constructor:
@@ -68,7 +68,7 @@ class ModelStream(Generic[T]):
     @classmethod
     async def of(
         cls, plane: DataPlane, interface: Interface[T], request: InferRequest
-    ) -> "ModelStream[T] | None":
+    ) -> "VersionStream[T] | None":
         """Open the stream that a request begins; None if the model answers each request alone.
 
         Raises:
@@ -81,15 +81,15 @@ class ModelStream(Generic[T]):
     async def feed(
         self,
         request: InferRequest,
-        parse: Parse,
+        parse: ParseItem,
         items: AsyncIterator[Item[Any]],
-        outlet: Outlet[Answered[T]],
+        outlet: Outlet[StreamOutcome[T]],
     ) -> None:
         """Pass all requests to the model, and the model's replies to the outlet.
 
         Args:
             request: the first request; the model sees its caller.
-            parse: see `Parse`.
+            parse: see `ParseItem`.
             items: all requests, with the first one.
             outlet: takes the answers.
 
@@ -107,14 +107,14 @@ class ModelStream(Generic[T]):
                     outlet.add(self._answered(reply))
 
     async def _inputs(
-        self, parse: Parse, items: AsyncIterator[Item[Any]], outlet: Outlet[Answered[T]]
+        self, parse: ParseItem, items: AsyncIterator[Item[Any]], outlet: Outlet[StreamOutcome[T]]
     ) -> AsyncGenerator[Arrays, None]:
         async for item in items:
             self._check_served()
             found = await self._found(parse, item)
             if isinstance(found, ServingError):
                 await outlet.reserve()
-                outlet.add(Answered(item.index, found, item.dropped, item.payload))
+                outlet.add(StreamOutcome(item.index, found, item.dropped, item.payload))
                 item.give()
                 continue
             fitted, read = found
@@ -131,13 +131,15 @@ class ModelStream(Generic[T]):
             )
 
     # Clearing an error's frames would end a generator; see `stream_flow.py`.
-    async def _found(self, parse: Parse, item: Item[Any]) -> tuple[Arrays, Read[T]] | ServingError:
+    async def _found(
+        self, parse: ParseItem, item: Item[Any]
+    ) -> tuple[Arrays, ReadOutputs[T]] | ServingError:
         try:
             return await self._fitted(parse, item)
         except ServingError as error:
             return error
 
-    async def _fitted(self, parse: Parse, item: Item[Any]) -> tuple[Arrays, Read[T]]:
+    async def _fitted(self, parse: ParseItem, item: Item[Any]) -> tuple[Arrays, ReadOutputs[T]]:
         request = await parse(item)
         with self._plane.counting_refusals(request.model.name, self._interface, Api.PREDICT):
             if request.model != self._spec:
@@ -156,7 +158,7 @@ class ModelStream(Generic[T]):
         reply = self._last_taken().read(outputs)
         return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
 
-    def _answered(self, reply: T | ServingError) -> Answered[T]:
+    def _answered(self, reply: T | ServingError) -> StreamOutcome[T]:
         taken = self._last_taken()
         dropped, self._dropped = self._dropped, 0
         served = self._bound.served
@@ -165,7 +167,7 @@ class ModelStream(Generic[T]):
             self._plane.refused(name, reply, self._interface, Api.PREDICT, version)
         elif served is not None:
             served.add(time.perf_counter() - taken.since)
-        return Answered(taken.index, reply, dropped)
+        return StreamOutcome(taken.index, reply, dropped)
 
     def _last_taken(self) -> _Taken[T]:
         """Return the request that replies belong to. Raises: ServingError if there is none."""

@@ -20,11 +20,11 @@ from typing import Any, TypeVar, cast
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import Caller
-from ie_serving.core.values.tensors import Arrays, Signature
-from ie_serving.inference.interface import Encode, Interface, Outputs, Read, Unencoded
+from ie_serving.core.values.tensors import Arrays, Outputs, Signature
+from ie_serving.inference.interface import Encode, Interface, ReadOutputs, Unencoded
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.request.entry import LONGEST, Entry, current, now
+from ie_serving.telemetry.request.entry import LONGEST, RequestEntry, current, now
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def _mutable(caller: Caller) -> MutableMapping[str, str]:
     return cast(MutableMapping[str, str], caller.headers)
 
 
-def observed(read: Read[T], servable: Servable) -> Read[T]:
+def observed(read: ReadOutputs[T], servable: Servable) -> ReadOutputs[T]:
     """Note the request's times in its entry: now its inputs are decoded, and later those of `read`.
 
     Called on the event loop: outputs may be read in any thread, which has no access to the entry.
@@ -69,7 +69,7 @@ def note_answer(model: str, version: int | None) -> None:
         entry.answers = model[:LONGEST], version
 
 
-def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
+def _read(read: ReadOutputs[T], entry: RequestEntry, outputs: Outputs) -> T | Unencoded[T]:
     entry.inferred = now()
     reply = read(outputs)
     entry.encoded = now()
@@ -79,7 +79,7 @@ def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
 
 
 # `_read` has noted the time of a large reply's copy; encoding follows later, in a thread.
-def _encode(encode: Encode[T], entry: Entry, outputs: Outputs) -> T:
+def _encode(encode: Encode[T], entry: RequestEntry, outputs: Outputs) -> T:
     reply = encode(outputs)
     entry.encoded = now()
     return reply

@@ -21,7 +21,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import examples, observed
 from ie_serving.inference.bound import Bound, check_method
-from ie_serving.inference.deadline import Alarm, Limited, within
+from ie_serving.inference.deadline import Alarm, LimitedWork, within
 from ie_serving.inference.interface import (
     Api,
     Interface,
@@ -36,7 +36,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.traffic.split import SplitTraffic, VersionNotChosen
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.requests import Key, Served
+from ie_serving.telemetry.metrics.requests import SeriesKey, ServedRequests
 from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class DataPlane:
                 else:
                     limit_s = interface.limit_s
                     alarm = self._alarms.get(limit_s) or self._new_alarm(limit_s)
-                    reply = await Limited(alarm, work, awaited)
+                    reply = await LimitedWork(alarm, work, awaited)
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
@@ -141,7 +141,7 @@ class DataPlane:
                 if not servable.holders and servable.unheld:
                     servable.unheld.set()
         # A `finally` would count failures: TensorFlow Serving times only the requests that succeed.
-        if (served := bound.served) is not None:  # as `Served.add`, without the call
+        if (served := bound.served) is not None:  # as `ServedRequests.add`, without the call
             served.took.append(time.perf_counter() - began)
         return cast(T, reply)
 
@@ -268,7 +268,7 @@ class DataPlane:
         """Answer ModelReady, which is counted where the model is configured; see `is_ready`."""
         ready = self.is_ready(model)
         if self._metrics.wanted:
-            key = Key("", interface.entrypoint, "ModelReady", "")
+            key = SeriesKey("", interface.entrypoint, "ModelReady", "")
             self._metrics.served(model.name, key).add(time.perf_counter() - began)
         return ready
 
@@ -315,7 +315,7 @@ class DataPlane:
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
-        key = Key("" if version is None else str(version), entrypoint, method, "")
+        key = SeriesKey("" if version is None else str(version), entrypoint, method, "")
         series = self._metrics.count_failed(model, key, code.name, begun=begun)
         if reason := rejected_for(error):
             series.rejected[reason] += 1
@@ -367,7 +367,7 @@ class DataPlane:
         check_served(signature)
         if self._method_name_check:
             check_method(signature)
-        served: Served | None = None
+        served: ServedRequests | None = None
         if self._metrics.wanted:
             key = _key(interface, Api.PREDICT, servable.version)
             served = self._metrics.served(servable.name, key)
@@ -455,9 +455,9 @@ def _both(watched: AbstractContextManager[None], held: Servable) -> Iterator[Ser
         yield held
 
 
-def _key(interface: Interface[Any], api: Api, version: int | None) -> Key:
+def _key(interface: Interface[Any], api: Api, version: int | None) -> SeriesKey:
     number = "" if version is None else str(version)
-    return Key(number, interface.entrypoint, _method(interface, api), interface.labels[api])
+    return SeriesKey(number, interface.entrypoint, _method(interface, api), interface.labels[api])
 
 
 def _method(interface: Interface[Any] | None, api: Api) -> str:

@@ -16,8 +16,8 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.telemetry.request.entry import (
     CURRENT,
     LONGEST,
-    Entry,
     ProfiledRequest,
+    RequestEntry,
     current,
     now,
 )
@@ -74,7 +74,7 @@ class Profiler:
         entry = current()
         own = entry is None
         if entry is None:
-            entry = Entry()
+            entry = RequestEntry()
             CURRENT.set(entry)
         code = "OK"
         try:
@@ -87,7 +87,7 @@ class Profiler:
             if own:
                 entry.ended = now()
 
-    def _note(self, name: str, given: tuple[Any, ...], entry: Entry, code: str) -> None:
+    def _note(self, name: str, given: tuple[Any, ...], entry: RequestEntry, code: str) -> None:
         place = next(at for at, each in enumerate(given) if isinstance(each, Interface))
         model, version = entry.answers
         facts = (

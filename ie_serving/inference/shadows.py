@@ -19,7 +19,7 @@ from ie_serving.core.values.difference import drifts
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Arrays, Signature, copies, size_of
+from ie_serving.core.values.tensors import Arrays, Signature, Take, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import ServedModels
@@ -47,8 +47,10 @@ UNAVAILABLE, SHED = "unavailable", "shed"
 RESULTS = (SAME, DIFFERENT, FAILED, UNAVAILABLE, SHED)
 """What has become of sampled requests; labels of the metric."""
 
-Take = Callable[[Arrays], None]
-Layer = Callable[[CompiledModel, float, Callable[[Signature, Arrays], Take | None]], CompiledModel]
+
+MakeLayer = Callable[
+    [CompiledModel, float, Callable[[Signature, Arrays], Take | None]], CompiledModel
+]
 """Wraps a version in the layer that copies requests: see `engines.layers.sampling.Copied`."""
 
 
@@ -75,7 +77,7 @@ class AnsweredRequest:
     nbytes: int = 0
 
 
-class Mirror:
+class ShadowCopier:
     """Copies requests of one model, and compares their answers with those of its shadow.
 
     Args of the constructor:
@@ -125,7 +127,7 @@ class Mirror:
         )
 
     def sampled(self, version: int, signature: Signature, inputs: Arrays) -> Take | None:
-        """See `engines.layers.sampling.Sample`."""
+        """See `engines.layers.sampling.ChooseSample`."""
         if self._is_closed:  # requests go on while the server ends
             return None
         self._copies = [each for each in self._copies if each() is not None]
@@ -328,7 +330,7 @@ class Shadows:
 
     Args of the constructor:
         served: the models.
-        layer: see `Layer`.
+        layer: see `MakeLayer`.
         counts: gives the counts of a model, which outlive a change of its shadow.
         samples: makes what keeps samples by a rule that has a path.
 
@@ -340,7 +342,7 @@ class Shadows:
     def __init__(
         self,
         served: ServedModels,
-        layer: Layer,
+        layer: MakeLayer,
         counts: Callable[[str], Counter[str]],
         samples: Callable[[Shadow], SampleFiles],
     ) -> None:
@@ -349,8 +351,8 @@ class Shadows:
         self._layer = layer
         self._counts = counts
         self._samples = samples
-        self._mirrors: dict[str, Mirror] = {}
-        self._wrapped: WeakKeyDictionary[Servable, tuple[Mirror, CompiledModel]]
+        self._mirrors: dict[str, ShadowCopier] = {}
+        self._wrapped: WeakKeyDictionary[Servable, tuple[ShadowCopier, CompiledModel]]
         self._wrapped = WeakKeyDictionary()  # by whose layer, and as they were without it
 
     @property
@@ -368,7 +370,7 @@ class Shadows:
                 old.close()
             if rule := rules.get(name):
                 samples = self._samples(rule) if rule.path else None
-                self._mirrors[name] = Mirror(name, rule, self, self._counts(name), samples)
+                self._mirrors[name] = ShadowCopier(name, rule, self, self._counts(name), samples)
         for name in changed:
             self.wrap(name, self.versions_of(name))
             for rule in filter(None, (before.get(name), rules.get(name))):

@@ -52,7 +52,7 @@ class Item(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[T]):
+class StreamOutcome(Generic[T]):
     """The outcome of one request.
 
     Attributes:
@@ -207,7 +207,7 @@ async def made(
 
 async def in_order(
     items: AsyncIterator[Item[P]], answer: Callable[[P], Awaitable[T]], most: int
-) -> AsyncGenerator[Answered[T], None]:
+) -> AsyncGenerator[StreamOutcome[T], None]:
     """Work on up to `most` requests at a time; yield the answers in the order of arrival."""
     begun: set[asyncio.Task[T | Exception]] = set()
 
@@ -224,7 +224,7 @@ async def in_order(
             async for item, task in entries:
                 outcome = await task
                 begun.discard(task)
-                yield Answered(item.index, outcome, item.dropped, item.payload)
+                yield StreamOutcome(item.index, outcome, item.dropped, item.payload)
                 item.give()
     finally:
         for task in begun:

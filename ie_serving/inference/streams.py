@@ -16,13 +16,13 @@ from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.interface import Api, Interface
-from ie_serving.inference.model_stream import ModelStream
+from ie_serving.inference.model_stream import VersionStream
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import (
-    Answered,
     Inflow,
     Item,
     P,
+    StreamOutcome,
     in_order,
     made,
     newest,
@@ -39,11 +39,11 @@ IN_FLIGHT: Final = 8
 taken: enough to share a batch, and few enough that a slow client keeps few replies in memory."""
 MOST_IN_FLIGHT: Final = 64
 """Largest `in_flight` that a client may ask for: the largest usual batch."""
-MOST_WAITING: Final = 64
+MOST_WAITING_ITEMS: Final = 64
 """Largest `drop_oldest`, in requests: about two seconds of a camera with 30 pictures a second."""
 STOPPING: Final = "the server is shutting down: open the stream again elsewhere"
 
-Read = Callable[[P], Awaitable[InferRequest]]
+ReadPayload = Callable[[P], Awaitable[InferRequest]]
 """Parses a message. Raises ServingError."""
 
 Finish = Callable[[InferRequest, T], T]
@@ -75,7 +75,8 @@ def options_of(given: Mapping[str, str]) -> StreamOptions:
         InvalidRequest: a value is no number in its range.
     """
     return StreamOptions(
-        _number(given, "in_flight", MOST_IN_FLIGHT), _number(given, "drop_oldest", MOST_WAITING)
+        _number(given, "in_flight", MOST_IN_FLIGHT),
+        _number(given, "drop_oldest", MOST_WAITING_ITEMS),
     )
 
 
@@ -175,8 +176,8 @@ class StreamAnswers(Generic[T]):
         return self._plane.counting_refusals(model, self._interface, Api.PREDICT)
 
     async def answers(
-        self, requests: AsyncIterator[P], read: Read[P], options: StreamOptions
-    ) -> AsyncGenerator[Answered[T], None]:
+        self, requests: AsyncIterator[P], read: ReadPayload[P], options: StreamOptions
+    ) -> AsyncGenerator[StreamOutcome[T], None]:
         """Answer the requests in order until the client sends no more.
 
         Raises:
@@ -221,7 +222,7 @@ class _OneStream(Generic[P, T]):
         self,
         plane: DataPlane,
         interface: Interface[T],
-        read: Read[P],
+        read: ReadPayload[P],
         at_once: int,
         finish: Finish[T] | None,
     ) -> None:
@@ -232,12 +233,14 @@ class _OneStream(Generic[P, T]):
         self._at_once = at_once
         self.model: str | None = None
 
-    async def answers(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[Answered[T], None]:
+    async def answers(
+        self, items: AsyncIterator[Item[P]]
+    ) -> AsyncGenerator[StreamOutcome[T], None]:
         """Answer the requests, each separately or through the model's own stream."""
         async for item in items:
             first = await self._first(item)
             if isinstance(first, ServingError):
-                yield Answered(item.index, first, item.dropped, item.payload)
+                yield StreamOutcome(item.index, first, item.dropped, item.payload)
                 item.give()
                 continue
             request, whole = first
@@ -251,10 +254,10 @@ class _OneStream(Generic[P, T]):
     # Clearing an error's frames would end a generator; see `stream_flow.py`.
     async def _first(
         self, item: Item[P]
-    ) -> tuple[InferRequest, ModelStream[T] | None] | ServingError:
+    ) -> tuple[InferRequest, VersionStream[T] | None] | ServingError:
         try:
             request = await self._read(item)
-            return request, await ModelStream.of(self._plane, self._interface, request)
+            return request, await VersionStream.of(self._plane, self._interface, request)
         except ServingError as error:
             self.model = None  # the request may have named a model that does not exist
             return error
@@ -269,7 +272,7 @@ class _OneStream(Generic[P, T]):
         return request
 
     async def _check_answers_alone(self, request: InferRequest) -> None:
-        if await ModelStream.of(self._plane, self._interface, request):
+        if await VersionStream.of(self._plane, self._interface, request):
             raise InvalidRequest(
                 f'model "{request.model.name[:100]}" takes the requests of a stream together: open'
                 " a stream for it alone"
@@ -296,7 +299,7 @@ class _OneStream(Generic[P, T]):
                 " belongs to one model"
             )
 
-    def _each(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[Answered[T], None]:
+    def _each(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[StreamOutcome[T], None]:
         async def answer(payload: P) -> T:
             began = time.perf_counter()
             request = await self._read_any(payload)
@@ -306,8 +309,8 @@ class _OneStream(Generic[P, T]):
         return in_order(items, answer, self._at_once)
 
     def _by_model(
-        self, whole: ModelStream[T], request: InferRequest, items: AsyncIterator[Item[P]]
-    ) -> AsyncGenerator[Answered[T], None]:
+        self, whole: VersionStream[T], request: InferRequest, items: AsyncIterator[Item[P]]
+    ) -> AsyncGenerator[StreamOutcome[T], None]:
         return made(partial(whole.feed, request, self._read, items), self._at_once)
 
 

@@ -30,7 +30,7 @@ from ie_serving.core.values.errors import (
     NotSupported,
     ServingError,
 )
-from ie_serving.core.values.requests import GoldenRequest, InferRequest, Sample
+from ie_serving.core.values.requests import GoldenRequest, InferRequest, SampleRequest
 from ie_serving.inference.deadline import limited
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
@@ -135,11 +135,11 @@ class WarmUp:
 MOST_REQUESTS = 10_000
 """Most golden requests of one file; more are refused. At 1 ms each they delay a version by 10 s."""
 
-Read = Callable[[BinaryIO], Iterable[GoldenRequest]]
+ReadRecords = Callable[[BinaryIO], Iterable[GoldenRequest]]
 """Reads a file. Raises InvalidRequest."""
 
 
-def golden_requests(path: Path, read: Read) -> Iterator[GoldenRequest]:
+def golden_requests(path: Path, read: ReadRecords) -> Iterator[GoldenRequest]:
     """Yield the requests of one file. Blocking.
 
     Raises:
@@ -163,7 +163,7 @@ def golden_requests(path: Path, read: Read) -> Iterator[GoldenRequest]:
 PREDICT = "predict_log"
 """Kind of the records that hold a Predict; other kinds (Classify, Regress ...) are skipped."""
 
-Parse = Callable[[bytes], InferRequest]
+ParseRecord = Callable[[bytes], InferRequest]
 """Reads a serialized PredictRequest. Raises InvalidRequest."""
 
 
@@ -176,12 +176,14 @@ class RecordedRequests:
         parse: reads the request of a record.
     """
 
-    def __init__(self, golden: Mapping[str, Read], records: Records, parse: Parse) -> None:
+    def __init__(
+        self, golden: Mapping[str, ReadRecords], records: Records, parse: ParseRecord
+    ) -> None:
         self._golden = golden
         self._records = records
         self._parse = parse
 
-    def __call__(self, directory: Path) -> Iterator[Sample]:
+    def __call__(self, directory: Path) -> Iterator[SampleRequest]:
         """Yield golden requests first, then records. Blocking."""
         # Golden ones first: callers take only the first few, and these have expected outputs.
         for name, read in self._golden.items():
@@ -189,7 +191,7 @@ class RecordedRequests:
         if (directory / RECORDS).is_file():  # to open a pipe would block
             yield from _readable(directory / RECORDS, self.of_records(directory / RECORDS))
 
-    def of_file(self, path: Path) -> Iterator[Sample]:
+    def of_file(self, path: Path) -> Iterator[SampleRequest]:
         """Yield the requests of one file; the suffix of its name selects the reader.
 
         Raises:
@@ -201,11 +203,11 @@ class RecordedRequests:
             return self._of_golden(path, of_json)
         return self.of_records(path)
 
-    def _of_golden(self, path: Path, read: Read) -> Iterator[Sample]:
+    def _of_golden(self, path: Path, read: ReadRecords) -> Iterator[SampleRequest]:
         for golden in golden_requests(path, read):
-            yield Sample(f"{golden.place} of {path.name}", golden.request, golden)
+            yield SampleRequest(f"{golden.place} of {path.name}", golden.request, golden)
 
-    def of_records(self, path: Path) -> Iterator[Sample]:
+    def of_records(self, path: Path) -> Iterator[SampleRequest]:
         """Yield the Predicts of a file of records.
 
         Raises:
@@ -215,10 +217,10 @@ class RecordedRequests:
         with path.open("rb") as file:
             for number, (kind, request) in enumerate(islice(self._records(file), MOST_RECORDS)):
                 if kind == PREDICT:
-                    yield Sample(f"record {number} of {path.name}", self._parse(request))
+                    yield SampleRequest(f"record {number} of {path.name}", self._parse(request))
 
 
-def _readable(path: Path, samples: Iterable[Sample]) -> Iterator[Sample]:
+def _readable(path: Path, samples: Iterable[SampleRequest]) -> Iterator[SampleRequest]:
     """Yield the samples before the first that cannot be read."""
     try:
         yield from samples

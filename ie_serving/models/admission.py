@@ -58,7 +58,7 @@ def check_labels_of(
             config.name,
             config.version_labels,
             served.config.version_labels if served else {},
-            served.stream.answerable if served else (),
+            served.stream.reachable_versions if served else (),
             unavailable_allowed=unavailable_allowed,
         )
 

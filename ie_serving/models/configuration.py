@@ -12,7 +12,7 @@ from ie_serving.core.settings.structures import mapping
 from ie_serving.core.settings.words import too_long
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.layer_options import Batching, Declared, Sequences
+from ie_serving.engines.layer_options import Batching, DeclaredTensors, Sequences
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.traffic.policy import Rollback, TrafficRule
 from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
@@ -94,7 +94,7 @@ VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph:
+class ConfiguredGraph:
     """A graph of models, or another version of one file, that stands in the configuration."""
 
     text: str
@@ -194,7 +194,7 @@ class ModelConfig:
         shown="none",
     )
     engine: EngineOptions = field(default_factory=EngineOptions)
-    graph: "Graph | None" = None
+    graph: "ConfiguredGraph | None" = None
     """A graph that stands in the configuration itself; there is no repository."""
 
     platform: str = ""
@@ -209,7 +209,7 @@ class ModelConfig:
     labels_found: Mapping[str, int] | None = None
     """The labels in those settings, where clients have set others since; else None."""
 
-    declared: Declared | None = None
+    declared: DeclaredTensors | None = None
     """The tensors that its `config.pbtxt` there declares; None without such a file."""
 
     @property

@@ -19,7 +19,7 @@ from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.log.progress import Progress
+from ie_serving.telemetry.log.progress import ProgressLine
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
         try:
             await asyncio.wait_for(news.wait(), LONGEST_WAIT_S)
         except asyncio.TimeoutError:
-            if any(each.stream.answerable for each in waits.values()):
+            if any(each.stream.reachable_versions for each in waits.values()):
                 break
     return pending
 
@@ -112,17 +112,17 @@ async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
 
 async def _serves(stream: ModelStream) -> None:
     if stream.is_on_demand:
-        while not (stream.answerable or stream.trouble):
+        while not (stream.reachable_versions or stream.trouble):
             await stream.changed()
         return
     # A version below the one that answered before would be a step back.
-    while stream.default is None or stream.default.version != stream.answers_with:
+    while stream.default is None or stream.default.version != stream.expected_default:
         await stream.changed()
 
 
 async def until_it_serves(served: Served) -> None:
     """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
-    while not served.stream.answerable:
+    while not served.stream.reachable_versions:
         if served.stream.failures():
             raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
         await served.stream.changed()
@@ -185,7 +185,7 @@ async def reported(models: Collection[Served], *, opens_early: bool) -> AsyncIte
         opens_early: the ports open before; then nothing is said about that.
     """
     began, many = time.monotonic(), len(models) >= MANY
-    shown = Progress("loading models", len(models), "models")
+    shown = ProgressLine("loading models", len(models), "models")
     with details_of(models), shown.drawn(wanted=SHARE.workers == 1):
         looking = asyncio.create_task(_look(models, shown, many=many, opens_early=opens_early))
         try:
@@ -197,7 +197,7 @@ async def reported(models: Collection[Served], *, opens_early: bool) -> AsyncIte
 
 
 async def _look(
-    models: Collection[Served], shown: Progress, *, many: bool, opens_early: bool
+    models: Collection[Served], shown: ProgressLine, *, many: bool, opens_early: bool
 ) -> None:
     began = summed = time.monotonic()
     hinted = opens_early

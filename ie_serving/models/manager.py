@@ -255,7 +255,9 @@ class ModelManager:
         Without models on demand: no earlier version of theirs answers while they load.
         """
         streams = {each.config.name: each.stream for each in self._entries()}
-        found = {n: stream.answers_with for n, stream in streams.items() if not stream.is_on_demand}
+        found = {
+            n: stream.expected_default for n, stream in streams.items() if not stream.is_on_demand
+        }
         return {name: version for name, version in found.items() if version is not None}
 
     async def ready(self) -> None:
@@ -430,8 +432,10 @@ class ModelManager:
             new = fresh.get(config.name) or going_on(config, old, waiting)
             # The old model keeps its name, version policy and labels until its successor serves: a
             # typo in a file must not take a model down, and a model on demand has to stay known.
-            is_known = old and (old.stream.answers_with is not None or old.stream.answerable)
-            if old and new and is_known and not new.stream.answerable:
+            is_known = old and (
+                old.stream.expected_default is not None or old.stream.reachable_versions
+            )
+            if old and new and is_known and not new.stream.reachable_versions:
                 after[config.name] = replace(old, not_applied="")
                 self._successors.add(new)
             else:

@@ -15,7 +15,7 @@ _ON_ITS_WAY_OUT = (State.UNLOADING, State.END)
 
 _NEARNESS = (State.END, State.START, State.UNLOADING, State.LOADING, State.AVAILABLE)
 
-Known = Mapping[str, Sequence[VersionStatus]]
+KnownStatuses = Mapping[str, Sequence[VersionStatus]]
 """Statuses of versions by the name of the model, highest first."""
 
 
@@ -60,7 +60,7 @@ class ListedPeers(Peers):
 
     def __init__(
         self,
-        known: Callable[[], Collection[Known]],
+        known: Callable[[], Collection[KnownStatuses]],
         changed: Callable[[], None],
         show: Callable[[], None] = lambda: None,
     ) -> None:
@@ -144,7 +144,7 @@ def _state(states: Sequence[State], *, is_everywhere: bool) -> State:
     return State.UNLOADING if set(states) & set(_ON_ITS_WAY_OUT) else State.LOADING
 
 
-def gained_or_lost(before: Collection[Known], after: Collection[Known]) -> set[str]:
+def gained_or_lost(before: Collection[KnownStatuses], after: Collection[KnownStatuses]) -> set[str]:
     """Name the models whose AVAILABLE versions on other workers have changed."""
     return {
         model
@@ -153,5 +153,5 @@ def gained_or_lost(before: Collection[Known], after: Collection[Known]) -> set[s
     }
 
 
-def _shares(workers: Collection[Known], model: str) -> list[frozenset[int]]:
+def _shares(workers: Collection[KnownStatuses], model: str) -> list[frozenset[int]]:
     return [available(known.get(model, ())) for known in workers]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ie_serving.core.runtime.waits import Tasks
-from ie_serving.core.values.access import Caller
+from ie_serving.core.values.access import Principal
 from ie_serving.core.values.errors import NotFound, NotLoaded, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.versions import NOT_APPLIED, State, VersionStatus, remarked
@@ -81,7 +81,7 @@ class ServedModels:
         stream = served.stream
         if version == 0:  # tested here, not in `_meant`: a call less for every other request
             version = _meant(stream, version)
-        found = stream.unnamed if version is None else stream.available.get(version)
+        found = stream.unsplit_default if version is None else stream.available.get(version)
         if found is None:
             if version is None and stream.split and stream.split.ranges:
                 raise VersionNotChosen(stream.split)
@@ -139,7 +139,7 @@ class ServedModels:
             NotFound: no such model is configured.
         """
         stream = self.entry(spec.name).stream
-        found = stream.answerable
+        found = stream.reachable_versions
         return bool(found) if spec.version is None else spec.version in found
 
     def entry(self, name: str) -> Served:
@@ -294,7 +294,7 @@ def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
 class AllowedEntries(Mapping[str, Served]):
     """The entries of the models open to a caller; looking up any other model raises Forbidden."""
 
-    def __init__(self, every: ServedModels, caller: Caller) -> None:
+    def __init__(self, every: ServedModels, caller: Principal) -> None:
         self._every = every
         self._caller = caller
 
@@ -320,7 +320,7 @@ class AllowedModels(ServedModels):
         caller: has access to some of them.
     """
 
-    def __init__(self, every: ServedModels, caller: Caller) -> None:
+    def __init__(self, every: ServedModels, caller: Principal) -> None:
         self._allowed = AllowedEntries(every, caller)
         self.gone = every.gone
 
@@ -369,7 +369,7 @@ class Successors:
         return given_up
 
     async def _wait(self, successor: Served) -> None:
-        while not successor.stream.answerable:
+        while not successor.stream.reachable_versions:
             if cause := successor.stream.why_none:
                 self._on_failed(successor, cause)
             await successor.stream.changed()

@@ -21,9 +21,9 @@ from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, re
 from ie_serving.models.listing.notices import Watched
 from ie_serving.models.listing.polled_model import List, TurnWanted
 from ie_serving.models.listing.schedule import Polls
-from ie_serving.models.repository.source import Candidate, Listing, Source
+from ie_serving.models.repository.source import Candidate, Listing, VersionSource
 from ie_serving.models.repository.trouble import Comparisons, ListingTrouble
-from ie_serving.models.repository.version_policy import VersionPolicy, Wanted
+from ie_serving.models.repository.version_policy import VersionPolicy, WantedVersions
 from ie_serving.models.stream_rules import (
     LOCAL,
     LOOK_ANEW_S,
@@ -34,7 +34,7 @@ from ie_serving.models.stream_rules import (
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.traffic.policy import TrafficRule
 from ie_serving.models.traffic.split import SplitTraffic
-from ie_serving.models.version.control import VersionControl, Work
+from ie_serving.models.version.control import VersionControl, VersionWork
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.models.version.transition_policy import (
@@ -63,7 +63,8 @@ class ModelStream:
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
-        unnamed: answers requests that name no version: `default`, unless their traffic is split.
+        unsplit_default: answers requests that name no version: `default`, unless their traffic is
+            split.
         split: divides these requests; None where they are not divided.
         rollbacks: how often versions have lost their share of them, by version.
         answered: number and signatures of `default` when the model was last unloaded; None before.
@@ -74,7 +75,7 @@ class ModelStream:
     def __init__(
         self,
         name: str,
-        source: Source,
+        source: VersionSource,
         loader: Callable[[], Loader],
         polls: Polls,
         *,
@@ -87,14 +88,14 @@ class ModelStream:
         self.name = name
         self.store = store
         self._source = source
-        self._wanted = Wanted(policy, labels, self._held)
+        self._wanted = WantedVersions(policy, labels, self._held)
         self.rollbacks: Counter[int] = Counter()
         self.split = self._split(traffic)
         self.labels: Mapping[str, int] = {}
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
         self.answered: tuple[int, Mapping[str, Signature]] | None = None
-        self.unnamed: Servable | None = None
+        self.unsplit_default: Servable | None = None
         self.has_served = False
         self.is_admitted = rules.on_demand is None
         self.loader = cache(loader)
@@ -151,7 +152,7 @@ class ModelStream:
         return not self._wanted.aspired.isdisjoint(self.available)
 
     @property
-    def answerable(self) -> Collection[int]:
+    def reachable_versions(self) -> Collection[int]:
         """The versions that answer requests: those in memory, and those that a request loads."""
         if self.loads_for(None):
             return self._wanted.kept | self.available.keys()
@@ -217,7 +218,7 @@ class ModelStream:
         return sum(entry.size for number in kept for entry in candidates[number].entries)
 
     @property
-    def answers_with(self) -> int | None:
+    def expected_default(self) -> int | None:
         """The version that answers requests, or will be the first to; None where there is none."""
         if self._wanted.recalled is not None:
             return self._wanted.recalled
@@ -498,7 +499,7 @@ class ModelStream:
             self._versions.notice(candidates[number], self._control)
         return self._wanted.kept | stand_ins
 
-    def _carry_out(self, action: Action) -> Work | None:
+    def _carry_out(self, action: Action) -> VersionWork | None:
         number = action.version
         if isinstance(action, Load):
             return self._versions[number].load()
@@ -513,11 +514,11 @@ class ModelStream:
             return "its model is unloaded until it is asked for"
         return self._wanted.why_not(number, self._versions.serving())
 
-    def _spawn(self, work: Work) -> None:
+    def _spawn(self, work: VersionWork) -> None:
         task = self._tasks.begin(self._follow(work))
         task.add_done_callback(lambda _: work.close())  # it may end before it has begun
 
-    async def _follow(self, work: Work) -> None:
+    async def _follow(self, work: VersionWork) -> None:
         await work
         # A version that an admission or a dismissal has ended begins a new life.
         self.aspire() if self._rules.on_demand else self._advance()
@@ -540,7 +541,7 @@ class ModelStream:
         self.has_served = self.has_served or bool(serving)
         self._rules.on_served(serving.values())
         self._assign_labels()
-        self.unnamed = None if self.split else self.default
+        self.unsplit_default = None if self.split else self.default
         if self.split:
             self.split.resolve(self.labels, serving.keys())
             self._say_missing()

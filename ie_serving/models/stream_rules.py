@@ -74,7 +74,7 @@ class Dormant(Protocol):
         """Wait for the next change of any version."""
 
 
-OnDemand = Callable[[Dormant], Awaitable[None]]
+LoadOnDemand = Callable[[Dormant], Awaitable[None]]
 """Brings a model into memory, see `models.residency.residency.Residency.load`."""
 
 
@@ -117,7 +117,7 @@ class StreamRules:
     on_load: Callable[[int, bool], None] = lambda version, succeeded: None
     on_served: Callable[[Collection[Servable]], None] = lambda versions: None
     remark: Callable[[int], str] = lambda version: ""
-    on_demand: OnDemand | None = None
+    on_demand: LoadOnDemand | None = None
     others: Peers = NO_PEERS
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

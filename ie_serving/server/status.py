@@ -61,7 +61,7 @@ def http_of(error: Exception, code: Code) -> int:
     return next(own, HTTP_OF[code])
 
 
-class Told(NamedTuple):
+class ShownError(NamedTuple):
     """What a client may see of an error.
 
     Attributes:
@@ -75,7 +75,7 @@ class Told(NamedTuple):
     whole: str
 
 
-def explain(error: Exception) -> Told:
+def explain(error: Exception) -> ShownError:
     """Give the code and the text that a client may see.
 
     An error that is not ours is a defect: it is logged in full under an id, and the client gets
@@ -83,11 +83,11 @@ def explain(error: Exception) -> Told:
     """
     if isinstance(error, errors.ServingError):
         let_go(error)
-        return Told(code_of(error), error.said, str(error))
+        return ShownError(code_of(error), error.said, str(error))
     incident = uuid.uuid4().hex[:12]
     log.error(Event("unexpected error", incident=incident), exc_info=error)
     text = f"internal error; the server's log has the cause under {incident}"
-    return Told(Code.INTERNAL, text, text)
+    return ShownError(Code.INTERNAL, text, text)
 
 
 def in_header(text: str) -> str:

@@ -51,7 +51,7 @@ class LocalDirectories:
         files: names of the file, the first that a directory has counts.
     """
 
-    def __init__(self, storage: "Named", files: Sequence[str]) -> None:
+    def __init__(self, storage: "NamesDirectories", files: Sequence[str]) -> None:
         self._storage = storage
         self._files = files
 
@@ -94,7 +94,7 @@ class LocalDirectories:
         return content
 
 
-class Named(Protocol):
+class NamesDirectories(Protocol):
     """Names the directories; `storage.backends.local.LocalStorage` does."""
 
     @property

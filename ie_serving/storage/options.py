@@ -22,7 +22,7 @@ ENDPOINT: Final = SettingKind(words.unchecked, "HOST:PORT|URL")
 # A fault would show the value.
 SECRET: Final = SettingKind(words.unchecked, "SECRET")
 
-Own = TypeVar("Own", bound="StoreOptions")
+StoreOptionsT = TypeVar("StoreOptionsT", bound="StoreOptions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,11 @@ class StoreOptions(ABC):
 
     @classmethod
     def read(
-        cls: type[Own],
+        cls: type[StoreOptionsT],
         given: dict[str, Any],
         environ: Mapping[str, str],
         own_hosts_are_plain: bool,
-    ) -> Own:
+    ) -> StoreOptionsT:
         """Make the options of the values of its variables.
 
         Args:
@@ -118,6 +118,6 @@ class StorageOptions:
     own: tuple[StoreOptions, ...] = ()
     """Options of kinds of store: at most one value of each type."""
 
-    def of(self, kind: type[Own]) -> Own:
+    def of(self, kind: type[StoreOptionsT]) -> StoreOptionsT:
         """Give the options of a kind of store; its defaults where there are none."""
         return next((each for each in self.own if isinstance(each, kind)), None) or kind()

@@ -58,10 +58,10 @@ EARLY_S: Final = 0.1
 Objects: TypeAlias = Mapping[str, Sequence[Entry]]
 """Objects by the prefix of the base path that they lie under."""
 
-Found: TypeAlias = Objects | None
+FoundObjects: TypeAlias = Objects | None
 """None: more than is worthwhile."""
 
-Retried: TypeAlias = Callable[[Callable[[], Found]], Found]
+Retried: TypeAlias = Callable[[Callable[[], FoundObjects]], FoundObjects]
 """Runs a listing until it succeeds, or its tries are used up."""
 
 
@@ -112,7 +112,7 @@ class Siblings:
             self._expected.add(turn)
         return True
 
-    def look(self, turn: _Turn, remote: Remote, retried: Retried) -> Found:
+    def look(self, turn: _Turn, remote: Remote, retried: Retried) -> FoundObjects:
         """Give the objects of the announced base paths, or None: the caller must list its own.
 
         Raises:
@@ -164,7 +164,7 @@ class Siblings:
             for turn in turns:
                 turn.outcome = found
 
-    def _objects(self, remote: Remote, prefixes: Collection[str], began: float) -> Found:
+    def _objects(self, remote: Remote, prefixes: Collection[str], began: float) -> FoundObjects:
         whole = "" in prefixes
         found: dict[str, list[Entry]] = defaultdict(list, {prefix: [] for prefix in prefixes})
         begin, count = len(self._above.prefix), 0

@@ -144,7 +144,7 @@ _MIME_TYPE: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+*-]+(;[ !-:<-~]*)?", re.I
 """Types that are safe in a header of the reply: ASCII without line ends."""
 
 
-class Form(enum.Enum):
+class ReplyForm(enum.Enum):
     """The form of a reply."""
 
     JSON = "application/json"
@@ -155,7 +155,7 @@ class Form(enum.Enum):
     """The bytes of the one output."""
 
 
-def form_of(mime_type: str) -> Form:
+def form_of(mime_type: str) -> ReplyForm:
     """Give the requested form; the empty type is JSON.
 
     Raises:
@@ -165,8 +165,8 @@ def form_of(mime_type: str) -> Form:
         raise InvalidRequest(f"{MIME} is {mime_type[:80]!r}; expected a type such as image/png")
     kind = mime_type.partition(";")[0].strip().lower()
     if kind.startswith(("image/", "video/", "audio/")) or kind == "application/octet-stream":
-        return Form.RAW
-    return Form.TEXTS if kind == Form.TEXTS.value else Form.JSON
+        return ReplyForm.RAW
+    return ReplyForm.TEXTS if kind == ReplyForm.TEXTS.value else ReplyForm.JSON
 
 
 def encode_raw(outputs: Mapping[str, Array]) -> bytes:
@@ -232,9 +232,9 @@ class FormBody:
         self.outputs = tuple(name for name in names if name)
         mime_type = ",".join(texts[MIME][:1]).strip()
         self._form = form_of(mime_type)
-        self.media_type = mime_type if self._form is Form.RAW else ""
+        self.media_type = mime_type if self._form is ReplyForm.RAW else ""
 
-    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format | Form]:
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format | ReplyForm]:
         """Decode all inputs; see `PredictBody.decode`.
 
         Raises:
@@ -246,7 +246,7 @@ class FormBody:
             fields.setdefault(name, []).append(part)
         specs = _open_specs(fields, signature) if signature.takes_any else signature.inputs
         arrays = {name: _decoded(specs[name], parts) for name, parts in fields.items()}
-        return arrays, Format.ROW if self._form is Form.JSON else self._form
+        return arrays, Format.ROW if self._form is ReplyForm.JSON else self._form
 
     def decode_at_once(self, _: Signature) -> None:
         """Never do so: files are seldom small."""

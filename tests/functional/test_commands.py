@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ie_serving.commands import gen
-from ie_serving.commands.remote.failures import Failure
+from ie_serving.commands.remote.failures import CommandFailure
 from ie_serving.config.files.access_file import key_credential, line
 from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
@@ -360,7 +360,7 @@ def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -
         ((ca,), chief, "cannot be asked"),
         ((f"--ca={folder / 'absent'}",), chief, "absent: No such file .* take PEM files"),
     ):
-        with pytest.raises((ServingError, Failure), match=cause):
+        with pytest.raises((ServingError, CommandFailure), match=cause):
             made(*how, env=env)
 
 

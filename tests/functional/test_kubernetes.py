@@ -14,7 +14,7 @@ from ie_serving.config.dialects import ie_serving
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP
-from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
+from ie_serving.server.fronts.kserve_v2.routes import ParsedPath, asked
 from ie_serving.server.fronts.tfs.rest_routes import route
 from ie_serving.server.gate.rights import RPC
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
@@ -284,7 +284,7 @@ def test_the_runtime_claims_the_protocols_that_are_served() -> None:
     assert route("POST", "/v1/models/digits:predict").verb == "predict"
     path = b"/v2/models/digits/infer"
     head = RequestHead("POST", path, b"", "1.1", (), {}, 0, True, False)
-    assert asked(head) == Asked("infer", "digits")
+    assert asked(head) == ParsedPath("infer", "digits")
     assert "/tensorflow.serving.PredictionService/Predict" in RPC
     assert "/inference.GRPCInferenceService/ModelInfer" in RPC
 

@@ -5,23 +5,22 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from ie_serving.commands.remote.failures import Misused, Unreachable
-from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.failures import Misused, NoAnswer
+from ie_serving.commands.remote.given import GivenRequest
+from ie_serving.commands.remote.grpc_predict import NamedArrays
 from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.place import ServerAddress
-from ie_serving.commands.remote.rest import Rest
+from ie_serving.commands.remote.rest import RestPort
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.served_signatures import signatures_in
 
-Arrays: TypeAlias = dict[str, Array]
 
-
-def read_arrays(file: str, data: bytes, name: str) -> Arrays:
+def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
     """Read a .npy for the input `name`, or a .npz whose arrays have the names of inputs.
 
     Raises:
@@ -64,7 +63,7 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
     return {"b64": base64.b64encode(value).decode()}
 
 
-def signature_over_rest(rest: Rest, given: argparse.Namespace) -> Signature:
+def signature_over_rest(rest: RestPort, given: argparse.Namespace) -> Signature:
     """Fetch the signature that answered from the metadata. Raises: Failure."""
     document = metadata_of(rest, given.model_name, given.version, given.label)
     return _chosen(rest.place, document["metadata"]["signature_def"], given.signature)
@@ -74,7 +73,7 @@ def _chosen(place: ServerAddress, held: Mapping[str, Any], name: str) -> Signatu
     try:
         found = signatures_in(held)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Unreachable(f"{place.url} answers with odd metadata: {error}") from None
+        raise NoAnswer(f"{place.url} answers with odd metadata: {error}") from None
     wanted = name or SERVING_DEFAULT
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"
@@ -82,17 +81,17 @@ def _chosen(place: ServerAddress, held: Mapping[str, Any], name: str) -> Signatu
     return found[wanted]
 
 
-def from_json(answer: bytes, signature: Signature) -> Arrays:
+def from_json(answer: bytes, signature: Signature) -> NamedArrays:
     """Read the answer of a `:predict` as arrays with the signature's dtypes.
 
     Raises:
-        Unreachable: it is not an answer of this API.
+        NoAnswer: it is not an answer of this API.
     """
     try:
         document = json.loads(answer)
         found = document["predictions"] if "predictions" in document else document["outputs"]
     except (ValueError, LookupError, TypeError) as error:
-        raise Unreachable(f"the answer is no answer of :predict: {error}") from None
+        raise NoAnswer(f"the answer is no answer of :predict: {error}") from None
     outputs = signature.outputs
     alone = next(iter(outputs)) if len(outputs) == 1 else ""
     if isinstance(found, dict):
@@ -111,8 +110,8 @@ def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  list
 
 
 def ask_over_grpc(
-    given: argparse.Namespace, place: ServerAddress, asked: Given, *, as_json: bool
-) -> bytes | Arrays:
+    given: argparse.Namespace, place: ServerAddress, asked: GivenRequest, *, as_json: bool
+) -> bytes | NamedArrays:
     """Send a Predict over gRPC; give its answer as JSON, or as arrays of exactly its dtypes.
 
     Raises:
@@ -126,7 +125,7 @@ def ask_over_grpc(
         raise Misused(f"--file {given.file}: {error}") from None
 
 
-def save(output: str, arrays: Arrays) -> None:
+def save(output: str, arrays: NamedArrays) -> None:
     """Write arrays to a .npz, or the only one to a .npy. Raises: Misused."""
     plain = {name: _plain(name, array) for name, array in arrays.items()}
     if output.endswith(".npy") and len(plain) != 1:

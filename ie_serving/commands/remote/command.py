@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Failure
+from ie_serving.commands.remote.failures import CommandFailure
 from ie_serving.core.values.commands import MEANINGS
 
 
@@ -35,7 +35,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         where = place.place_of(given, environ, warn) if "url" in given else None
         return int(module_of(argv[0]).run(given, where))  # type: ignore[attr-defined]
-    except Failure as failure:
+    except CommandFailure as failure:
         print(f"ie_serving: error: {failure}", file=sys.stderr)
         return failure.code
     except BrokenPipeError:  # such as `| head`, which has read enough

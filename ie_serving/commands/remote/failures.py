@@ -12,7 +12,7 @@ TIME_IS_UP: Final = 4
 """The condition of `--wait` was not met in time."""
 
 
-class Failure(Exception):
+class CommandFailure(Exception):
     """Ends a command; its text says what was wrong, what was expected and what to do.
 
     Attributes:
@@ -22,7 +22,7 @@ class Failure(Exception):
     code = REFUSED
 
 
-class Refused(Failure):
+class Refused(CommandFailure):
     """The server has answered with an error.
 
     Attributes:
@@ -34,19 +34,19 @@ class Refused(Failure):
         self.status = status
 
 
-class Misused(Failure):
+class Misused(CommandFailure):
     """The command line, or a file that it names, cannot be used."""
 
     code = USAGE
 
 
-class Unreachable(Failure):
+class NoAnswer(CommandFailure):
     """There is no answer."""
 
     code = UNREACHABLE
 
 
-class TimeIsUp(Failure):
+class TimeIsUp(CommandFailure):
     """The condition of `--wait` was not met in time."""
 
     code = TIME_IS_UP

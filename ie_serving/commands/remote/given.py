@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # numpy is imported where arrays are
     import numpy as np
 
-Named = Mapping[str, "np.ndarray[Any, Any]"]
+NamedInputs = Mapping[str, "np.ndarray[Any, Any]"]
 """Arrays by input; the empty name stands for a signature's only input."""
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenRequest:
     """A request: the `body` of a `:predict`, or `arrays` if `body` is None.
 
     Attributes:
@@ -23,5 +23,5 @@ class Given:
     """
 
     body: bytes | None
-    arrays: Named = field(default_factory=dict)
+    arrays: NamedInputs = field(default_factory=dict)
     image: tuple[str, bytes] | None = None

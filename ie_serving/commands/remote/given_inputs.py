@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.given import GivenRequest
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
     pass
@@ -27,7 +27,7 @@ BY_SUFFIX: Final = {
 }
 
 
-def read(file: str, form: str | None, name: str, signature: str) -> Given:
+def read(file: str, form: str | None, name: str, signature: str) -> GivenRequest:
     """Read a file, or standard input.
 
     Args:
@@ -44,14 +44,14 @@ def read(file: str, form: str | None, name: str, signature: str) -> Given:
     if form in ("npy", "npz"):
         from ie_serving.commands.remote.arrays import read_arrays
 
-        return Given(None, read_arrays(file, data, name))
+        return GivenRequest(None, read_arrays(file, data, name))
     if form == "json":
         if name:
             raise Misused("--input is for arrays, tables and images; JSON names its inputs itself")
-        return Given(_with_signature(file, data, signature))
+        return GivenRequest(_with_signature(file, data, signature))
     if form == "image":
-        return Given(_body([_image(data, name)], signature), image=(name, data))
-    return Given(_body(_table(file, data, name), signature))
+        return GivenRequest(_body([_image(data, name)], signature), image=(name, data))
+    return GivenRequest(_body(_table(file, data, name), signature))
 
 
 def _form_of(file: str) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.given import GivenRequest
 from ie_serving.commands.remote.place import ServerAddress
-from ie_serving.commands.remote.rpc import PREDICTION, Rpc
+from ie_serving.commands.remote.rpc import PREDICTION, GrpcPort
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
@@ -19,21 +19,26 @@ from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.prediction_log import put_tensors
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
-Arrays: TypeAlias = dict[str, Array]
-Choose = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
+NamedArrays: TypeAlias = dict[str, Array]
+ChooseSignature = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
 """Picks a signature by its name from metadata. Raises Failure."""
 
 
 def ask(
-    given: argparse.Namespace, place: ServerAddress, asked: Given, choose: Choose, *, as_json: bool
-) -> bytes | Arrays:
+    given: argparse.Namespace,
+    place: ServerAddress,
+    asked: GivenRequest,
+    choose: ChooseSignature,
+    *,
+    as_json: bool,
+) -> bytes | NamedArrays:
     """Send one request; give its answer as JSON, or as arrays.
 
     Raises:
         Failure: the server does not answer, or the request has no form over gRPC.
         ServingError: the request does not fit the model.
     """
-    with Rpc(place) as rpc:
+    with GrpcPort(place) as rpc:
         spec = _spec(given)
         name = given.signature
         body = None if asked.body is None else parse_predict(asked.body)
@@ -65,7 +70,7 @@ def _spec(given: argparse.Namespace) -> Proto:
     return spec
 
 
-def _metadata(rpc: Rpc, spec: Proto) -> Mapping[str, Any]:
+def _metadata(rpc: GrpcPort, spec: Proto) -> Mapping[str, Any]:
     request = messages.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
     kind = messages.GetModelMetadataResponse
     answer = rpc.call(PREDICTION, "GetModelMetadata", request, kind)
@@ -75,7 +80,7 @@ def _metadata(rpc: Rpc, spec: Proto) -> Mapping[str, Any]:
     return document
 
 
-def _named(arrays: Mapping[str, Array], signature: Signature) -> Arrays:
+def _named(arrays: Mapping[str, Array], signature: Signature) -> NamedArrays:
     """Give arrays by input, each as the dtype of its input. Raises: Misused."""
     named = {_input(name, signature): array for name, array in arrays.items()}
     return {name: _cast(array, signature.inputs[name]) for name, array in named.items()}

@@ -12,7 +12,7 @@ from typing import Final
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
 from ie_serving.commands.remote.models import NO_SUCH, named
-from ie_serving.commands.remote.rest import Rest
+from ie_serving.commands.remote.rest import RestPort
 from ie_serving.wire.clients.paths import model_path
 
 MALFORMED: Final = "Malformed request"
@@ -38,7 +38,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
         given.labels.insert(0, given.model)  # argparse took the first label for MODEL
         given.model = None
     model = place.model_of(given)
-    rest = Rest(where)
+    rest = RestPort(where)
     path = f"{model_path(model)}/details"
     changes = _changes(given.labels) if given.what == "set" else {}
     try:

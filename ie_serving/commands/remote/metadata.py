@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Refused, Unreachable
+from ie_serving.commands.remote.failures import NoAnswer, Refused
 from ie_serving.commands.remote.models import named
-from ie_serving.commands.remote.rest import Rest
+from ie_serving.commands.remote.rest import RestPort
 from ie_serving.wire.clients.paths import model_path
 
 
@@ -31,13 +31,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Show the signatures. Raises: Failure."""
     model = place.model_of(given)
-    document = metadata_of(Rest(where), model, given.version, given.label)
+    document = metadata_of(RestPort(where), model, given.version, given.label)
     print(json.dumps(document) if given.json else "\n".join(_lines(model, document)))
     return 0
 
 
 def metadata_of(
-    rest: Rest, model: str, version: int | None, label: str | None
+    rest: RestPort, model: str, version: int | None, label: str | None
 ) -> Mapping[str, Any]:
     """Give the metadata of a version as the server's JSON. Raises: Failure."""
     try:
@@ -45,7 +45,7 @@ def metadata_of(
     except Refused as error:
         raise named(rest, model, error) from None
     if not isinstance(document, dict) or "metadata" not in document:
-        raise Unreachable(
+        raise NoAnswer(
             f"{rest.place.url} answers something else than metadata: give the REST port of a server"
             " of TensorFlow Serving's API"
         )

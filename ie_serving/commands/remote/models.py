@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ie_serving.commands.remote.failures import Refused, Unreachable
-from ie_serving.commands.remote.rest import Rest
+from ie_serving.commands.remote.failures import NoAnswer, Refused
+from ie_serving.commands.remote.rest import RestPort
 from ie_serving.core.values.versions import NOT_APPLIED, NOT_LOADED
 from ie_serving.wire.clients.paths import model_path
 
@@ -22,7 +22,7 @@ ENCRYPTED: Final = "use https://"
 
 
 @dataclass(frozen=True)
-class Version:
+class ShownVersion:
     """One version.
 
     Attributes:
@@ -56,7 +56,7 @@ class Model:
     """
 
     name: str
-    versions: tuple[Version, ...] = ()
+    versions: tuple[ShownVersion, ...] = ()
     waiting: Mapping[str, int] = field(default_factory=dict)
     trouble: str = ""
     not_applied: str = ""
@@ -68,7 +68,7 @@ class Model:
         return any(each.state == AVAILABLE or each.is_on_demand for each in self.versions)
 
 
-def all_models(rest: Rest) -> list[Model]:
+def all_models(rest: RestPort) -> list[Model]:
     """Ask for every model. Raises: Failure."""
     try:
         states = rest.json("/v1/config")
@@ -82,7 +82,7 @@ def all_models(rest: Rest) -> list[Model]:
     return [_model(rest, name, states[name], details.get(name, {})) for name in sorted(states)]
 
 
-def budget(rest: Rest) -> Mapping[str, int]:
+def budget(rest: RestPort) -> Mapping[str, int]:
     """Ask for the budget of models on demand; empty without one.
 
     Returns:
@@ -95,7 +95,7 @@ def budget(rest: Rest) -> Mapping[str, int]:
         return {}  # the page is off, or not for this caller
 
 
-def one_model(rest: Rest, name: str) -> Model:
+def one_model(rest: RestPort, name: str) -> Model:
     """Ask for one model. Raises: Failure; for an unknown model it suggests the nearest name."""
     path = model_path(name)
     try:
@@ -105,27 +105,27 @@ def one_model(rest: Rest, name: str) -> Model:
     return _model(rest, name, state, _details(rest, f"{path}/details"))
 
 
-def named(rest: Rest, name: str, error: Refused) -> Refused:
+def named(rest: RestPort, name: str, error: Refused) -> Refused:
     """Add to a 404 the nearest names among the server's models."""
     if error.status != 404:
         return error
     try:
         known = list(rest.json("/v1/models")["models"])
-    except (Refused, Unreachable, LookupError, TypeError):
+    except (Refused, NoAnswer, LookupError, TypeError):
         return error  # a server without a list, or a caller who may not see it
     from ie_serving.core.values.hints import nearest
 
     return Refused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
 
 
-def _odd(rest: Rest) -> Unreachable:
-    return Unreachable(
+def _odd(rest: RestPort) -> NoAnswer:
+    return NoAnswer(
         f"{rest.place.url} answers something else than states of versions: give the REST port of a"
         " server of TensorFlow Serving's API"
     )
 
 
-def _details(rest: Rest, path: str) -> Mapping[str, Any]:
+def _details(rest: RestPort, path: str) -> Mapping[str, Any]:
     try:
         found = rest.json(path)
     except Refused as error:
@@ -136,14 +136,14 @@ def _details(rest: Rest, path: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Model:  # noqa: ANN401
+def _model(rest: RestPort, name: str, state: Any, details: Mapping[str, Any]) -> Model:  # noqa: ANN401
     labels: dict[int, list[str]] = {}
     for label, number in sorted(details.get("labels", {}).items()):
         labels.setdefault(int(number), []).append(label)
     memory, precisions = details.get("memory_bytes", {}), details.get("precisions", {})
     try:
         versions = tuple(
-            Version(
+            ShownVersion(
                 number=int(each["version"]),
                 state=str(each["state"]),
                 cause=_cause(each.get("status", {}), has_details=bool(details)),

@@ -6,7 +6,7 @@ import json
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Refused
 from ie_serving.commands.remote.models import named, one_model
-from ie_serving.commands.remote.rest import Rest
+from ie_serving.commands.remote.rest import RestPort
 from ie_serving.commands.remote.status import table
 from ie_serving.wire.clients.paths import model_path
 
@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Poll, then show the new states. Raises: Failure."""
     model = place.model_of(given)
-    rest = Rest(where)
+    rest = RestPort(where)
     try:
         answer = rest.post(f"{model_path(model)}:poll", {})
     except Refused as error:

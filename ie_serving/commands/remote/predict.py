@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
-from ie_serving.commands.remote.given import Given
+from ie_serving.commands.remote.given import GivenRequest
 from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.models import named
-from ie_serving.commands.remote.rest import Rest
-from ie_serving.telemetry.log.progress import Progress, in_pieces
+from ie_serving.commands.remote.rest import RestPort
+from ie_serving.telemetry.log.progress import ProgressLine, in_pieces
 from ie_serving.wire.clients.paths import model_path
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
-    from ie_serving.commands.remote.arrays import Arrays
+    from ie_serving.commands.remote.grpc_predict import NamedArrays
 
 ARRAYS: Final = (".npy", ".npz")
 
@@ -55,9 +55,9 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
 
 
 def _over_rest(
-    given: argparse.Namespace, where: place.ServerAddress, asked: Given
-) -> "bytes | Arrays":
-    rest = Rest(where)
+    given: argparse.Namespace, where: place.ServerAddress, asked: GivenRequest
+) -> "bytes | NamedArrays":
+    rest = RestPort(where)
     body = asked.body
     if body is None:
         from ie_serving.commands.remote.arrays import json_body
@@ -66,7 +66,7 @@ def _over_rest(
     path = f"{model_path(given.model_name, given.version, given.label)}:predict"
     length = {"Content-Length": str(len(body))}
     try:
-        with Progress("sending", len(body)) as progress:
+        with ProgressLine("sending", len(body)) as progress:
             pieces = in_pieces(body, progress)
             answer = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
     except Refused as error:
@@ -79,21 +79,21 @@ def _over_rest(
     return from_json(answer, signature)
 
 
-def _received(progress: Progress, done: int, total: int | None) -> None:
+def _received(progress: ProgressLine, done: int, total: int | None) -> None:
     progress.say("receiving")
     progress.show(done, total)
 
 
 def _over_grpc(
-    given: argparse.Namespace, where: place.ServerAddress, asked: Given
-) -> "bytes | Arrays":
+    given: argparse.Namespace, where: place.ServerAddress, asked: GivenRequest
+) -> "bytes | NamedArrays":
     from ie_serving.commands.remote.arrays import ask_over_grpc
 
-    with Progress("waiting for the answer", unit=""):
+    with ProgressLine("waiting for the answer", unit=""):
         return ask_over_grpc(given, where, asked, as_json=not given.output.endswith(ARRAYS))
 
 
-def _write(output: str, answer: "bytes | Arrays") -> None:
+def _write(output: str, answer: "bytes | NamedArrays") -> None:
     if not isinstance(answer, bytes):
         from ie_serving.commands.remote.arrays import save
 

@@ -17,23 +17,24 @@ from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
 from ie_serving.commands.remote.models import Model, all_models
 from ie_serving.commands.remote.place import ServerAddress
-from ie_serving.commands.remote.rest import Rest
-from ie_serving.commands.remote.rpc import MODEL, Rpc
+from ie_serving.commands.remote.rest import RestPort
+from ie_serving.commands.remote.rpc import MODEL, GrpcPort
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import TENSORFLOW, from_message
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.versions import State
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
-from ie_serving.telemetry.log.progress import Progress
+from ie_serving.telemetry.log.progress import ProgressLine
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
-Found = Mapping[str, Mapping[str, str]]
-"""As `reload.States`, without labels, which gRPC does not report."""
+ModelStates = Mapping[str, Mapping[str, str]]
+"""By model: the state of each version, as `version 3`, and of each label, as `label stable`. gRPC
+reports no labels."""
 
 
-def reload_with(file: str, place: ServerAddress) -> tuple[Found, Found]:
+def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStates]:
     """Send another configuration to a server; give the states of its models before and after.
 
     Raises:
@@ -45,7 +46,7 @@ def reload_with(file: str, place: ServerAddress) -> tuple[Found, Found]:
     request = messages.ReloadConfigRequest()
     request.config.CopyFrom(_message(models))
     names = [model.name for model in models]
-    with Rpc(place) as rpc:
+    with GrpcPort(place) as rpc:
         before = _states(rpc, names)
         answer = rpc.call(
             MODEL, "HandleReloadConfigRequest", request, messages.ReloadConfigResponse
@@ -99,7 +100,7 @@ def _fill(config: Proto, model: ModelConfig) -> None:
         config.model_version_policy.latest.num_versions = policy.num_versions
 
 
-def _states(rpc: Rpc, names: Sequence[str]) -> Found:
+def _states(rpc: GrpcPort, names: Sequence[str]) -> ModelStates:
     """Ask for the states of models; leave out models that the server does not have."""
     found: dict[str, Mapping[str, str]] = {}
     for name in names:
@@ -117,8 +118,6 @@ def _states(rpc: Rpc, names: Sequence[str]) -> Found:
     return found
 
 
-States = Mapping[str, Mapping[str, str]]
-"""By model: the state of each version, as `version 3`, and of each label, as `label stable`."""
 UNCHANGED: Final = "no model, state or label has changed"
 AS_FAR_AS_TOLD: Final = "no model or state has changed; labels are not told over gRPC"
 PATIENCE_S: Final = 600.0
@@ -139,11 +138,11 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     """Reload; print the changes. Raises: Failure."""
     began = time.monotonic()
     if given.config:
-        with Progress("waiting until what is new serves", unit=""):
+        with ProgressLine("waiting until what is new serves", unit=""):
             before, after = reload_with(given.config, where)
     else:
-        with Progress("waiting until what is new serves", unit=""):
-            before, after = _reloaded(Rest(where))
+        with ProgressLine("waiting until what is new serves", unit=""):
+            before, after = _reloaded(RestPort(where))
     changes = list(changed(before, after))
     if given.json:
         print(json.dumps({"changed": changes, "models": after}))
@@ -160,13 +159,13 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     return 0
 
 
-def _reloaded(rest: Rest) -> tuple[States, States]:
+def _reloaded(rest: RestPort) -> tuple[ModelStates, ModelStates]:
     before = states_of(all_models(rest))
     rest.ask("POST", "/v1/config/reload", b"")
     return before, states_of(all_models(rest))
 
 
-def states_of(models: Iterable[Model]) -> States:
+def states_of(models: Iterable[Model]) -> ModelStates:
     """Give the states that a reload may change, as text."""
     return {
         model.name: {
@@ -182,7 +181,7 @@ def states_of(models: Iterable[Model]) -> States:
     }
 
 
-def changed(before: States, after: States) -> Iterator[str]:
+def changed(before: ModelStates, after: ModelStates) -> Iterator[str]:
     """Give a line for each state that differs."""
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

@@ -23,8 +23,8 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
-from ie_serving.commands.remote.rpc import MODEL, PREDICTION, Rpc
+from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
+from ie_serving.commands.remote.rpc import MODEL, PREDICTION, GrpcPort
 from ie_serving.core.values.difference import TOLERANCE, drifts
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.versions import State
@@ -149,7 +149,7 @@ def _replayed(
 ) -> int:
     took_ms: list[float] = []
     differing = 0
-    with Rpc(address) as rpc:
+    with GrpcPort(address) as rpc:
         for number, log in records:
             if given.model_name:
                 log.request.model_spec.name = given.model_name
@@ -165,7 +165,7 @@ def _replayed(
     return 1 if differing else 0
 
 
-def _difference(rpc: Rpc, log: Proto, tolerance: float, took_ms: list[float]) -> str:
+def _difference(rpc: GrpcPort, log: Proto, tolerance: float, took_ms: list[float]) -> str:
     """Ask again; say how the answer differs, empty for an answer as recorded. Add the time."""
     began = time.perf_counter()
     try:
@@ -226,9 +226,9 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO
             said = log.read().decode(errors="replace").strip()[-MOST_SAID:]
             raise Misused(f"the server for --model has ended; it said: {said}")
         try:
-            with Rpc(own) as rpc:
+            with GrpcPort(own) as rpc:
                 found = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
-        except (Unreachable, Refused):
+        except (NoAnswer, Refused):
             found = messages.GetModelStatusResponse()
         versions = found.model_version_status
         if any(each.state == State.AVAILABLE for each in versions):
@@ -237,4 +237,4 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO
             if each.status.error_code:
                 raise Misused(f"version {each.version} cannot serve: {each.status.error_message}")
         time.sleep(0.05)
-    raise Unreachable(f"no version of --model serves after {START_S:g} s")
+    raise NoAnswer(f"no version of --model serves after {START_S:g} s")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
 from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 
@@ -27,11 +27,11 @@ GRPC_HERE: Final = b"this port speaks gRPC"
 """Text that this server's gRPC port answers to HTTP/1.1."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/=]{200,}")
-Read = Callable[[int, int | None], None]
+OnBytes = Callable[[int, int | None], None]
 """Called with the bytes read so far and in all; None while the latter is not known."""
 
 
-class Reply(NamedTuple):
+class RestReply(NamedTuple):
     """A server's answer.
 
     Attributes:
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
     error: str = ""
 
 
-class Rest:
+class RestPort:
     """The REST port of a server."""
 
     def __init__(self, place: ServerAddress) -> None:
@@ -69,8 +69,8 @@ class Rest:
         path: str,
         body: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
-        read: Read = lambda done, total: None,
-    ) -> Reply:
+        read: OnBytes = lambda done, total: None,
+    ) -> RestReply:
         """Ask once.
 
         Args:
@@ -82,7 +82,7 @@ class Rest:
 
         Raises:
             Refused: the server answers with an error.
-            Unreachable: there is no answer.
+            NoAnswer: there is no answer.
         """
         form = {"Content-Type": "application/json"} if body is not None else {}
         connection = self._connection()
@@ -91,27 +91,27 @@ class Rest:
                 method, path, body, {**form, **(headers or {}), **self.place.headers}
             )
             with connection.getresponse() as response:
-                reply = Reply(
+                reply = RestReply(
                     response.status,
                     response.headers.get_content_type(),
                     _whole(response, read),
                     unquote(response.headers.get(WHOLE, "")),
                 )
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(_unreachable(self.place, error)) from error
+            raise NoAnswer(_unreachable(self.place, error)) from error
         finally:
             connection.close()
         if reply.status == 400 and GRPC_HERE in reply.body:
-            raise Unreachable(f"{self.place.url} is the gRPC port: name the REST port by --url")
+            raise NoAnswer(f"{self.place.url} is the gRPC port: name the REST port by --url")
         if reply.status >= 400:
             raise Refused(_refused(self.place, method, path, reply), reply.status)
         return reply
 
-    def _parsed(self, path: str, reply: Reply) -> Any:  # noqa: ANN401  any JSON
+    def _parsed(self, path: str, reply: RestReply) -> Any:  # noqa: ANN401  any JSON
         try:
             return json.loads(reply.body)
         except ValueError:
-            raise Unreachable(
+            raise NoAnswer(
                 f"{self.place.url}{path} answers with {reply.form} instead of JSON: give the REST"
                 " port of a server of TensorFlow Serving's API"
             ) from None
@@ -151,7 +151,7 @@ def _context(place: ServerAddress) -> ssl.SSLContext:
     return context
 
 
-def _whole(response: http.client.HTTPResponse, read: Read) -> bytes:
+def _whole(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
     length = response.length
     found = bytearray()
     while piece := response.read(PIECE):
@@ -224,7 +224,7 @@ def _short(error: Exception) -> str:
     return ascii(str(error) or type(error).__name__)[1:-1][:100]
 
 
-def _refused(place: ServerAddress, method: str, path: str, reply: Reply) -> str:
+def _refused(place: ServerAddress, method: str, path: str, reply: RestReply) -> str:
     text = _error_text(reply)
     if reply.status == 401:
         return (
@@ -246,7 +246,7 @@ def _shortened(text: str) -> str:
     return _BASE64.sub(lambda found: f"{found[0][:40]}...", text)
 
 
-def _error_text(reply: Reply) -> str:
+def _error_text(reply: RestReply) -> str:
     if reply.error:
         return _shortened(reply.error)
     text = reply.body[:4096].decode("utf-8", "replace")

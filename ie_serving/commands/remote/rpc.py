@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from ie_serving.commands.remote.failures import Misused, Refused, Unreachable
+from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
 from ie_serving.commands.remote.place import KEY, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.wire.protobuf.messages import Proto
@@ -26,7 +26,7 @@ _NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settin
 _NO_CONNECTION: Final = ("failed to connect", "resolution", "errors resolving", "Connection reset")
 
 
-class Rpc:
+class GrpcPort:
     """The gRPC port of a server; a context manager, which closes the connection."""
 
     def __init__(self, place: ServerAddress) -> None:
@@ -41,7 +41,7 @@ class Rpc:
             self._channel = grpc.insecure_channel(target, OPTIONS)
         self._metadata = [(name.lower(), value) for name, value in place.headers.items()]
 
-    def __enter__(self) -> "Rpc":
+    def __enter__(self) -> "GrpcPort":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,7 +52,7 @@ class Rpc:
 
         Raises:
             Refused: the server answers with an error.
-            Unreachable: there is no answer.
+            NoAnswer: there is no answer.
         """
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         ask: Any = self._channel.unary_unary(f"/{service}/{method}", None, None)
@@ -62,15 +62,15 @@ class Rpc:
             raise self._failure(error) from None
         return kind.FromString(answer)
 
-    def _failure(self, error: Any) -> Refused | Unreachable:  # noqa: ANN401  it is a Call as well
+    def _failure(self, error: Any) -> Refused | NoAnswer:  # noqa: ANN401  it is a Call as well
         more = dict(error.trailing_metadata() or ())
         text = unquote(more.get(WHOLE, "")) or str(error.details() or "without a text")
         code = error.code()
         where = self._place.url
         if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
-            return Unreachable(f"{where} {why}")
+            return NoAnswer(f"{where} {why}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return Unreachable(
+            return NoAnswer(
                 f"{where} did not answer within {self._place.timeout_s:g} s ({text}): it is busy,"
                 " or no gRPC port; raise --timeout_seconds"
             )

@@ -16,17 +16,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import REFUSED, Misused, Refused, TimeIsUp, Unreachable
+from ie_serving.commands.remote.failures import REFUSED, Misused, NoAnswer, Refused, TimeIsUp
 from ie_serving.commands.remote.models import (
     NONE_SEEN,
     Model,
-    Version,
+    ShownVersion,
     all_models,
     budget,
     one_model,
 )
-from ie_serving.commands.remote.rest import Rest
-from ie_serving.telemetry.log.progress import Progress
+from ie_serving.commands.remote.rest import RestPort
+from ie_serving.telemetry.log.progress import ProgressLine
 
 PAUSE_S: Final = 0.2
 """Seconds between two requests of `--wait`: a load takes longer, and a request costs 1 ms."""
@@ -64,9 +64,9 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     if given.model_name:
         given.model = place.model_of(given)
     _check(given)
-    rest = Rest(where)
+    rest = RestPort(where)
     if given.wait:
-        with Progress("waiting until all of it is AVAILABLE", unit=""):
+        with ProgressLine("waiting until all of it is AVAILABLE", unit=""):
             models = _awaited(given, rest)
     elif given.watch is not None:
         _watch(given, rest)
@@ -92,14 +92,14 @@ def _check(given: argparse.Namespace) -> None:
         raise Misused(f"--watch is {given.watch:g}; expected 0.1 to 86400 seconds")
 
 
-def _asked(given: argparse.Namespace, rest: Rest) -> list[Model]:
+def _asked(given: argparse.Namespace, rest: RestPort) -> list[Model]:
     if not given.model:
         return all_models(rest)
     model = one_model(rest, given.model)
     return [replace(model, versions=tuple(_chosen(given, model)))]
 
 
-def _chosen(given: argparse.Namespace, model: Model) -> Sequence[Version]:
+def _chosen(given: argparse.Namespace, model: Model) -> Sequence[ShownVersion]:
     if given.version is not None:
         found = [each for each in model.versions if each.number == given.version]
     elif given.label:
@@ -130,7 +130,7 @@ def _all_serve(models: Sequence[Model]) -> bool:
     return all(each.serves for each in models)
 
 
-def _awaited(given: argparse.Namespace, rest: Rest) -> list[Model]:
+def _awaited(given: argparse.Namespace, rest: RestPort) -> list[Model]:
     """Ask until every model serves. Wait for a starting server as for a loading version."""
     patience_s = 60.0 if given.timeout is None else given.timeout
     until = time.monotonic() + patience_s
@@ -140,7 +140,7 @@ def _awaited(given: argparse.Namespace, rest: Rest) -> list[Model]:
             if models and _all_serve(models):
                 return models
             last = "; ".join(_lacking(models)) or "the server has no models"
-        except (Refused, Unreachable) as error:
+        except (Refused, NoAnswer) as error:
             # Waiting does not correct wrong credentials or a wrong address.
             if isinstance(error, Refused) and error.status not in (404, 429, 503):
                 raise
@@ -157,13 +157,13 @@ def _lacking(models: Sequence[Model]) -> Iterator[str]:
             yield f"model {model.name}: {', '.join(states) or model.trouble or NONE_SEEN}"
 
 
-def _watch(given: argparse.Namespace, rest: Rest) -> None:
+def _watch(given: argparse.Namespace, rest: RestPort) -> None:
     terminal = sys.stdout.isatty()
     before = ""
     while True:
         try:
             text = _shown(given, _asked(given, rest))
-        except (Refused, Unreachable) as error:
+        except (Refused, NoAnswer) as error:
             # The server may come back, and `--watch` should show the end of a restart as well.
             text = json.dumps({"error": str(error)}) if given.json else str(error)
         if terminal and not given.json:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.commands.tune.bench import Bench, Tried, warm
-from ie_serving.commands.tune.search import Keys, Measured, Read, Space, Tools, middle, wins
+from ie_serving.commands.tune.search import Keys, Measured, ReadSamples, Space, Tools, middle, wins
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
@@ -29,10 +29,10 @@ from ie_serving.engines.layers.precision_trial import TrialRequest, asked_of
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.repository.source import Source
+from ie_serving.models.repository.source import VersionSource
 from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
-from ie_serving.telemetry.log.progress import Progress
+from ie_serving.telemetry.log.progress import ProgressLine
 
 _LONGER = Hint("; {tune.seconds} gives more")
 
@@ -49,7 +49,7 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
             " measure it without stateful, and take the keys without max_batch_size"
         )
     is_local = store_of(model.base_path) == LOCAL
-    source = Source(storage, tools.engine, rest_s=0.0, lists_base=is_local, takes_base=True)
+    source = VersionSource(storage, tools.engine, rest_s=0.0, lists_base=is_local, takes_base=True)
     listing = source.poll(model.version_policy.aspired)
     candidates = listing.candidates
     if listing.fault:
@@ -62,7 +62,7 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
         raise LoadFailed(newest.fault)
     with storage.copy(newest.directory, newest.entries) as directory:
         print(f"model {model.name}, version {newest.version}", flush=True)
-        with Progress("measuring", unit="") as progress:
+        with ProgressLine("measuring", unit="") as progress:
             asyncio.run(_Tuning(model.engine, asked, directory, tools, progress).run())
 
 
@@ -75,7 +75,7 @@ class _Tuning:
         asked: TuneSettings,
         directory: Path,
         tools: Tools,
-        progress: Progress,
+        progress: ProgressLine,
     ) -> None:
         self._options = options
         self._asked = asked
@@ -175,7 +175,11 @@ _GIVE = Hint("; give recorded ones by {tune.requests}")
 
 
 async def requests_for(
-    model: CompiledModel, directory: Path, file: Path | None, of_file: Read, of_version: Read
+    model: CompiledModel,
+    directory: Path,
+    file: Path | None,
+    of_file: ReadSamples,
+    of_version: ReadSamples,
 ) -> tuple[list[TrialRequest], str]:
     """Give requests that the model answers, and a description of them.
 
@@ -195,7 +199,7 @@ async def requests_for(
     return [await _random(model)], f"random numbers{_GIVE}"
 
 
-def _of_file(model: CompiledModel, file: Path, read: Read) -> list[TrialRequest]:
+def _of_file(model: CompiledModel, file: Path, read: ReadSamples) -> list[TrialRequest]:
     try:
         return asked_of(model, list(islice(read(file), MOST_REQUESTS)))
     except (OSError, ServingError) as error:

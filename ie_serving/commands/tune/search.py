@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ie_serving.core.values.requests import Sample
+from ie_serving.core.values.requests import SampleRequest
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
@@ -163,7 +163,7 @@ def middle(rounds: Sequence[Measured]) -> Measured:
     )
 
 
-Read = Callable[[Path], Iterable[Sample]]
+ReadSamples = Callable[[Path], Iterable[SampleRequest]]
 """Reads a file, or the recording in a version directory. Raises InvalidRequest, OSError."""
 
 
@@ -182,5 +182,5 @@ class Tools:
     engine: Engine
     with_keys: Callable[[EngineOptions, Keys], EngineOptions]
     lower: Callable[[OpenVinoOptions], Sequence[str]]
-    of_file: Read
-    of_version: Read
+    of_file: ReadSamples
+    of_version: ReadSamples

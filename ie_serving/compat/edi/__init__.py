@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.engines.drivers import Listed
-    from ie_serving.server.fronts.other_servers import Chain, RestParts
+    from ie_serving.engines.drivers import DriverRow
+    from ie_serving.server.fronts.other_servers import AppChain, RestParts
 
 
 def register() -> Additions:
@@ -23,12 +23,12 @@ def register() -> Additions:
     )
 
 
-def drivers() -> "Sequence[Listed]":
+def drivers() -> "Sequence[DriverRow]":
     """Give the rows of the table of drivers."""
-    from ie_serving.engines.drivers import Listed
+    from ie_serving.engines.drivers import DriverRow
 
     marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
-    return [Listed(name="edi", place=f"{__name__}.package.kernel:load", marks=marks)]
+    return [DriverRow(name="edi", place=f"{__name__}.package.kernel:load", marks=marks)]
 
 
 def is_package(directory: Path) -> bool:
@@ -38,7 +38,7 @@ def is_package(directory: Path) -> bool:
     return described(directory) is not None
 
 
-def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the routes before `chain` where packages may be run."""
     if not parts.settings.engine.allow_python:
         return chain

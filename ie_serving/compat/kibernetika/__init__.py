@@ -7,7 +7,7 @@ from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
     from ie_serving.engines.base import Engine, EngineOptions
-    from ie_serving.server.fronts.other_servers import Chain, RestParts
+    from ie_serving.server.fronts.other_servers import AppChain, RestParts
 
 
 def register() -> Additions:
@@ -33,7 +33,7 @@ def around(engine: "Engine", options: "EngineOptions") -> "Engine":
     return Chained(hooked) if options.of(HookOptions).chain else hooked
 
 
-def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the route before `chain` where one model answers all."""
     server = parts.settings.server
     if not server.answering_model:

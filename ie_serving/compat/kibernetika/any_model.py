@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Unary
 from ie_serving.wire.protobuf import fields
 
 MODEL_SPEC, NAME = 1, 1
@@ -10,7 +10,7 @@ MODEL_SPEC, NAME = 1, 1
 METHODS = ("Predict", "GetModelMetadata", "GetModelStatus")
 
 
-def answering_for(model: str, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+def answering_for(model: str, answers: Mapping[str, Unary]) -> dict[str, Unary]:
     """Give the methods of a service, those of `METHODS` answering for `model` alone.
 
     Without a model each answers for the one that a request names.
@@ -26,7 +26,7 @@ def answering_for(model: str, answers: Mapping[str, Answer]) -> dict[str, Answer
     }
 
 
-def _named(answer: Answer, name: bytes) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
+def _named(answer: Unary, name: bytes) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
     def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         return answer(b"".join((payload, name)), context)
 

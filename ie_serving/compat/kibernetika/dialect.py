@@ -24,8 +24,8 @@ from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
-from ie_serving.models.configuration import Graph, ModelConfig
+from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, KernelPlace
+from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 
 NAME = "default"
 """Name of the chain, whatever name requests give it."""
@@ -168,7 +168,7 @@ def _links(
     return tuple(found)
 
 
-def _hooks(given: str | None, faults: Faults) -> Place | None:
+def _hooks(given: str | None, faults: Faults) -> KernelPlace | None:
     if given is None:
         return None
     place = faults.take(kernels.file, str(Path(given).absolute()), "--hooks")
@@ -184,7 +184,7 @@ def _brings_class(links: Sequence[ChainedModel]) -> bool:
 
 def _model(
     links: tuple[ChainedModel, ...],
-    hooks: Place | None,
+    hooks: KernelPlace | None,
     options: Mapping[str, Any],
     engine: EngineOptions,
 ) -> ModelConfig:
@@ -195,7 +195,7 @@ def _model(
     # Files of hooks were written for a server that called them in several threads.
     own = own.having(KernelOptions(max_concurrency=os.cpu_count() or 1))
     text = json.dumps({"models": [link.path for link in links]})
-    graph = Graph(text=text, file=FILE)
+    graph = ConfiguredGraph(text=text, file=FILE)
     return ModelConfig(name=NAME, base_path=f"chain:{NAME}", graph=graph, engine=own)
 
 

@@ -33,17 +33,12 @@ from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import read_body, typed
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.status import explain, http_of
-from ie_serving.server.transport.http1.messages import (
-    Buffer,
-    Headers,
-    Reply,
-    Request,
-    RequestHead,
-)
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.wire.form import (
     MIME,
-    Form,
     FormField,
+    ReplyForm,
     encode_raw,
     encode_texts,
     form_of,
@@ -51,7 +46,7 @@ from ie_serving.wire.form import (
     parts_of,
 )
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, value_of
-from ie_serving.wire.json.rapidjson.document import Json, parse_document
+from ie_serving.wire.json.rapidjson.document import JsonValue, parse_document
 from ie_serving.wire.json.tensor import decode_tensor
 
 DIGITS: Final = len(str(INT64_MAX))
@@ -81,11 +76,11 @@ class PredictRoute(OtherFront[bool]):
             spec = _asked_model(self._model, request.head.path)
             body = await read_body(request, self._server.max_message_bytes, held)
             read = partial(parse, body, request.head.fields.get(b"content-type", b""))
-            asked: Asked = await in_thread(read) if len(body) >= LARGE_BODY else read()
+            asked: FormRequest = await in_thread(read) if len(body) >= LARGE_BODY else read()
         size, wanted = len(body), asked.outputs
         infer = InferRequest(spec, spec.signature, asked.decode, size, None, wanted, request.head)
         reply = await self._plane.predict(infer, self._interface, began)
-        mime_type = asked.mime_type if asked.form is Form.RAW else Form.JSON.value
+        mime_type = asked.mime_type if asked.form is ReplyForm.RAW else ReplyForm.JSON.value
         return Reply(200, typed(mime_type), reply)
 
     def _refusal(self, error: Exception) -> Reply:
@@ -116,21 +111,21 @@ def _asked_model(model: str, path: bytes) -> ModelSpec:
 
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
-) -> Mapping[object, Encode[Buffer]]:
+) -> Mapping[object, Encode[Octets]]:
     from ie_serving.wire.tfs.predict import chosen
 
-    def written(found: Mapping[str, object], form: Form) -> bytes:
+    def written(found: Mapping[str, object], form: ReplyForm) -> bytes:
         # Outputs that are known beforehand are already limited to the requested ones.
         return encode(chosen(found, outputs) if outputs else found, form)  # type: ignore[arg-type]
 
-    return {form: partial(written, form=form) for form in Form}
+    return {form: partial(written, form=form) for form in ReplyForm}
 
 
 def _unknown_signature(servable: Servable, name: str) -> ServingError:
     return NotFound(f'there is no signature "{name}"; there is {servable.signature_names}')
 
 
-def encode(outputs: Arrays, form: Form) -> bytes:
+def encode(outputs: Arrays, form: ReplyForm) -> bytes:
     """Encode a reply.
 
     Args:
@@ -140,9 +135,9 @@ def encode(outputs: Arrays, form: Form) -> bytes:
     Raises:
         InvalidRequest: the outputs have no such form.
     """
-    if form is Form.RAW:
+    if form is ReplyForm.RAW:
         return encode_raw(outputs)
-    if form is Form.TEXTS:
+    if form is ReplyForm.TEXTS:
         return encode_texts(outputs)
     values = {name: value_of(array, DENSE, _quoted) for name, array in outputs.items()}
     return encoded(DENSE.object(values, 0))
@@ -185,7 +180,7 @@ BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True)
-class Asked:
+class FormRequest:
     """A request.
 
     Attributes:
@@ -194,15 +189,15 @@ class Asked:
         mime_type: that is asked for; empty for JSON.
     """
 
-    values: Mapping[str, "tuple[DataType, Json] | Array"]
+    values: Mapping[str, "tuple[DataType, JsonValue] | Array"]
     outputs: tuple[str, ...] = ()
     mime_type: str = ""
-    form: Form = field(init=False)
+    form: ReplyForm = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "form", form_of(self.mime_type))
 
-    def decode(self, _: Signature) -> tuple[dict[str, Array], Form]:
+    def decode(self, _: Signature) -> tuple[dict[str, Array], ReplyForm]:
         """Give all inputs. Raises: InvalidRequest for a value that its dtype cannot hold."""
         arrays = {
             name: value if isinstance(value, np.ndarray) else _decoded(name, *value)
@@ -211,7 +206,7 @@ class Asked:
         return arrays, self.form
 
 
-def parse(body: bytes, content_type: bytes) -> Asked:
+def parse(body: bytes, content_type: bytes) -> FormRequest:
     """Read a body.
 
     Raises:
@@ -220,7 +215,7 @@ def parse(body: bytes, content_type: bytes) -> Asked:
     return _of_form(parts_of(body, content_type)) if is_form(content_type) else _of_json(body)
 
 
-def _decoded(name: str, dtype: DataType, value: Json) -> Array:
+def _decoded(name: str, dtype: DataType, value: JsonValue) -> Array:
     try:
         return decode_tensor(value, dtype)
     except InvalidRequest as error:
@@ -230,7 +225,7 @@ def _decoded(name: str, dtype: DataType, value: Json) -> Array:
 # -- JSON -------------------------------------------------------------------------------------
 
 
-def _of_json(body: bytes) -> Asked:
+def _of_json(body: bytes) -> FormRequest:
     document = parse_document(body)
     inputs = document.get(INPUTS) if isinstance(document, dict) else None
     if not isinstance(inputs, dict):
@@ -239,10 +234,10 @@ def _of_json(body: bytes) -> Asked:
     if not isinstance(mime_type, str):
         raise InvalidRequest(f'"{MIME}" must be a text, such as "image/png"')
     values = {name: _typed(name, value) for name, value in inputs.items()}
-    return Asked(values, _names(document.get(FILTER)), mime_type)
+    return FormRequest(values, _names(document.get(FILTER)), mime_type)
 
 
-def _names(given: Json) -> tuple[str, ...]:
+def _names(given: JsonValue) -> tuple[str, ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
@@ -250,7 +245,7 @@ def _names(given: Json) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _typed(name: str, value: Json) -> tuple[DataType, Json]:
+def _typed(name: str, value: JsonValue) -> tuple[DataType, JsonValue]:
     if not isinstance(value, dict) or "data" not in value:
         raise InvalidRequest(f'input "{name}": expected {{"dtype": 1, "data": [...]}}')
     number = value.get("dtype")
@@ -265,7 +260,7 @@ def _typed(name: str, value: Json) -> tuple[DataType, Json]:
 # -- forms ------------------------------------------------------------------------------------
 
 
-def _of_form(parts: Sequence[FormField]) -> Asked:
+def _of_form(parts: Sequence[FormField]) -> FormRequest:
     special: dict[str, str] = {}
     fields: dict[str, list[FormField]] = {}
     for part in parts:
@@ -282,7 +277,7 @@ def _of_form(parts: Sequence[FormField]) -> Asked:
             raise InvalidRequest(f'input "{name}" is sent with several types')
         values[name] = array
     wanted = (each.strip() for each in special.get(FORM_FILTER, "").split(","))
-    return Asked(values, tuple(each for each in wanted if each), special.get(MIME, ""))
+    return FormRequest(values, tuple(each for each in wanted if each), special.get(MIME, ""))
 
 
 def _text(part: FormField) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.engines.drivers import Listed
-    from ie_serving.server.fronts.other_servers import Chain, RestParts
+    from ie_serving.engines.drivers import DriverRow
+    from ie_serving.server.fronts.other_servers import AppChain, RestParts
 
 FILE: Final = "konduit.json"
 """A version that is a pipeline holds it under this name."""
@@ -28,12 +28,12 @@ def register() -> Additions:
     )
 
 
-def drivers() -> "Sequence[Listed]":
+def drivers() -> "Sequence[DriverRow]":
     """Give the rows of the table of drivers."""
-    from ie_serving.engines.drivers import Listed
+    from ie_serving.engines.drivers import DriverRow
 
     place = f"{__name__}.pipeline.running:load"
-    return [Listed(name="konduit", place=place, marks={FILE: re.compile(b"")})]
+    return [DriverRow(name="konduit", place=place, marks={FILE: re.compile(b"")})]
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
@@ -46,7 +46,7 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     return dict.fromkeys(models_in(file.read_text("utf-8")), frozenset[int]())
 
 
-def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the route before `chain` where the configuration has a pipeline."""
     graphs = (model.graph for model in parts.settings.models)
     if not any(graph and graph.file == FILE for graph in graphs):

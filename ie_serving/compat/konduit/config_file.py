@@ -14,12 +14,12 @@ from typing import Any, Final
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline import definition
 from ie_serving.compat.konduit.pipeline.definition import MODEL, MODELS, PYTHON, read
-from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, Findings, listed_models
+from ie_serving.config.files.json_file import TOP_KEYS, ConfigFile, FileFindings, listed_models
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.words import resolved
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.configuration import Graph, ModelConfig
+from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 
 KEY: Final = "pipeline"
 MODEL_LIST: Final = "model_config_list"
@@ -48,7 +48,7 @@ KEYS = frozenset({KEY, PORT, PROTOCOL, *REFUSED, *IGNORED})
 
 
 def config_file(
-    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: Findings
+    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: FileFindings
 ) -> ConfigFile | None:
     """Read a file of Konduit, which may also have a list of models; None for any other file.
 
@@ -137,7 +137,7 @@ def models(
             _resolve_paths(step["pythonConfig"], origin)
     for name in [each for each in paths if each not in known]:
         yield ModelConfig(name=name, base_path=paths[name], engine=engine)
-    graph = Graph(text=json.dumps(top[KEY]), file=FILE)
+    graph = ConfiguredGraph(text=json.dumps(top[KEY]), file=FILE)
     yield ModelConfig(name=NAME, base_path=f"konduit:{NAME}", graph=graph, engine=engine)
 
 

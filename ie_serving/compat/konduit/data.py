@@ -25,7 +25,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.core.values.tensors import Array, Specs, TensorSpec, strings
-from ie_serving.wire.json.rapidjson.document import Json
+from ie_serving.wire.json.rapidjson.document import JsonValue
 from ie_serving.wire.json.tensor import decode_tensor
 
 Data = Mapping[str, Any]
@@ -185,13 +185,13 @@ MARK: Final = "@"
 """How reserved keys begin."""
 
 
-def is_marked(value: Json) -> bool:
+def is_marked(value: JsonValue) -> bool:
     """Tell whether a value is such an object, or a list that begins with one."""
     first = value[0] if isinstance(value, list) and value else value
     return isinstance(first, dict) and any(key.startswith(MARK) for key in first)
 
 
-def decoded(values: Json, specs: Specs, optional: Collection[str]) -> dict[str, Array] | None:
+def decoded(values: JsonValue, specs: Specs, optional: Collection[str]) -> dict[str, Array] | None:
     """Decode an object that has a marked input; None for any other value. See below."""
     if not isinstance(values, dict) or not any(map(is_marked, values.values())):
         return None
@@ -199,7 +199,7 @@ def decoded(values: Json, specs: Specs, optional: Collection[str]) -> dict[str, 
 
 
 def decode_marked(
-    values: Mapping[str, Json], specs: Specs, optional: Collection[str]
+    values: Mapping[str, JsonValue], specs: Specs, optional: Collection[str]
 ) -> dict[str, Array]:
     """Decode an object with a value for each input; other keys are ignored.
 
@@ -223,7 +223,7 @@ def decode_marked(
     }
 
 
-def _marked_array(name: str, value: Json, spec: TensorSpec) -> Array:
+def _marked_array(name: str, value: JsonValue, spec: TensorSpec) -> Array:
     if not is_marked(value):
         return decode_tensor(value, spec.dtype)
     found = value_of(value, name)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.other_servers import Chain, RestParts
+    from ie_serving.server.fronts.other_servers import AppChain, RestParts
 
 
 def register() -> Additions:
@@ -15,7 +15,7 @@ def register() -> Additions:
     )
 
 
-def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the routes before `chain` where a model answers invocations."""
     if not parts.settings.server.invocations_model:
         return chain

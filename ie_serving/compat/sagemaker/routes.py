@@ -38,12 +38,8 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import read_body, with_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
-from ie_serving.server.transport.http1.messages import (
-    Buffer,
-    Reply,
-    Request,
-    RequestHead,
-)
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.json.request import (
     Format,
@@ -149,7 +145,7 @@ _KINDS: Final = (JSON, *JSON_LINES, CSV, NPY)
 _DIGITS: Final = len(str(INT64_MAX))
 
 
-class Written(enum.Enum):
+class ReplyKind(enum.Enum):
     """Forms of replies beside JSON."""
 
     CSV = CSV
@@ -228,7 +224,7 @@ def _accepted(head: RequestHead) -> bytes:
 async def _read(kind: bytes, body: bytes, model: ModelSpec, form: bytes) -> InferRequest:
     """Parse a body. Raises: InvalidRequest."""
     size, is_large = len(body), len(body) >= LARGE_BODY
-    other = Written(form) if form in (CSV, NPY) else None
+    other = ReplyKind(form) if form in (CSV, NPY) else None
     if kind == NPY:
         return InferRequest(model, "", partial(_of_array, body, other), size)
     text = await in_thread(body_of, kind, body) if is_large else body_of(kind, body)
@@ -266,21 +262,21 @@ def _blame(kind: bytes, body: bytes) -> None:
             raise InvalidRequest(f"line {number}: {error}") from None
 
 
-def _of_array(body: bytes, form: Written | None, signature: Signature) -> Decoded:
+def _of_array(body: bytes, form: ReplyKind | None, signature: Signature) -> Decoded:
     return as_input(read_npy(body), signature), form or Format.ROW
 
 
-def _as(decode: Callable[[Signature], Decoded], form: Written, signature: Signature) -> Decoded:
+def _as(decode: Callable[[Signature], Decoded], form: ReplyKind, signature: Signature) -> Decoded:
     return decode(signature)[0], form
 
 
 def _encoders(
-    of_json: Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[Buffer]]],
+    of_json: Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[Octets]]],
     servable: Servable,
     signature: Signature,
     outputs: Sequence[str],
-) -> Mapping[object, Encode[Buffer]]:
-    others: Mapping[object, Encode[Buffer]] = {Written.CSV: write_csv, Written.NPY: write_npy}
+) -> Mapping[object, Encode[Octets]]:
+    others: Mapping[object, Encode[Octets]] = {ReplyKind.CSV: write_csv, ReplyKind.NPY: write_npy}
     return {**of_json(servable, signature, outputs), **others}
 
 

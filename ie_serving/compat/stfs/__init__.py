@@ -6,7 +6,7 @@ from ie_serving.app.main import as_other
 from ie_serving.core.compat import Additions
 
 if TYPE_CHECKING:
-    from ie_serving.server.fronts.other_servers import Chain, RestParts
+    from ie_serving.server.fronts.other_servers import AppChain, RestParts
 
 STFS: Final = "stfs"
 """Value of `ServerSettings.old_front` where the server is started by this command."""
@@ -24,7 +24,7 @@ def main() -> int:
     return as_other("simple_tensorflow_serving", f"{__name__}.dialect:parse")
 
 
-def with_routes(chain: "Chain", parts: "RestParts") -> "Chain":
+def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the API before `chain` where the server was started as this one."""
     if parts.settings.server.old_front != STFS:
         return chain

@@ -293,7 +293,7 @@ def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
 
 def _models(
     engine: EngineOptions, storage: StorageOptions, reading: _Reading
-) -> tuple[source.Place | None, ConfigFile]:
+) -> tuple[source.FilePlace | None, ConfigFile]:
     """Read the models from the file or from the flags; none when there are faults."""
     if reading.command == CONFIG:
         return _from_file(engine, storage, reading)
@@ -308,7 +308,7 @@ def _models(
 
 def _from_file(
     engine: EngineOptions, storage: StorageOptions, reading: _Reading
-) -> tuple[source.Place | None, ConfigFile]:
+) -> tuple[source.FilePlace | None, ConfigFile]:
     path = reading.given.get(CONFIG_PATH.flag)
     if not path and MODEL_REPOSITORY.flag in reading.given:
         return None, ConfigFile(models=())

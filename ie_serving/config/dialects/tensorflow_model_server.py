@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ie_serving import __version__
 from ie_serving.config.dialects import environment
-from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, Split, Value, split, usage
+from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, FlagValue, Split, split, usage
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SERVER, names_in_tensorflow_model_server
 from ie_serving.config.settings import Parsed, ServerSettings, Settings
@@ -110,9 +110,11 @@ def _flags(argv: Sequence[str]) -> Split:
     return flags
 
 
-def _files(flags: Split, storage: StorageOptions) -> tuple[dict[str, source.Place], dict[str, str]]:
+def _files(
+    flags: Split, storage: StorageOptions
+) -> tuple[dict[str, source.FilePlace], dict[str, str]]:
     """Find and read the files that flags name; both by flag."""
-    files: dict[str, source.Place] = {}
+    files: dict[str, source.FilePlace] = {}
     texts: dict[str, str] = {}
     for name in FILES:
         path = flags.text(name)
@@ -129,7 +131,7 @@ def _files(flags: Split, storage: StorageOptions) -> tuple[dict[str, source.Plac
 
 def _parsed(
     flags: Split,
-    config: source.Place | None,
+    config: source.FilePlace | None,
     texts: Mapping[str, str],
     environ: Mapping[str, str],
     storage: StorageOptions,
@@ -272,7 +274,7 @@ def _metrics(flags: Split, texts: Mapping[str, str], faults: Faults) -> dict[str
 
 
 def _file_models(
-    file: source.Place, text: str, engine: EngineOptions, faults: Faults
+    file: source.FilePlace, text: str, engine: EngineOptions, faults: Faults
 ) -> tuple[ModelConfig, ...]:
     def models(text: str, _: str) -> tuple[ModelConfig, ...]:
         return source.parse(text, file, engine).models
@@ -364,7 +366,7 @@ def _encrypted_ports(
     return {TLS_PORTS: "grpc"}, [warning] if flags.integer("rest_api_port") else []
 
 
-def _same(value: Value) -> Value:
+def _same(value: FlagValue) -> FlagValue:
     return value
 
 

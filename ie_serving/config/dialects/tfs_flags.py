@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX, INT64_MAX
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
-Value = bool | int | float | str
+FlagValue = bool | int | float | str
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TfsFlag:
     """
 
     name: str
-    default: Value
+    default: FlagValue
     own_meaning: str = ""
     is_long: bool = False
 
@@ -173,7 +173,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 }
 """Conversions of a flag's value to its setting's, where the two differ."""
 
-_PARSERS: Mapping[str, Parser[Value]] = {
+_PARSERS: Mapping[str, Parser[FlagValue]] = {
     "bool": words.boolean,
     "int32": numbers.integer(-(2**31), INT32_MAX),
     "int64": numbers.integer(-(2**63), INT64_MAX),
@@ -191,11 +191,11 @@ class Split:
         unreadable: flags whose value is of another type.
     """
 
-    given: dict[str, Value] = field(default_factory=dict)
+    given: dict[str, FlagValue] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> FlagValue:
         """Give a flag's value or default."""
         return self.given.get(name, BY_NAME[name].default)
 
@@ -230,7 +230,7 @@ def split(argv: Sequence[str]) -> Split:
     return found
 
 
-def _read(flag: TfsFlag, text: str) -> Value:
+def _read(flag: TfsFlag, text: str) -> FlagValue:
     return text if flag.kind == "string" else _PARSERS[flag.kind](text, flag.name)
 
 

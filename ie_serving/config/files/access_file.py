@@ -24,7 +24,7 @@ from ie_serving.config.schema.contradictions import check_access
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.settings.faults import Faults, shown
 from ie_serving.core.values import access
-from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.values.access import EVERY_RIGHT, Principal, Right
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import Hint
 
@@ -48,10 +48,10 @@ _TOKEN = re.compile(r"jwt:(?:([^=\s]+)=(\S+)|\*)")
 
 
 class _Found(NamedTuple):
-    keys: dict[bytes, Caller]
+    keys: dict[bytes, Principal]
     users: dict[str, Password]
-    certificates: dict[str, Caller]
-    claims: dict[tuple[str, str], Caller]
+    certificates: dict[str, Principal]
+    claims: dict[tuple[str, str], Principal]
 
 
 def read(settings: ServerSettings) -> AccessMaterial:
@@ -121,7 +121,7 @@ def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
 def _plain(settings: ServerSettings) -> Password:
     n, r, p = _CHEAP
     salt = b"command line"  # constant, so that reading again gives an equal value
-    caller = Caller(name=settings.auth_username, rights=EVERY_RIGHT)
+    caller = Principal(name=settings.auth_username, rights=EVERY_RIGHT)
     digest = access.of_password(settings.auth_password.encode(), salt, n, r, p)
     return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
 
@@ -147,7 +147,7 @@ def _take(words: list[str], place: str, found: _Found) -> None:
     name, rights, models, credential = words
     patterns = tuple(models.split(","))
     names = () if ALL_MODELS in patterns else patterns
-    caller = Caller(name=name, rights=_rights(rights, place), models=names)
+    caller = Principal(name=name, rights=_rights(rights, place), models=names)
     if matched := _SHA256.fullmatch(credential):
         _add(found.keys, bytes.fromhex(matched[1]), caller, place)
     elif matched := _CERTIFICATE.fullmatch(credential):
@@ -178,7 +178,7 @@ def _rights(given: str, place: str) -> Right:
     return rights
 
 
-def _password(matched: "re.Match[str]", caller: Caller, place: str) -> Password:
+def _password(matched: "re.Match[str]", caller: Principal, place: str) -> Password:
     n, r, p = (int(matched[part]) for part in (1, 2, 3))
     is_power = n > 1 and n & (n - 1) == 0
     memory = access.PASSES * n * r

@@ -290,13 +290,13 @@ class FollowedConfig:
                 )
             return None
 
-    def _read(self, path: source.Place) -> ConfigFile:
+    def _read(self, path: source.FilePlace) -> ConfigFile:
         engine = self._settings.engine
         # A server may begin with an empty file, as the original does; an empty file does not unload
         # serving models.
         return self._load(path) if self._before else source.read(path, engine)
 
-    def _load(self, path: source.Place) -> ConfigFile:
+    def _load(self, path: source.FilePlace) -> ConfigFile:
         """Read a changed file. Raises: ConfigError, also if the server cannot serve its models."""
         settings = self._settings
         file = source.load(path, settings.engine)

@@ -25,8 +25,8 @@ from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
-from ie_serving.engines.kernels import FORM, Beside, Place
-from ie_serving.models.configuration import Graph, ModelConfig
+from ie_serving.engines.kernels import FORM, GraphFiles, KernelPlace
+from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 
 KEY = "graphs"
 OWN = ("name", "version")
@@ -51,7 +51,7 @@ def graphs(
     """
     known: dict[str, Definition | None] = {}
     places: dict[str, str] = {}
-    engine = engine.having(Beside(directory=str(origin)))
+    engine = engine.having(GraphFiles(directory=str(origin)))
     pipelines = translated(top.get(PIPELINES) or [], libraries(top, faults), faults)
     mediapipe = drawn(top.get(MEDIAPIPE) or [], origin, faults)
     for place, entry in (*_entries(top, faults), *pipelines, *mediapipe):
@@ -84,7 +84,7 @@ def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapp
 
 
 def _model(name: str, number: int, given: Mapping[str, Any], engine: EngineOptions) -> ModelConfig:
-    graph = Graph(text=json.dumps(given), version=number)
+    graph = ConfiguredGraph(text=json.dumps(given), version=number)
     return ModelConfig(name=name, base_path=f"graph:{name}", graph=graph, engine=engine)
 
 
@@ -136,7 +136,7 @@ def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
     for index, each in enumerate(given):
         path = each.get("base_path")
         found[str(each.get("name"))] = str(path)
-        if Place.parse(path) is None:
+        if KernelPlace.parse(path) is None:
             text = f"{shown(path)} given; libraries are not loaded; expected {FORM}"
             faults.add(f"{LIBRARIES}[{index}].base_path", text)
     return found

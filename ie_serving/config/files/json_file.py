@@ -128,7 +128,7 @@ class ConfigFile:
     warnings: tuple[str, ...] = ()
 
 
-class Findings(Faults):
+class FileFindings(Faults):
     """Faults and warnings of one file, and the keys that only another server knows."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ def config_file(
         raise ConfigError([f"{place}: the file is empty; expected {expected}"])
     if not isinstance(top, Mapping):
         raise fault(place, top, expected)
-    findings = Findings()
+    findings = FileFindings()
     for other in added("config_file"):
         found: ConfigFile | None = other(top, origin, engine or EngineOptions(), findings)
         if found is not None:
@@ -234,7 +234,7 @@ def listed_models(
     top: Mapping[str, Any],
     origin: Path,
     engine: EngineOptions,
-    findings: Findings,
+    findings: FileFindings,
     below: str = "",
 ) -> Iterator[ModelConfig]:
     """Read `model_config_list`.
@@ -265,7 +265,9 @@ def listed_models(
         yield model
 
 
-def _entries(top: Mapping[str, Any], findings: Findings) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(
+    top: Mapping[str, Any], findings: FileFindings
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the `config` objects with their places."""
     items = top.get("model_config_list")
     if items is None and REPOSITORIES in top:
@@ -290,7 +292,7 @@ def _stands(value: object) -> str:
     return "missing" if value is None else f"{shown(value)} given"
 
 
-def _values(entry: Mapping[str, Any], where: str, findings: Findings) -> dict[str, Any]:
+def _values(entry: Mapping[str, Any], where: str, findings: FileFindings) -> dict[str, Any]:
     """Parse each key of one model, by place of its setting; a key at fault is left out."""
     known = {setting.key for setting in MODEL}
     findings.unknown(entry, frozenset(known | foreign.REFUSED_KEYS.keys()), f"{where}.")
@@ -311,7 +313,7 @@ def _values(entry: Mapping[str, Any], where: str, findings: Findings) -> dict[st
 
 
 def _note_conflicts(
-    found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: Findings
+    found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: FileFindings
 ) -> None:
     keys = {setting.place: setting.key for setting in MODEL}
     for place, text in conflicts(found):
@@ -342,7 +344,7 @@ def known_metrics(names: object, place: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _metrics(monitoring: object, findings: Findings) -> tuple[bool | None, tuple[str, ...]]:
+def _metrics(monitoring: object, findings: FileFindings) -> tuple[bool | None, tuple[str, ...]]:
     metrics = monitoring.get("metrics", {}) if isinstance(monitoring, Mapping) else None
     if not isinstance(monitoring, Mapping) or not isinstance(metrics, Mapping):
         findings.add("monitoring", 'expected an object such as {"metrics": {"enable": true}}')

@@ -29,17 +29,17 @@ _TEXT_PROTO = re.compile(r"(?:\s|#[^\n]*\n)*\w+\s*(?P<colon>:?)\s*[{<]")
 """The begin of a text proto; with the colon also that of a mapping in YAML."""
 
 
-Place = Path | RemoteFile
+FilePlace = Path | RemoteFile
 """A configuration file: on disk, or in a store of models."""
 
 
-def at(given: str, storage: StorageOptions) -> Place:
+def at(given: str, storage: StorageOptions) -> FilePlace:
     """Find the file that a path or a URL names; nothing is read. Raises: ConfigError."""
     place = place_of(given, storage)
     return Path(place) if isinstance(place, str) else RemoteFile(*place)
 
 
-def load(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
+def load(path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
     """Read a changed configuration file, and log its warnings. Blocking.
 
     Args:
@@ -57,7 +57,7 @@ def load(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
     return found
 
 
-def _check_filled(path: Place, text: str) -> None:
+def _check_filled(path: FilePlace, text: str) -> None:
     """Refuse an empty file: in text form it is no syntax error, and would unload every model.
 
     Writing a file in place empties it first. The original also takes no action on an empty file.
@@ -71,7 +71,7 @@ def _check_filled(path: Place, text: str) -> None:
         )
 
 
-def _check_lasting(path: Place) -> None:
+def _check_lasting(path: FilePlace) -> None:
     """Refuse a pipe: a second reading finds nothing, and would unload all models."""
     if isinstance(path, RemoteFile):
         return
@@ -84,13 +84,13 @@ def _check_lasting(path: Place) -> None:
         )
 
 
-def read(path: Place, engine: EngineOptions | None = None) -> ConfigFile:
+def read(path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
     """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
     return parse(read_text(path), path, engine)
 
 
-def parse(text: str, path: Place, engine: EngineOptions | None = None) -> ConfigFile:
+def parse(text: str, path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
     """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
     if isinstance(path, Path):
         origin, below = path.absolute().parent, ""
@@ -111,7 +111,7 @@ def parse(text: str, path: Place, engine: EngineOptions | None = None) -> Config
     return ConfigFile(models=parse_model_server_config(text, str(path), engine))
 
 
-def read_text(path: Place) -> str:
+def read_text(path: FilePlace) -> str:
     """Read a whole file as UTF-8, with or without a byte order mark.
 
     Raises:

@@ -13,7 +13,7 @@ from ie_serving.config.files.text_proto import parse_text, unread
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.layer_options import Declared, DeclaredTensor
+from ie_serving.engines.layer_options import DeclaredTensor, DeclaredTensors
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.protobuf import inference_messages
 from ie_serving.wire.protobuf.messages import Proto
@@ -64,7 +64,7 @@ class Imported(NamedTuple):
     models: list[dict[str, Any]]
     graphs: list[dict[str, Any]]
     notes: list[str]
-    declared: Declared | None = None
+    declared: DeclaredTensors | None = None
     unknown: Sequence[str] = ()
 
 
@@ -170,13 +170,13 @@ class _Model:
             given = {"name": self._name, "base_path": str(self._directory), **self._keys()}
             self._found.models.append({"config": given})
 
-    def declared(self, file: str) -> Declared | None:
+    def declared(self, file: str) -> DeclaredTensors | None:
         """Give the tensors; not those of TorchScript, which has no names for them."""
         config = self._config
         if self._backend == PYTORCH or not (config.input or config.output or config.max_batch_size):
             return None
         inputs, outputs = (tuple(map(_tensor, each)) for each in (config.input, config.output))
-        return Declared(file, max(config.max_batch_size, 0), inputs, outputs)
+        return DeclaredTensors(file, max(config.max_batch_size, 0), inputs, outputs)
 
     def _keys(self) -> dict[str, Any]:
         self._look_at_tensors()

@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ie_serving.config.files.json_file import ConfigFile
-from ie_serving.config.files.source import Place
+from ie_serving.config.files.source import FilePlace
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[Place], ConfigFile]
+LoadFile = Callable[[FilePlace], ConfigFile]
 """Reads and checks the file. Raises ConfigError with all its faults."""
 
-Apply = Callable[[ConfigFile], Awaitable[None]]
+ApplyConfig = Callable[[ConfigFile], Awaitable[None]]
 """Applies a configuration. Raises ServingError, and then nothing has changed."""
 
 
@@ -48,9 +48,9 @@ class ConfigWatch:
 
     def __init__(
         self,
-        path: Place,
-        load: Load,
-        apply: Apply,
+        path: FilePlace,
+        load: LoadFile,
+        apply: ApplyConfig,
         *,
         poll_wait_s: float,
         leads: Callable[[], bool] = lambda: True,

@@ -280,7 +280,7 @@ def leeway(value: object, place: str) -> float:
 
 # Methods are left out: `ServerSettings` makes its own, and making them takes time at the start.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class Access:
+class AccessSettings:
     """The certificates of the ports, and the callers' credentials."""
 
     tls_certificate: str = FILE.setting(

@@ -28,7 +28,7 @@ SMALL: Final = 64 * 1024
 
 A = TypeVar("A", bound="np.ndarray[Any, Any]")
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+AnyBytes: TypeAlias = bytes | bytearray | memoryview
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
 _ADVICE: Final = Hint(", or raise {server.memory_budget_bytes}")
@@ -111,7 +111,7 @@ class Budget:
         owner.lease = lease
         return cast(Array, owner.view(np.ndarray))
 
-    def held_with(self, data: Buffer) -> Buffer:
+    def held_with(self, data: AnyBytes) -> AnyBytes:
         """Count existing bytes, unless they are small; return the buffer to use in their place.
 
         Raises:

@@ -63,7 +63,7 @@ given back: milliseconds in many threads, for which requests wait."""
 PATIENCE_S: Final = 1.0
 """Seconds that all threads together have to shorten their heaps; then they are left alone."""
 
-Gate: TypeAlias = SimpleQueue[None]
+TurnQueue: TypeAlias = SimpleQueue[None]
 """Lets as many threads pass as it has entries."""
 
 # Names of glibc's parameters. Source: malloc.h.
@@ -193,9 +193,9 @@ class Heaps:
         # None frees before all have started: a start maps a stack, and the kernel delays that
         # while memory is returned, with the interpreter held. `_thread` and `SimpleQueue` are
         # written in C; `Thread` and `Barrier` would need the interpreter several times more often.
-        begin: Gate = SimpleQueue()
-        done: Gate = SimpleQueue()
-        end: Gate = SimpleQueue()
+        begin: TurnQueue = SimpleQueue()
+        done: TurnQueue = SimpleQueue()
+        end: TurnQueue = SimpleQueue()
         begun = 0
         try:
             while begun < ROUNDS * self._number:
@@ -210,14 +210,14 @@ class Heaps:
             for _ in range(begun):
                 end.put(None)
 
-    def _free_a_block(self, begin: Gate, done: Gate, end: Gate) -> None:
+    def _free_a_block(self, begin: TurnQueue, done: TurnQueue, end: TurnQueue) -> None:
         begin.get()
         self._libc.free(self._libc.malloc(SHORTENING_BYTES))
         done.put(None)
         end.get()
 
 
-def _await(done: Gate, number: int) -> None:
+def _await(done: TurnQueue, number: int) -> None:
     """Wait for `number` entries, in all for at most `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     with suppress(Empty):

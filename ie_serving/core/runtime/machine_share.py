@@ -36,21 +36,21 @@ SHARE = Share()
 """The share of this process."""
 
 
-Read = Callable[[str], str | None]
+ReadFile = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""
 
 _MOUNT: Final = "/sys/fs/cgroup"
 
 
 def read_file(path: str) -> str | None:
-    """See `Read`."""
+    """See `ReadFile`."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
 
 
-def groups(controller: str, read: Read) -> Iterator[tuple[int, str]]:
+def groups(controller: str, read: ReadFile) -> Iterator[tuple[int, str]]:
     """Yield the version, 1 or 2, and the directory of each group that has a controller."""
     for line in (read("/proc/self/cgroup") or "").splitlines():
         # Version 2 has one line, without controllers: "0::/path"; version 1 one for each hierarchy.
@@ -80,7 +80,7 @@ def room() -> int:
     return max(1, SHARE.of(memory_limit(read_file, _machine())) - unreclaimable_bytes())
 
 
-def memory_limit(read: Read, machine: int) -> int:
+def memory_limit(read: ReadFile, machine: int) -> int:
     """Return the smallest limit in bytes of this process's cgroup and those above it.
 
     Args:
@@ -90,7 +90,7 @@ def memory_limit(read: Read, machine: int) -> int:
     return min([machine, *_limits(read)])
 
 
-def _limits(read: Read) -> Iterator[int]:
+def _limits(read: ReadFile) -> Iterator[int]:
     for version, group in groups("memory", read):
         text = read(f"{group}/{'memory.max' if version == 2 else 'memory.limit_in_bytes'}") or ""
         # Version 2 says "max" for no limit, version 1 a number larger than any memory.

@@ -286,7 +286,7 @@ def give_way() -> None:
         _due.at = time.perf_counter() + AT_WORK_S
 
 
-class Steps(list[T]):
+class YieldingList(list[T]):
     """A list whose readers yield after a step in which they were interrupted. For any thread."""
 
     def __iter__(self) -> Iterator[T]:

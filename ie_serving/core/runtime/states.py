@@ -12,8 +12,8 @@ import enum
 from collections.abc import Mapping
 from typing import TypeVar
 
-State = TypeVar("State", bound=enum.Enum)
-Event = TypeVar("Event", bound=enum.Enum)
+StateT = TypeVar("StateT", bound=enum.Enum)
+EventT = TypeVar("EventT", bound=enum.Enum)
 
 
 class IllegalMove(RuntimeError):
@@ -24,8 +24,8 @@ class IllegalMove(RuntimeError):
 
 
 def after(
-    table: Mapping[State, Mapping[Event, State]], state: State, event: Event, what: str = ""
-) -> State:
+    table: Mapping[StateT, Mapping[EventT, StateT]], state: StateT, event: EventT, what: str = ""
+) -> StateT:
     """Return the state after `event`.
 
     Args:

@@ -44,7 +44,7 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caller:
+class Principal:
     """A caller and its rights.
 
     Attributes:

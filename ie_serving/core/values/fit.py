@@ -54,12 +54,12 @@ def fit(signature: Signature, inputs: Arrays) -> tuple[Arrays, int]:
     return ({**inputs, **changed} if changed else inputs), added
 
 
-Exact = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
+ExactShapes = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
 """For each input its name, its dtype, its shape, and, if the first dimension is open, the shape
 without that."""
 
 
-def exact(signature: Signature) -> Exact | None:
+def exact(signature: Signature) -> ExactShapes | None:
     """Return the table by which `fits` recognises arrays that need no change.
 
     Returns:
@@ -74,7 +74,7 @@ def exact(signature: Signature) -> Exact | None:
     return found
 
 
-def fits(inputs: Mapping[str, object], known: Exact) -> bool:
+def fits(inputs: Mapping[str, object], known: ExactShapes) -> bool:
     """Return whether arrays need no `fit`: each exists, with its dtype and a permitted shape."""
     for name, dtype, whole, tail in known:
         array = inputs.get(name)

@@ -14,7 +14,7 @@ NO_LIMIT = 1 << 31
 AXES = "NHWC"
 """The four dimensions of a batch of images: images, rows, columns, channels."""
 
-Bounds = tuple[tuple[int, int], ...]
+ImageBounds = tuple[tuple[int, int], ...]
 """Smallest and largest size of each dimension."""
 
 
@@ -29,7 +29,7 @@ class ImageForm:
     """
 
     layout: str
-    sizes: Bounds
+    sizes: ImageBounds
     colours: str
 
     @property

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from ie_serving.core.values.tensors import Arrays, Signature
 
-Feature: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]
+FeatureValues: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]
 """Values of one feature, all of one type; an empty one has no type."""
-Features: TypeAlias = Mapping[str, Feature]
+Features: TypeAlias = Mapping[str, FeatureValues]
 """One Example."""
 
 
@@ -116,7 +116,7 @@ NOBODY = Caller()
 
 
 @dataclass(slots=True)
-class ToldCallers:
+class CallerPassing:
     """Whether requests over gRPC refer to their calls, which models ask for or traffic is split by.
 
     Otherwise no request does: it would keep the transport's data of the call alive, 80 MB more in
@@ -124,18 +124,18 @@ class ToldCallers:
 
     Attributes:
         always: models may ask for their callers.
-        told: whether requests do now.
+        are_passed: whether requests do now.
     """
 
     always: bool = False
-    told: bool = field(init=False)
+    are_passed: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.told = self.always
+        self.are_passed = self.always
 
     def note(self, sticky: Iterable[str]) -> None:
         """Take the keys of metadata by which the traffic of models is split; empty for none."""
-        self.told = self.always or any(sticky)
+        self.are_passed = self.always or any(sticky)
 
 
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
@@ -175,7 +175,7 @@ class GoldenRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleRequest:
     """A Predict, read but not yet decoded.
 
     Attributes:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.image_form import RGB, Bounds, ImageForm
+from ie_serving.core.values.image_form import RGB, ImageBounds, ImageForm
 from ie_serving.core.values.integers import INT64_MAX
 
 T = TypeVar("T")
@@ -28,6 +28,9 @@ Arrays = Mapping[str, Array]
 """The inputs or the outputs of one inference, by name."""
 Read = Callable[[Arrays], T]
 """Makes a reply of the outputs of an inference, whose memory is used again behind it."""
+Outputs = Arrays
+Take = Callable[[Arrays], None]
+"""Takes the outputs of a sampled request, in any thread; must copy what it keeps."""
 
 SERVING_DEFAULT = "serving_default"
 """Name of the signature that is used when a request names none."""
@@ -108,7 +111,7 @@ class TensorSpec:
     shape: tuple[int, ...] | None
     tensor: str
     layout: str = ""
-    bounds: Bounds | None = None
+    bounds: ImageBounds | None = None
     image: ImageForm | None = None
     colours: str = RGB
     apart: bool = False
@@ -164,7 +167,7 @@ class Signature:
         states: names of state tensors, which `CompiledModel.infer` returns beside the outputs and
             takes beside the inputs: all of them, or none for a new state.
         gathers: the model itself batches its requests, and no layer does.
-        told: the model sees the caller, by `core.values.requests.CALLER`.
+        sees_caller: the model sees the caller, by `core.values.requests.CALLER`.
         as_sent: shapes that its inputs refuse are given to `CompiledModel.infer_as_sent`.
         is_open: if it names no inputs it takes any, and if it names no outputs it returns any.
         behind: inputs of the model behind a layer that takes any: JSON, which has no dtypes, is
@@ -187,7 +190,7 @@ class Signature:
     evidence: "Evidence | None" = None
     states: tuple[str, ...] = ()
     gathers: bool = False
-    told: bool = False
+    sees_caller: bool = False
     as_sent: bool = False
     is_open: bool = False
     behind: Specs = field(default_factory=dict)

@@ -131,7 +131,7 @@ LOOP_S = 0.001
 """Seconds after which other requests have a turn, where inferences run on the event loop."""
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     """The model that a step runs in one request.
 
     Attributes:
@@ -143,7 +143,7 @@ class Target(NamedTuple):
     signature: Signature
 
 
-async def call(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
+async def call(step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
     """Run it; try again as often as the step says, unless the request is at fault.
 
     Raises:
@@ -163,7 +163,7 @@ async def call(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
             left -= 1
 
 
-async def call_each(step: CallStep, target: Target, inputs: Arrays, gives: Specs) -> Arrays:
+async def call_each(step: CallStep, target: CallTarget, inputs: Arrays, gives: Specs) -> Arrays:
     """Run the model for each entry of the split inputs, and stack its outputs.
 
     As many entries run at once as the model has infer requests.
@@ -235,17 +235,17 @@ def _stacked(item: str, arrays: list[Array], counts: tuple[int, ...]) -> Array:
         ) from None
 
 
-def target_of(held: LoadedModel, signature: str, step: str) -> Target:
+def target_of(held: LoadedModel, signature: str, step: str) -> CallTarget:
     """Give the target of a step. Raises: NotAvailable, where it has no such signature."""
     found = held.signatures.get(signature)
     if found is None:
         has = f"it has {', '.join(held.signatures)}"
         lacks = f'version {held.version} has no signature "{signature}"; {has}'
         raise NotAvailable(f'step "{step}": {lacks}')
-    return Target(held, found)
+    return CallTarget(held, found)
 
 
-def lacking(step: CallStep, target: Target) -> str:
+def lacking(step: CallStep, target: CallTarget) -> str:
     """Say which outputs are not there any more that the step takes; empty: none."""
     outputs = target.signature.outputs.keys()
     if outputs >= step.taken:
@@ -254,7 +254,7 @@ def lacking(step: CallStep, target: Target) -> str:
     return f'version {target.held.version} has no output "{names}", as earlier ones had'
 
 
-async def once(step: CallStep, target: Target, inputs: Arrays) -> Arrays:
+async def once(step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
     """Run it once. Raises: ServingError."""
     signature = target.signature
     if why := lacking(step, target):

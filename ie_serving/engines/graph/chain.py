@@ -11,20 +11,20 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
+from ie_serving.core.values.fit import ExactShapes, exact, fit, fits, shed
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import of_step
-from ie_serving.engines.others import LoadedModel, Record
+from ie_serving.engines.others import LoadedModel, RecordStep
 
 T = TypeVar("T")
 
 LAST = -1
 """In place of a step's index: the last step, whose outputs are not kept."""
 
-Take = tuple[str, int, str]
+TakenItem = tuple[str, int, str]
 """The source of an input: the input's name, the index of the step that gives it, the item."""
 
 
@@ -39,15 +39,15 @@ class Ready(NamedTuple):
     """
 
     signature: Signature
-    takes: Sequence[Take]
-    known: Exact | None
+    takes: Sequence[TakenItem]
+    known: ExactShapes | None
     read: Callable[[Arrays], Any]
 
 
 _UNREADY = Ready(Signature("", {}, {}), (), None, dict)
 
 
-class Link:
+class ChainStep:
     """One step of a chain.
 
     Args of the constructor:
@@ -93,7 +93,7 @@ class Link:
         return self.ready
 
 
-class Chain:
+class StepChain:
     """Steps that each take items of the step before; each step runs once.
 
     Args of the constructor:
@@ -108,12 +108,12 @@ class Chain:
         plan: Plan,
         places: Mapping[str, int],
         own: Mapping[str, LoadedModel],
-        record: Record,
+        record: RecordStep,
     ) -> None:
         steps = plan.only or ()
         self._about = plan.about
         given = {REQUEST: 0, **{step.name: at for at, step in enumerate(steps, 1)}}
-        self._links = [Link(s, places.get(s.name, 0), own.get(s.name), given) for s in steps]
+        self._links = [ChainStep(s, places.get(s.name, 0), own.get(s.name), given) for s in steps]
         self._last = last = self._links[-1]
         self._record = record
         # Outputs of the last step are read where they lie, by the names that its model has.

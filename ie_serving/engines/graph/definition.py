@@ -12,7 +12,7 @@ from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Specs
 from ie_serving.engines.graph.condition import Condition
-from ie_serving.engines.kernels import THREAD, Place
+from ie_serving.engines.kernels import THREAD, KernelPlace
 
 REQUEST = "request"
 """In place of a step's name: the client's request."""
@@ -159,7 +159,7 @@ class KernelStep(CallStep):
         limit_s: longest time of a call, in place of `timeout_s`; then the kernel's process ends.
     """
 
-    place: Place
+    place: KernelPlace
     params: Mapping[str, object] = field(default_factory=dict)
     isolation: str = THREAD
     max_concurrency: int = 1

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
-from ie_serving.engines.others import AtHand, Others, Record
+from ie_serving.engines.others import AtHand, Others, RecordStep
 
 if TYPE_CHECKING:
     from ie_serving.engines.graph.definition import Definition
-    from ie_serving.engines.steps.watching import Watch
+    from ie_serving.engines.steps.watching import ValueWatch
 
 FILE = "graph.json"
 
@@ -33,8 +33,8 @@ class WithGraphs(EngineAround):
         self,
         engine: Engine,
         models: Others,
-        record: Record,
-        watch: "Watch | None" = None,
+        record: RecordStep,
+        watch: "ValueWatch | None" = None,
         at_hand: AtHand | None = None,
     ) -> None:
         super().__init__(engine)

@@ -11,19 +11,19 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Arrays, Read, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions, Stream, leave_of_all
-from ie_serving.engines.graph.calls import Target, target_of
-from ie_serving.engines.graph.chain import Chain
+from ie_serving.engines.graph.calls import CallTarget, target_of
+from ie_serving.engines.graph.chain import StepChain
 from ie_serving.engines.graph.definition import CallStep, Definition, KernelStep, ModelStep, UseStep
 from ie_serving.engines.graph.planning import Offered, Plan, plan
-from ie_serving.engines.graph.run import Run
-from ie_serving.engines.kernels import Beside, KernelOptions, Place
-from ie_serving.engines.others import Held, Others, Record
-from ie_serving.engines.run.cache import Cache
-from ie_serving.engines.steps.watching import Watch
+from ie_serving.engines.graph.run import GraphRun
+from ie_serving.engines.kernels import GraphFiles, KernelOptions, KernelPlace
+from ie_serving.engines.others import HeldModel, Others, RecordStep
+from ie_serving.engines.run.cache import AnswerCache
+from ie_serving.engines.steps.watching import ValueWatch
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """A model of the graph's own; it stays as long as the graph. See `others.LoadedModel`."""
 
     compiled: CompiledModel
@@ -43,12 +43,12 @@ class Parts:
         held: parts by the name of their step.
     """
 
-    def __init__(self, directory: Path, options: EngineOptions, watch: Watch | None) -> None:
+    def __init__(self, directory: Path, options: EngineOptions, watch: ValueWatch | None) -> None:
         self._directory = directory
         self._options = options
         self._watch = watch
         self._opened = ExitStack()
-        self.held: dict[str, Part] = {}
+        self.held: dict[str, GraphPart] = {}
 
     def signature(self, step: CallStep, offered: Mapping[str, TensorSpec | None]) -> Signature:
         """Make the part of a step, and give its signature. Blocking.
@@ -58,7 +58,7 @@ class Parts:
         """
         made = self._kernel(step) if isinstance(step, KernelStep) else self._use(step, offered)
         self._opened.callback(made.close)
-        self.held[step.name] = Part(made, signatures=made.signatures)
+        self.held[step.name] = GraphPart(made, signatures=made.signatures)
         return named(made.signatures, "", step.what)
 
     def close(self) -> None:
@@ -68,8 +68,8 @@ class Parts:
     def _kernel(self, step: KernelStep) -> CompiledModel:
         from ie_serving.engines.python.driver import load  # here: few graphs have code of their own
 
-        beside = self._options.of(Beside).directory
-        place = Place(file=step.place.file, name=step.place.name, beside=beside)
+        beside = self._options.of(GraphFiles).directory
+        place = KernelPlace(file=step.place.file, name=step.place.name, beside=beside)
         own = KernelOptions(
             place=place,
             isolation=step.isolation,
@@ -97,7 +97,7 @@ class Parts:
         # The author of a graph may lack the right to read every file of the server.
         if path.is_absolute() or ".." in path.parts:
             raise LoadFailed(f'file "{name}": expected one beside the graph, without ".."')
-        beside = self._options.of(Beside).directory
+        beside = self._options.of(GraphFiles).directory
         places = [self._directory, *([Path(beside)] if beside else [])]
         found = next((each / path for each in places if (each / path).is_file()), None)
         if found is None:
@@ -106,7 +106,7 @@ class Parts:
 
 
 T = TypeVar("T")
-Targets = Mapping[str, Target]
+Targets = Mapping[str, CallTarget]
 
 
 class GraphModel(CompiledModel):
@@ -121,7 +121,7 @@ class GraphModel(CompiledModel):
     """
 
     def __init__(
-        self, plan: Plan, models: Others, parts: Parts, record: Record, cache_s: float = 0.0
+        self, plan: Plan, models: Others, parts: Parts, record: RecordStep, cache_s: float = 0.0
     ) -> None:
         self._plan = plan
         self.signatures = {plan.signature.name: plan.signature}
@@ -134,20 +134,20 @@ class GraphModel(CompiledModel):
             if isinstance(step, ModelStep):
                 used.setdefault(step.model, []).append(step.name)
         self._used = [(spec, tuple(steps)) for spec, steps in used.items()]
-        self._caches = {step.name: Cache(step.cache_s) for step in calls if step.cache_s}
-        self._cache = Cache(cache_s) if cache_s else None
+        self._caches = {step.name: AnswerCache(step.cache_s) for step in calls if step.cache_s}
+        self._cache = AnswerCache(cache_s) if cache_s else None
         self._own: Targets = {
-            name: Target(part, named(part.signatures, "", name))
+            name: CallTarget(part, named(part.signatures, "", name))
             for name, part in parts.held.items()
         }
         self._chain = self._chained() if self._cache is None else None
 
-    def _chained(self) -> Chain | None:
+    def _chained(self) -> StepChain | None:
         """Give the short way, where the steps go it."""
         if self._plan.only is None or not all(step.is_plain for step in self._plan.only):
             return None
         places = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
-        return Chain(self._plan, places, self._parts.held, self._record)
+        return StepChain(self._plan, places, self._parts.held, self._record)
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`.
@@ -155,7 +155,7 @@ class GraphModel(CompiledModel):
         The version of every model is chosen before the first await, and held to the end: a reload
         during the request does not affect it.
         """
-        held: list[Held] = []
+        held: list[HeldModel] = []
         # An `ExitStack` would cost as much as all the rest.
         try:
             for spec, steps in self._used:
@@ -174,12 +174,12 @@ class GraphModel(CompiledModel):
                 if not each.holders and each.unheld:
                     each.unheld.set()
 
-    async def _outputs(self, held: Sequence[Held], inputs: Arrays) -> Arrays:
+    async def _outputs(self, held: Sequence[HeldModel], inputs: Arrays) -> Arrays:
         targets = dict(self._own)
         for (spec, steps), each in zip(self._used, held, strict=True):
             target = target_of(each, spec.signature or SERVING_DEFAULT, steps[0])
             targets.update(dict.fromkeys(steps, target))
-        run = Run(self._plan, targets, self._caches, inputs, self._record)
+        run = GraphRun(self._plan, targets, self._caches, inputs, self._record)
         if self._cache is None:
             return await run.outputs()
         whose = " ".join(f"{t.held.version} {id(t.held.compiled)}" for t in targets.values())
@@ -217,8 +217,8 @@ def load(
     directory: Path,
     options: EngineOptions,
     models: Others,
-    record: Record,
-    watch: Watch | None,
+    record: RecordStep,
+    watch: ValueWatch | None,
 ) -> GraphModel:
     """Check a definition against its models, and load the graph's own parts. Blocking.
 

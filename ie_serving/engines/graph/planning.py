@@ -34,7 +34,7 @@ from ie_serving.telemetry.log.logs import About, carried
 Offered = Mapping[str, TensorSpec | None]
 """Tensors that may fill inputs of the same name; None where only their names are known."""
 
-Find = Callable[[CallStep, Offered], Signature]
+FindSignature = Callable[[CallStep, Offered], Signature]
 """Gives the signature that a step runs now. Raises: ServingError."""
 
 MOST_NESTED = 32
@@ -73,7 +73,7 @@ class Plan:
     about: About = field(default_factory=carried)
 
 
-def plan(definition: Definition, find: Find) -> Plan:
+def plan(definition: Definition, find: FindSignature) -> Plan:
     """Hold `definition` against its models.
 
     Raises:
@@ -85,7 +85,7 @@ def plan(definition: Definition, find: Find) -> Plan:
 class _Planner:
     """Collects each step's items, the request's inputs, and the faults."""
 
-    def __init__(self, definition: Definition, find: Find) -> None:
+    def __init__(self, definition: Definition, find: FindSignature) -> None:
         self._definition = definition
         self._find = find
         self._faults: list[str] = []

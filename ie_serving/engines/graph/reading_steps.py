@@ -19,7 +19,7 @@ from ie_serving.engines.graph.definition import (
     UseStep,
     parse_ref,
 )
-from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, Place
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelPlace
 from ie_serving.engines.steps.registry import TABLE
 
 FOR_ALL = ("when", "fallback", "keep")
@@ -111,7 +111,7 @@ class StepReader:
         return ModelStep(**self._call(given, before), model=self._spec(given, "graph"))
 
     def _kernel(self, given: Mapping[str, Any], before: tuple[str, ...]) -> KernelStep:
-        place = Place.parse(given["kernel"])
+        place = KernelPlace.parse(given["kernel"])
         if place is None:
             self._add("kernel", f"{given['kernel']!r} given; expected FILE.py or FILE.py:NAME")
         params = given.get("with", {})
@@ -123,7 +123,7 @@ class StepReader:
         return KernelStep(
             **call,
             limit_s=limit_s,
-            place=place or Place(file=""),
+            place=place or KernelPlace(file=""),
             params=params,
             isolation=self._word(given, "isolation", THREAD, INLINE, PROCESS) or THREAD,
             max_concurrency=max(1, self._number(given, "max_concurrency", MOST_CALLS)),

@@ -18,7 +18,7 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError, placed
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.graph import calls
-from ie_serving.engines.graph.calls import Target, call, call_each, once
+from ie_serving.engines.graph.calls import CallTarget, call, call_each, once
 from ie_serving.engines.graph.definition import (
     REQUEST,
     AnyStep,
@@ -29,17 +29,17 @@ from ie_serving.engines.graph.definition import (
     SwitchStep,
 )
 from ie_serving.engines.graph.planning import Plan
-from ie_serving.engines.others import Record
-from ie_serving.engines.run.cache import Cache
+from ie_serving.engines.others import RecordStep
+from ie_serving.engines.run.cache import AnswerCache
 from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
 
-Given = Arrays | None
+StepOutputs = Arrays | None
 """The items of a step; None where it is skipped."""
 
 
-class Run:
+class GraphRun:
     """One request, with the versions that it uses from its beginning to its end.
 
     Args of the constructor:
@@ -53,17 +53,17 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        targets: Mapping[str, Target],
-        caches: Mapping[str, Cache],
+        targets: Mapping[str, CallTarget],
+        caches: Mapping[str, AnswerCache],
         inputs: Arrays,
-        record: Record,
+        record: RecordStep,
     ) -> None:
         self._plan = plan
         self._targets = targets
         self._caches = caches
-        self._given: dict[str, Given] = {REQUEST: inputs}
+        self._given: dict[str, StepOutputs] = {REQUEST: inputs}
         self._record = record
-        self._tasks: dict[str, asyncio.Task[Given]] = {}
+        self._tasks: dict[str, asyncio.Task[StepOutputs]] = {}
 
     async def outputs(self) -> dict[str, Array]:
         """Give the graph's outputs; those that skipped steps would give have no rows.
@@ -109,7 +109,7 @@ class Run:
             for task in done:
                 task.result()
 
-    async def _get(self, name: str) -> Given:
+    async def _get(self, name: str) -> StepOutputs:
         if name in self._given:
             return self._given[name]
         if name not in self._plan.apart:
@@ -119,7 +119,7 @@ class Run:
         await asyncio.wait((task,))
         return task.result()
 
-    def _begun(self, name: str) -> "asyncio.Task[Given] | None":
+    def _begun(self, name: str) -> "asyncio.Task[StepOutputs] | None":
         """Begin a step beside others; give the task that goes on with it, if it waits."""
         if name in self._plan.apart or name in self._tasks:
             return self._task(name)
@@ -128,7 +128,7 @@ class Run:
             self._tasks[name] = task
         return task
 
-    def _task(self, name: str) -> "asyncio.Task[Given]":
+    def _task(self, name: str) -> "asyncio.Task[StepOutputs]":
         task = self._tasks.get(name)
         if task is None:
             task = self._tasks[name] = asyncio.get_running_loop().create_task(self._step(name))
@@ -146,7 +146,7 @@ class Run:
 
     # -- steps ---------------------------------------------------------------------------------
 
-    async def _step(self, name: str) -> Given:
+    async def _step(self, name: str) -> StepOutputs:
         line = self._plan.lines.get(name)
         if line is not None:
             return await self._line(line)
@@ -166,9 +166,9 @@ class Run:
         self._given[name] = given
         return given
 
-    async def _line(self, line: Sequence[CallStep]) -> Given:
+    async def _line(self, line: Sequence[CallStep]) -> StepOutputs:
         """Run steps that each take the items of the step before, without nested calls."""
-        given: Given = None
+        given: StepOutputs = None
         await self._all(self._plan.waits[line[0].name])
         for step in line:
             given = self._given[step.name] = await self._call(step)
@@ -184,7 +184,7 @@ class Run:
         except Exception as error:
             raise of_step(step, error, self._plan.about) from error
 
-    async def _own(self, step: Step) -> Given:
+    async def _own(self, step: Step) -> StepOutputs:
         if isinstance(step, CallStep):
             await self._all(self._plan.waits[step.name])
             return await self._call(step)
@@ -195,7 +195,7 @@ class Run:
         assert isinstance(step, AnyStep)
         return await self._any(step)
 
-    async def _call(self, step: CallStep) -> Given:
+    async def _call(self, step: CallStep) -> StepOutputs:
         """Run a computing step whose inputs are ready."""
         inputs: dict[str, Array] = {}
         for name, ref in step.inputs.items():
@@ -217,19 +217,19 @@ class Run:
         self._record(step.name, time.perf_counter() - began)
         return found
 
-    async def _cached(self, step: CallStep, target: Target, inputs: Arrays) -> Arrays:
+    async def _cached(self, step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
         whose = f"{target.held.version} {id(target.held.compiled)}"
         compute = partial(self._several, step, target, inputs)
         return await self._caches[step.name].get(whose, inputs, compute)
 
     def _several(
-        self, step: CallStep, target: Target, inputs: Arrays
+        self, step: CallStep, target: CallTarget, inputs: Arrays
     ) -> Coroutine[Any, Any, Arrays]:
         if step.split:
             return call_each(step, target, inputs, self._plan.gives[step.name])
         return call(step, target, inputs)
 
-    async def _switch(self, step: SwitchStep) -> Given:
+    async def _switch(self, step: SwitchStep) -> StepOutputs:
         await self._all(self._plan.waits[step.name])
         values = [self._value(ref) for ref in step.reads]
         if any(value is None for value in values):
@@ -240,7 +240,7 @@ class Run:
             raise of_step(step, error, self._plan.about) from error
         return self._only(step, await self._get(name))
 
-    async def _merge(self, step: MergeStep) -> Given:
+    async def _merge(self, step: MergeStep) -> StepOutputs:
         await self._all(tuple(dict.fromkeys(step.of)))
         several = [(name, given) for name in step.of if (given := self._given[name]) is not None]
         if not several:
@@ -252,14 +252,14 @@ class Run:
                 raise of_step(step, error, self._plan.about) from error
         return calls.merged(step, self._plan.gives[step.name], several)
 
-    async def _any(self, step: AnyStep) -> Given:
+    async def _any(self, step: AnyStep) -> StepOutputs:
         for name in step.of:
             given = await self._get(name)
             if given is not None:
                 return self._only(step, given)
         return None
 
-    def _only(self, step: Step, given: Given) -> Given:
+    def _only(self, step: Step, given: StepOutputs) -> StepOutputs:
         """Keep only items that every step that might have been chosen has."""
         return given and {item: given[item] for item in self._plan.gives[step.name]}
 

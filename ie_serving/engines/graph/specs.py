@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from ie_serving.core.values.fit import castable
 from ie_serving.core.values.tensors import Specs, TensorSpec
-
-Shape = tuple[int, ...] | None
+from ie_serving.engines.steps.declaration import StepShape
 
 
 def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
@@ -24,7 +23,7 @@ def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
 
 # One that is shorter may have trailing dimensions added where 1 is declared; see
 # `core/values/fit.py`.
-def _shapes_may_fit(given: Shape, wanted: Shape) -> bool:
+def _shapes_may_fit(given: StepShape, wanted: StepShape) -> bool:
     if given is None or wanted is None:
         return True
     if len(given) > len(wanted):
@@ -60,14 +59,14 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
     return replace(known, shape=_narrower(known.shape, wanted.shape), bounds=None, image=image)
 
 
-def _narrower(one: Shape, other: Shape) -> Shape:
+def _narrower(one: StepShape, other: StepShape) -> StepShape:
     if one is None or other is None:
         return one if other is None else other
     pairs = zip(one, other, strict=False)
     return tuple(b if a == -1 else a for a, b in pairs)
 
 
-def _wider(one: Shape, other: Shape) -> Shape:
+def _wider(one: StepShape, other: StepShape) -> StepShape:
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))

@@ -11,7 +11,7 @@ from typing import Final
 from ie_serving.core.values.errors import HeldBack
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
-from ie_serving.engines.layer_options import Declared, DeclaredTensor
+from ie_serving.engines.layer_options import DeclaredTensor, DeclaredTensors
 
 OPEN: Final = -1
 
@@ -24,7 +24,7 @@ class AsDeclared(EngineAround):
         declared: by its configuration.
     """
 
-    def __init__(self, engine: Engine, declared: Declared) -> None:
+    def __init__(self, engine: Engine, declared: DeclaredTensors) -> None:
         super().__init__(engine)
         self._declared = declared
 
@@ -41,7 +41,7 @@ class AsDeclared(EngineAround):
         return compiled
 
 
-def differences(declared: Declared, signatures: Mapping[str, Signature]) -> Iterator[str]:
+def differences(declared: DeclaredTensors, signatures: Mapping[str, Signature]) -> Iterator[str]:
     """Yield each difference of the declaration from the model."""
     signature = signatures.get(SERVING_DEFAULT)
     if signature is None or signature.left_out:

@@ -20,7 +20,15 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
-from ie_serving.core.values.image_form import AXES, BGR, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.image_form import (
+    AXES,
+    BGR,
+    COLOURED,
+    GREY,
+    NO_LIMIT,
+    ImageBounds,
+    ImageForm,
+)
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
 from ie_serving.engines.layers.layer import Layer
@@ -109,11 +117,11 @@ def _layout(declared: str, shape: tuple[int, ...]) -> str:
     return "NCHW" if shape[1] in (GREY, COLOURED) else ""
 
 
-def _bounds(shape: tuple[int, ...]) -> Bounds:
+def _bounds(shape: tuple[int, ...]) -> ImageBounds:
     return tuple((0, NO_LIMIT) if size == -1 else (size, size) for size in shape)
 
 
-Work = Callable[[], None]
+ImageWork = Callable[[], None]
 
 
 class ImageBatch:
@@ -146,7 +154,7 @@ class ImageBatch:
         if not self._form.is_open:
             self._make(*self._form.nearest(0, 0))
 
-    def steps(self, most: int) -> Sequence[Sequence[Work]]:
+    def steps(self, most: int) -> Sequence[Sequence[ImageWork]]:
         """Give the work in steps: steps run one after the other, the work of a step in parallel.
 
         Where images decide the size, the first image is a separate step, since its size is needed

@@ -71,7 +71,7 @@ class Layer(CompiledModel):
         self.inner.close()
 
 
-def completed(model: CompiledModel) -> CompiledModel:
+def with_defaults(model: CompiledModel) -> CompiledModel:
     """Give a model the methods of `CompiledModel` that it lacks."""
     verbs = ("ahead", "stream", "update", "leave")
     return model if all(hasattr(model, verb) for verb in verbs) else _Plain(model)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.requests import Sample
+from ie_serving.core.values.requests import SampleRequest
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.precision_trial import (
@@ -37,7 +37,7 @@ FULL = "f32"
 MOST_REQUESTS = 100
 """Recorded requests that a trial infers; more of a long recording add time and little evidence."""
 
-Samples = Callable[[Path], Iterable[Sample]]
+Samples = Callable[[Path], Iterable[SampleRequest]]
 """Gives the recorded requests of a version directory."""
 Lower = Callable[[OpenVinoOptions], Sequence[str]]
 """Names the precisions below f32 that the device has. Raises LoadFailed for other settings that say

@@ -12,7 +12,7 @@ import numpy as np
 from ie_serving.core.values.difference import deviation, difference
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
-from ie_serving.core.values.requests import GoldenRequest, Sample
+from ie_serving.core.values.requests import GoldenRequest, SampleRequest
 from ie_serving.core.values.tensors import (
     SERVING_DEFAULT,
     Array,
@@ -113,12 +113,12 @@ class Trial:
         return ""
 
 
-def asked_of(model: CompiledModel, samples: Sequence[Sample]) -> list[TrialRequest]:
+def asked_of(model: CompiledModel, samples: Sequence[SampleRequest]) -> list[TrialRequest]:
     """Decode the requests that the model accepts; others, as of other signatures, are left out."""
     return [asked for sample in samples for asked in _decoded(model, sample)]
 
 
-def _decoded(model: CompiledModel, sample: Sample) -> Iterator[TrialRequest]:
+def _decoded(model: CompiledModel, sample: SampleRequest) -> Iterator[TrialRequest]:
     name = sample.request.signature or SERVING_DEFAULT
     signature = model.signatures.get(name)
     if signature is None or signature.left_out or signature.definition or signature.examples:
@@ -165,7 +165,7 @@ async def trial_of(
 ) -> Trial:
     """Infer each request on both models, one after the other, until one refuses the precision."""
     until = now() + LONGEST_S
-    compared: list[Compared] = []
+    compared: list[ComparedRequest] = []
     for each in asked:
         one = await _compared(full, lower, each, tolerance)
         compared += [one] if one else []
@@ -175,7 +175,7 @@ async def trial_of(
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRequest:
     """One request: how far the answers are apart, and how long each takes in seconds.
 
     Neither is timed where the precision is refused: 0.
@@ -187,7 +187,7 @@ class Compared:
     lower_s: float = 0.0
 
 
-def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
+def _trial(precision: str, compared: Sequence[ComparedRequest]) -> Trial:
     # The sums are taken over all requests, so that long ones count for more.
     full_s = sum(each.full_s for each in compared)
     lower_s = sum(each.lower_s for each in compared)
@@ -202,7 +202,7 @@ def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
 
 async def _compared(
     full: CompiledModel, lower: CompiledModel, asked: TrialRequest, tolerance: float
-) -> Compared | None:
+) -> ComparedRequest | None:
     """Compare one request; None where the model itself refuses it."""
     try:
         expected = asked.answer or await _infer(full, asked)
@@ -213,11 +213,11 @@ async def _compared(
         fault = _golden_fault(full, asked, expected, found)
         worst = max((deviation(found[name], expected[name]) for name in expected), default=0.0)
         if fault or worst > tolerance:
-            return Compared(worst, fault)
+            return ComparedRequest(worst, fault)
         full_s, lower_s = await _shortest_s(full, asked), await _shortest_s(lower, asked)
     except ServingError as error:
-        return Compared(math.inf, f"{asked.place} fails: {error}")
-    return Compared(worst, "", full_s, lower_s)
+        return ComparedRequest(math.inf, f"{asked.place} fails: {error}")
+    return ComparedRequest(worst, "", full_s, lower_s)
 
 
 def _golden_fault(

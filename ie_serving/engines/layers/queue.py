@@ -30,7 +30,7 @@ from ie_serving.engines.layers.joining import (
 )
 from ie_serving.telemetry.log.logs import Event, carried
 from ie_serving.telemetry.metrics.layers import BatchMetrics
-from ie_serving.telemetry.request.entry import CURRENT, Entry, ReportBatch, current
+from ie_serving.telemetry.request.entry import CURRENT, ReportBatch, RequestEntry, current
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ class _Waiting(Direct[Arrays]):
 
     __slots__ = ("entry", "inputs")
     inputs: Arrays
-    entry: Entry | None
+    entry: RequestEntry | None
 
 
-Parts = Sequence[WaitingRows[_Waiting]]
+BatchParts = Sequence[WaitingRows[_Waiting]]
 
 
 class Queue:
@@ -88,7 +88,7 @@ class Queue:
         self._record = record
         self._most_rows = most_rows
         self._gatherer: Gatherer[_Waiting] = Gatherer(rules)
-        self._running: dict[asyncio.Task[None], Parts] = {}
+        self._running: dict[asyncio.Task[None], BatchParts] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._off = False
         self._brief_s = brief_s
@@ -125,7 +125,7 @@ class Queue:
         if opened:
             asyncio.get_running_loop().call_soon(self._end_turn)
         if not at_once:
-            parts: Parts = self._add(inputs, rows)
+            parts: BatchParts = self._add(inputs, rows)
             try:
                 if len(parts) == 1:
                     outputs = await parts[0].content
@@ -147,7 +147,7 @@ class Queue:
             if gatherer.waiting:
                 self._send_due()
 
-    def _add(self, inputs: Arrays, rows: int) -> Parts:
+    def _add(self, inputs: Arrays, rows: int) -> BatchParts:
         """Let a request wait; if it is cancelled while it waits, it costs no inference."""
         if self._most_rows and rows > self._most_rows:
             raise self._too_large(rows)
@@ -180,7 +180,7 @@ class Queue:
             )
         )
 
-    def _abandon(self, parts: Parts) -> None:
+    def _abandon(self, parts: BatchParts) -> None:
         """Forget an unwanted request; cancel its batch if no other request of it is wanted."""
         for part in parts:
             self._gatherer.remove(part)
@@ -234,7 +234,7 @@ class Queue:
             self._free_lane()  # the next batch begins before the replies to this one are written
         _answer(answered, outputs)
 
-    async def _outcome(self, parts: Parts) -> tuple[Parts, Arrays]:
+    async def _outcome(self, parts: BatchParts) -> tuple[BatchParts, Arrays]:
         """Infer the parts that are still wanted; give them with their outputs.
 
         A batch that fails is split in halves, down to single requests, and answered here: so only
@@ -257,7 +257,7 @@ class Queue:
             _answer(*await self._outcome(half))
         return (), {}
 
-    async def _infer(self, parts: Parts) -> Arrays:
+    async def _infer(self, parts: BatchParts) -> Arrays:
         given = [part.content.inputs for part in parts]
         rows = sum([part.rows for part in parts])
         size = self._rules.size_for(rows)
@@ -270,12 +270,12 @@ class Queue:
             check_rows(outputs, size)
         return outputs
 
-    async def _infer_observed(self, parts: Parts, report: ReportBatch) -> Arrays:
+    async def _infer_observed(self, parts: BatchParts, report: ReportBatch) -> Arrays:
         """Infer, and report the requests that shared the batch, with the batch's steps."""
         asked = [(part.content.entry, part.since) for part in parts]
         members = [(each, since) for each, since in asked if each and each.parts is not None]
         # The task has the context of the request during which the batch was sent.
-        own = Entry()
+        own = RequestEntry()
         own.began, own.parts = now(), []
         CURRENT.set(own if members else None)
         try:
@@ -302,7 +302,7 @@ def _fail(part: WaitingRows[_Waiting], error: Exception) -> None:
         part.content.set_exception(error)
 
 
-def _answer(parts: Parts, outputs: Arrays) -> None:
+def _answer(parts: BatchParts, outputs: Arrays) -> None:
     for part, own in zip(parts, split(outputs, [part.rows for part in parts]), strict=True):
         if not part.content.done():
             part.content.set_result(own)

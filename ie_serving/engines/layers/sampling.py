@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Arrays, Read, Signature, copies, size_of
+from ie_serving.core.values.tensors import Arrays, Read, Signature, Take, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineAround, EngineOptions
 from ie_serving.engines.layer_options import Recording, RequestLog
 from ie_serving.engines.layers.layer import Layer
@@ -25,9 +25,8 @@ from ie_serving.telemetry.request.record_files import RecordFiles
 
 T = TypeVar("T")
 
-Take = Callable[[Arrays], None]
-"""Takes the outputs of a sampled request, in any thread; must copy what it keeps."""
-Sample = Callable[[Signature, Arrays], Take | None]
+
+ChooseSample = Callable[[Signature, Arrays], Take | None]
 """Called with a request that is sampled, before it runs, on the event loop: signature and inputs.
 Copies what it keeps; None leaves the request out."""
 
@@ -45,7 +44,7 @@ class Sampling(Layer):
         self._rate = rate
 
     def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
-        """See `Sample`."""
+        """See `ChooseSample`."""
         raise NotImplementedError
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
@@ -85,19 +84,19 @@ class Copied(Sampling):
     Args of the constructor:
         inner: the wrapped model.
         rate: as of `Sampling`.
-        sample: see `Sample`.
+        sample: see `ChooseSample`.
     """
 
-    def __init__(self, inner: CompiledModel, rate: float, sample: Sample) -> None:
+    def __init__(self, inner: CompiledModel, rate: float, sample: ChooseSample) -> None:
         super().__init__(inner, rate)
         self._sample = sample
 
     def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
-        """See `Sample`."""
+        """See `ChooseSample`."""
         return self._sample(signature, inputs)
 
 
-Encode = Callable[..., bytes]
+EncodeRecord = Callable[..., bytes]
 """Gives the bytes of one record in a file: `(signature, inputs, outputs, *, model, version,
 sampling_rate, dropped)`, see `wire.tfs.prediction_log.predict_record`."""
 
@@ -112,7 +111,9 @@ class WithRecording(EngineAround):
         counts: of the model.
     """
 
-    def __init__(self, engine: Engine, model: str, encode: Encode, counts: RecordMetrics) -> None:
+    def __init__(
+        self, engine: Engine, model: str, encode: EncodeRecord, counts: RecordMetrics
+    ) -> None:
         super().__init__(engine)
         self._model = model
         self._encode = encode
@@ -158,7 +159,7 @@ class Recorder(Sampling):
     """
 
     def __init__(
-        self, inner: CompiledModel, wanted: RequestLog, files: RecordFiles, encode: Encode
+        self, inner: CompiledModel, wanted: RequestLog, files: RecordFiles, encode: EncodeRecord
     ) -> None:
         super().__init__(inner, wanted.sampling_rate)
         self._dropped = wanted.drop_inputs
@@ -173,7 +174,7 @@ class Recorder(Sampling):
         encode = partial(self._encode, dropped=inputs.keys() & self._dropped)
         return partial(self._record, partial(encode, signature, kept), kept)
 
-    def _record(self, encode: Encode, inputs: Arrays, outputs: Arrays) -> None:
+    def _record(self, encode: EncodeRecord, inputs: Arrays, outputs: Arrays) -> None:
         kept = copies(outputs)
         self._files.put(size_of(inputs, kept), partial(encode, kept))
 

@@ -18,7 +18,7 @@ from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.tensors import Arrays
 
-MOST_WAITING = 100
+MOST_SEQUENCE_WAITERS = 100
 """Requests that wait for their turn in one sequence; the next is refused. A client that is so many
 steps ahead of the answers will not see them in time."""
 
@@ -129,7 +129,7 @@ class Sequence:
         self.stage = SequenceStage.STARTING
         self.state: Arrays = {}
         self.idle = False
-        self.turns = Turns()
+        self.turns = SequenceTurns()
 
     def apply(self, event: SequenceEvent) -> SequenceStage:
         """Move on, and return the new stage.
@@ -144,7 +144,7 @@ class Sequence:
         return following
 
 
-class Turns:
+class SequenceTurns:
     """Lets one request in at a time, in the order of their arrival. Lives on the event loop.
 
     Attributes:
@@ -161,15 +161,15 @@ class Turns:
         """Wait for the turn.
 
         Raises:
-            QueueFull: `MOST_WAITING` wait already.
+            QueueFull: `MOST_SEQUENCE_WAITERS` wait already.
         """
         if not self.taken:
             self.taken = True
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_SEQUENCE_WAITERS:
             raise QueueFull(
-                f"{MOST_WAITING} requests wait in this sequence already: send the next one when"
-                " some are answered"
+                f"{MOST_SEQUENCE_WAITERS} requests wait in this sequence already: send the next one"
+                " when some are answered"
             )
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)

@@ -37,7 +37,7 @@ LONG_S = 0.02
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (), EXTRA)
     with needed(MODULE, EXTRA, file.name):
         from ie_serving.engines.litert import interpreters

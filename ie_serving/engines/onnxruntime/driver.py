@@ -31,7 +31,7 @@ from ie_serving.engines.onnxruntime.session import (
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import Check, CompiledPrograms, Program
+from ie_serving.engines.run.program import CheckArray, CompiledPrograms, Program
 from ie_serving.engines.run.threads import thread_limit
 
 DOMAIN = "ai.onnx.ml"
@@ -183,7 +183,7 @@ def _program(
     signature: Signature,
     outputs: Collection[SessionOutput],
     options: EngineOptions,
-    checks: Sequence[tuple[str, Check]],
+    checks: Sequence[tuple[str, CheckArray]],
 ) -> Program:
     make = partial(SessionRequest, session, signature.inputs.values(), outputs)
     latency = LatencyModel(options.execution)
@@ -198,12 +198,14 @@ def _program(
     )
 
 
-def _checks(signature: Signature, operators: Mapping[str, set[str]]) -> list[tuple[str, Check]]:
+def _checks(
+    signature: Signature, operators: Mapping[str, set[str]]
+) -> list[tuple[str, CheckArray]]:
     """Return the checks of inputs at which operators of the graph end the process.
 
     The least integer divided by -1 ends it by SIGFPE. What the graph itself computes is not seen.
     """
-    found: list[tuple[str, Check]] = []
+    found: list[tuple[str, CheckArray]] = []
     never_empty = set().union(*operators.values())
     for name, spec in signature.inputs.items():
         if spec.dtype in DIVIDED and not DIVIDES.isdisjoint(operators):

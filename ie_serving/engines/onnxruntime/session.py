@@ -124,7 +124,7 @@ class SessionFailure(Exception):
 class SessionRequest:
     """Runs one inference at a time, on a session that several requests share.
 
-    See `engines.run.infer_request.InferRequest`. Every inference gives new arrays, so a failure
+    See `engines.run.infer_request.EngineRequest`. Every inference gives new arrays, so a failure
     leaves no state.
     """
 

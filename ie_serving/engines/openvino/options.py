@@ -20,7 +20,7 @@ from ie_serving.core.values.integers import INT32_MAX
 AUTO = "auto"
 
 Dimensions = tuple[Dimension, ...]
-Shape = Mapping[str, Dimensions | str] | Dimensions | str
+ShapeOption = Mapping[str, Dimensions | str] | Dimensions | str
 
 _EXPECTED = (
     '"auto", dimensions such as (1,3,224,224), or an object of those by input; '
@@ -33,7 +33,7 @@ _NAMED = re.compile(
 )
 
 
-def shape(value: object, place: str) -> Shape:
+def shape(value: object, place: str) -> ShapeOption:
     """Read a shape.
 
     Returns:
@@ -52,7 +52,7 @@ def shape(value: object, place: str) -> Shape:
 SHAPE: Final = SettingKind(shape, "(N,..)|auto|{INPUT:(N,..)|auto}")
 
 
-def _from_text(value: str, place: str) -> Shape:
+def _from_text(value: str, place: str) -> ShapeOption:
     given = value.strip()
     if _is_auto(given):
         return AUTO
@@ -146,7 +146,7 @@ class OpenVinoOptions:
     """Batch dimension of every input: a number, -1 for any (`auto`), a range; None keeps the
     model's. It is the first dimension, or N in `layout`."""
 
-    shape: Shape | None = SHAPE.setting(
+    shape: ShapeOption | None = SHAPE.setting(
         None,
         "input shapes: sizes, -1 for any, low:high for a range; auto takes any",
         "(1,3,224,224)",

@@ -7,7 +7,7 @@ from ie_serving.core.settings.numbers import Dimension
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
-Shape = tuple[Dimension, ...]
+PortShape = tuple[Dimension, ...]
 ANY = -1
 """Size of a dimension that may have any."""
 AUTO = "auto"
@@ -24,7 +24,7 @@ class InputShape:
     """
 
     names: frozenset[str]
-    dims: Shape | None
+    dims: PortShape | None
     batch: int = 0
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class InputShape:
 
 def model_shapes(
     own: Sequence[InputShape], others: Sequence[InputShape], options: OpenVinoOptions
-) -> dict[int, Shape]:
+) -> dict[int, PortShape]:
     """Give the shapes to set, by position of the model's own inputs.
 
     Args:
@@ -60,7 +60,7 @@ def _stays(given: InputShape, options: OpenVinoOptions) -> LoadFailed:
     )
 
 
-def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[int, Shape]:
+def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[int, PortShape]:
     """Give the shapes to set, by position of the input; those not named keep theirs.
 
     `shape` wins over `batch_size`, as in 2020.
@@ -78,7 +78,7 @@ def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[i
     return _of_only(inputs, shape)
 
 
-def _of_only(inputs: Sequence[InputShape], shape: Shape) -> dict[int, Shape]:
+def _of_only(inputs: Sequence[InputShape], shape: PortShape) -> dict[int, PortShape]:
     # The text begins as that of 2020, for which scripts may look.
     if len(inputs) != 1:
         raise LoadFailed(
@@ -88,7 +88,7 @@ def _of_only(inputs: Sequence[InputShape], shape: Shape) -> dict[int, Shape]:
     return {0: shape}
 
 
-def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, Shape]:
+def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, PortShape]:
     """Set the batch dimension, most often the first, of every input that has one."""
     # Inputs without a dimension are scalars, such as a threshold, which no batch changes.
     shapes = {i: _with_batch(given, batch_size) for i, given in enumerate(inputs) if given.dims}
@@ -103,24 +103,26 @@ def _takes_any(inputs: Sequence[InputShape], batch_size: Dimension) -> bool:
     return batch_size == ANY and any(given.dims is None for given in inputs)
 
 
-def _automatic(inputs: Sequence[InputShape], word: str) -> dict[int, Shape]:
+def _automatic(inputs: Sequence[InputShape], word: str) -> dict[int, PortShape]:
     if word != AUTO:
         raise LoadFailed(f"shape {word!r} is not known; expected {AUTO!r} or dimensions")
     return {i: _any(given.dims) for i, given in enumerate(inputs) if given.dims}
 
 
-def _with_batch(given: InputShape, batch_size: Dimension) -> Shape:
+def _with_batch(given: InputShape, batch_size: Dimension) -> PortShape:
     dims = list(given.dims or ())
     dims[given.batch] = batch_size
     return tuple(dims)
 
 
-def _any(dims: Shape) -> Shape:
+def _any(dims: PortShape) -> PortShape:
     return (ANY,) * len(dims)
 
 
-def _named(inputs: Sequence[InputShape], shapes: Mapping[str, Shape | str]) -> dict[int, Shape]:
-    found: dict[int, Shape] = {}
+def _named(
+    inputs: Sequence[InputShape], shapes: Mapping[str, PortShape | str]
+) -> dict[int, PortShape]:
+    found: dict[int, PortShape] = {}
     for name, shape in shapes.items():
         positions = [i for i, given in enumerate(inputs) if name in given.names]
         if not positions:
@@ -130,7 +132,7 @@ def _named(inputs: Sequence[InputShape], shapes: Mapping[str, Shape | str]) -> d
     return found
 
 
-def _auto_of(inputs: Sequence[InputShape], position: int) -> dict[int, Shape]:
+def _auto_of(inputs: Sequence[InputShape], position: int) -> dict[int, PortShape]:
     dims = inputs[position].dims
     return {position: _any(dims)} if dims else {}
 

@@ -74,7 +74,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Field:
+class InputField:
     """An input field, with one value for each row.
 
     Attributes:
@@ -128,7 +128,7 @@ class Field:
             )
 
 
-def fields_of(content: str) -> Mapping[str, Field]:
+def fields_of(content: str) -> Mapping[str, InputField]:
     """Read the input fields by name.
 
     Raises:
@@ -155,13 +155,13 @@ def outputs_of(content: str) -> frozenset[str]:
     return frozenset(str(each.get("name")) for each in every if _tag(each) == "OutputField")
 
 
-def _field(declared: ElementTree.Element, used: ElementTree.Element, missing: bool) -> Field:
+def _field(declared: ElementTree.Element, used: ElementTree.Element, missing: bool) -> InputField:
     name, word = str(declared.get("name")), declared.get("dataType", "")
     if word not in DTYPES:
         known = ", ".join(DTYPES)
         raise LoadFailed(f'field "{name}" has the type {word}; requests can bring {known}')
     excludes = used.get("invalidValueTreatment") in REFUSED
-    return Field(
+    return InputField(
         name,
         DTYPES[word],
         frozenset(_values(declared)) if excludes else frozenset(),
@@ -212,12 +212,12 @@ TYPES: Mapping[str, DataType] = {
 }
 """Element types of outputs by the library's names; other names mean real numbers."""
 
-Places = Mapping[str, Sequence[int]]
+ColumnPlaces = Mapping[str, Sequence[int]]
 """The columns of each output in the library's result."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a document. See `engines.drivers.Load`."""
+    """Make the model of a document. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (declared.ANSWERS,), "pmml")
     as_library = declared.as_library(options)
     with needed(LIBRARY, "pmml", file.name):
@@ -236,13 +236,13 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     return compiled(form, predict, options, library=LIBRARY)
 
 
-def _known(fields: Mapping[str, Field], name: str) -> Field:
+def _known(fields: Mapping[str, InputField], name: str) -> InputField:
     if name not in fields:
         raise LoadFailed(f'the model reads "{name}", which its MiningSchema does not list')
     return fields[name]
 
 
-def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
+def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, ColumnPlaces]:
     """Describe the tensors of a model; outputs of other kinds keep the names of their fields."""
     inputs = {each.name: rows.tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
@@ -260,8 +260,8 @@ def _form(fields: Sequence[Field], scorer: Scorer) -> tuple[TensorForm, Places]:
 
 
 def _named(
-    fields: Sequence[Field], scorer: Scorer, wanted: Collection[str] | None = None
-) -> tuple[TensorForm, Places]:
+    fields: Sequence[InputField], scorer: Scorer, wanted: Collection[str] | None = None
+) -> tuple[TensorForm, ColumnPlaces]:
     """Describe the tensors by the names of fields: all, or those in `wanted`.
 
     With `wanted`, a predicted field has the document's name, not the library's.
@@ -289,7 +289,7 @@ def _dtype(output: OutputField) -> DataType:
 
 
 def _predict(
-    scorer: Scorer, fields: Sequence[Field], places: Places, inputs: Arrays
+    scorer: Scorer, fields: Sequence[InputField], places: ColumnPlaces, inputs: Arrays
 ) -> Mapping[str, Any]:
     for field in fields:
         field.check(inputs[field.name])

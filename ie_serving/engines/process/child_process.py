@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.process.link import Link, Message, PeerGone, Segment
-from ie_serving.engines.process.protocol import Kind, text
+from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, Segment
+from ie_serving.engines.process.protocol import FrameKind, text
 
 if TYPE_CHECKING:
     from ie_serving.engines.process.supervision import Supervisor
@@ -59,7 +59,7 @@ class WorkerProcess:
         """Its process id."""
         return self._popen.pid
 
-    def load(self, job: str, limit_s: float) -> Message:
+    def load(self, job: str, limit_s: float) -> LinkMessage:
         """Send the job and wait until the process has loaded it.
 
         Raises:
@@ -76,9 +76,9 @@ class WorkerProcess:
     def begin(self, job: str) -> None:
         """Send the job; the first half of `load`. Raises: PeerGone."""
         control = Link(self._control)
-        control.send(control.pack(Kind.JOB, 0, [text(job)]))
+        control.send(control.pack(FrameKind.JOB, 0, [text(job)]))
 
-    def answer(self) -> Message:
+    def answer(self) -> LinkMessage:
         """Give the answer to the job; the second half of `load`. Raises: as `load`."""
         return Link(self._control).answer()
 
@@ -182,7 +182,7 @@ class Starts:
         self._under_way: list[Supervisor] = []
         self._ended = False
 
-    def run(self, starting: "Supervisor") -> "Message":
+    def run(self, starting: "Supervisor") -> "LinkMessage":
         """Start a process, and wait for it.
 
         Raises:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process import protocol
-from ie_serving.engines.process.protocol import Frame, Kind
+from ie_serving.engines.process.protocol import FrameKind, ProcessFrame
 from ie_serving.engines.run.forks import not_for_forks
 
 KEPT_BYTES = 1 << 26
@@ -36,7 +36,7 @@ class PeerGone(Exception):
     """The other end has closed its socket, or sent a malformed frame: its process is unusable."""
 
 
-class Fault(Exception):
+class RemoteFault(Exception):
     """The other end reports an error.
 
     Attributes:
@@ -49,14 +49,14 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True)
-class Message:
+class LinkMessage:
     """A received message; its tensors are views that the next message may overwrite.
 
     Attributes:
         shared_bytes: bytes at the beginning of the shared memory that the tensors occupy.
     """
 
-    kind: Kind
+    kind: FrameKind
     number: int
     tensors: Sequence[Array]
     shared_bytes: int = 0
@@ -84,7 +84,7 @@ class Segment:
             self._map_anew()
         return memoryview(self._maps[-1])
 
-    def write(self, frame: Frame) -> None:
+    def write(self, frame: ProcessFrame) -> None:
         """Copy the large tensors of a frame. Raises: OSError, without enough memory."""
         memory = self.at_least(frame.shared_bytes)
         for offset, data in frame.shared:
@@ -151,7 +151,9 @@ class Link:
         """Whether an array or view still uses tensors that came through shared memory."""
         return self._memory is not None and self._memory.is_looked_into
 
-    def pack(self, kind: Kind, number: int, tensors: Sequence[Array], behind: int = 0) -> Frame:
+    def pack(
+        self, kind: FrameKind, number: int, tensors: Sequence[Array], behind: int = 0
+    ) -> ProcessFrame:
         """Make a frame and copy its large tensors into shared memory.
 
         The arguments are those of `protocol.pack`.
@@ -168,14 +170,14 @@ class Link:
         self._memory.write(frame)
         return replace(frame, shared=())
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: ProcessFrame) -> None:
         """Send a frame. Raises: PeerGone."""
         try:
             self._socket.sendall(frame.data)
         except ConnectionError as error:
             raise PeerGone from error
 
-    def receive(self) -> Message:
+    def receive(self) -> LinkMessage:
         """Wait for a frame.
 
         Raises:
@@ -189,21 +191,21 @@ class Link:
             self._socket.shutdown(socket.SHUT_RDWR)
             raise PeerGone from error
 
-    def _received(self) -> Message:
+    def _received(self) -> LinkMessage:
         head = protocol.head_of(self._exactly(protocol.HEAD.size))
         body = self._exactly(head.size)
         shared_bytes = protocol.shared_bytes(head, body)
-        memory: protocol.Buffer = b""
+        memory: protocol.FrameBytes = b""
         if self._memory is not None:
             memory = self._memory.at_least(shared_bytes)
         tensors = protocol.unpack(head, body, memory)
-        return Message(head.kind, head.number, tensors, shared_bytes)
+        return LinkMessage(head.kind, head.number, tensors, shared_bytes)
 
-    def answer(self) -> Message:
+    def answer(self) -> LinkMessage:
         """Wait for a frame; raise Fault if it is one. Raises: as `receive`, and Fault."""
         message = self.receive()
-        if message.kind is Kind.FAULT:
-            raise Fault(message.number, protocol.words(message.tensors[0]))
+        if message.kind is FrameKind.FAULT:
+            raise RemoteFault(message.number, protocol.words(message.tensors[0]))
         return message
 
     def shrink(self) -> None:

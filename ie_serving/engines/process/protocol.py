@@ -16,7 +16,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 
-Buffer = bytes | bytearray | memoryview
+FrameBytes = bytes | bytearray | memoryview
 
 SHARED_FROM = 1 << 16
 """Bytes from which a tensor goes through shared memory. For smaller tensors a write to the socket
@@ -41,7 +41,7 @@ KEPT = 1
 """Number of a RESULT whose inputs are still in use; otherwise it is 0."""
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """The kinds of frames."""
 
     JOB = 1
@@ -66,7 +66,7 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Frame:
+class ProcessFrame:
     """One frame, ready to be sent.
 
     Attributes:
@@ -86,29 +86,29 @@ class FrameHead:
 
     Attributes:
         kind: of the frame.
-        number: see `Kind`.
+        number: see `FrameKind`.
         tensors: how many the frame has.
         size: bytes that follow.
     """
 
-    kind: Kind
+    kind: FrameKind
     number: int
     tensors: int
     size: int
 
 
 def pack(
-    kind: Kind,
+    kind: FrameKind,
     number: int,
     tensors: Sequence[Array],
     shared_from: float = SHARED_FROM,
     behind: int = 0,
-) -> Frame:
+) -> ProcessFrame:
     """Make a frame.
 
     Args:
         kind: of the frame.
-        number: see `Kind`.
+        number: see `FrameKind`.
         tensors: arrays of a numpy dtype of `DataType`; strings as objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
         behind: bytes at the beginning of the shared memory to leave unchanged.
@@ -130,23 +130,23 @@ def pack(
         heads += _TENSOR.pack(number_of_dtype, array.ndim, place, 0, offset, raw.nbytes)
         heads += struct.pack(f"<{array.ndim}q", *array.shape)
     head = HEAD.pack(kind, number, len(tensors), len(heads) + len(inline))
-    return Frame(b"".join((head, heads, inline)), shared, end)
+    return ProcessFrame(b"".join((head, heads, inline)), shared, end)
 
 
-def numbered(frame: Frame, number: int) -> Frame:
+def numbered(frame: ProcessFrame, number: int) -> ProcessFrame:
     """Give the frame with another number."""
     head = head_of(frame.data[: HEAD.size])
     data = HEAD.pack(head.kind, number, head.tensors, head.size) + frame.data[HEAD.size :]
-    return Frame(data, frame.shared, frame.shared_bytes)
+    return ProcessFrame(data, frame.shared, frame.shared_bytes)
 
 
-def head_of(data: Buffer) -> FrameHead:
+def head_of(data: FrameBytes) -> FrameHead:
     """Read the first `HEAD.size` bytes of a frame. Raises: ValueError."""
     kind, number, tensors, size = HEAD.unpack(data)
-    return FrameHead(Kind(kind), number, tensors, size)
+    return FrameHead(FrameKind(kind), number, tensors, size)
 
 
-def unpack(head: FrameHead, body: Buffer, memory: Buffer) -> list[Array]:
+def unpack(head: FrameHead, body: FrameBytes, memory: FrameBytes) -> list[Array]:
     """Give the tensors of a frame.
 
     Args:
@@ -171,7 +171,7 @@ def unpack(head: FrameHead, body: Buffer, memory: Buffer) -> list[Array]:
     ]
 
 
-def shared_bytes(head: FrameHead, body: Buffer) -> int:
+def shared_bytes(head: FrameHead, body: FrameBytes) -> int:
     """Give the bytes of shared memory that the tensors of a frame occupy."""
     end = at = 0
     for _ in range(head.tensors):
@@ -200,7 +200,7 @@ def _raw(array: Array) -> memoryview:
     return memoryview(b"".join((lengths.tobytes(), *strings)))
 
 
-def _array(dtype: DataType, shape: tuple[int, ...], buffer: Buffer, offset: int) -> Array:
+def _array(dtype: DataType, shape: tuple[int, ...], buffer: FrameBytes, offset: int) -> Array:
     count = math.prod(shape)
     if dtype is not DataType.STRING:
         return np.frombuffer(buffer, dtype.numpy, count, offset).reshape(shape)

@@ -21,7 +21,7 @@ from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
-from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, RemoteFault, Segment
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ TRANSITIONS: Final[Mapping[ProcessStage, Mapping[ProcessEvent, ProcessStage]]] =
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class ProcessTask:
     """The task of a child process.
 
     Attributes:
@@ -115,12 +115,12 @@ class Task:
 class Supervisor:
     """Runs one task until it is closed. Every method may be called in any thread."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ProcessTask) -> None:
         self._task = task
         self._changed = threading.Condition()
         self._stage = ProcessStage.STARTING
         self._process: WorkerProcess | None = None
-        self._found: Message | None = None
+        self._found: LinkMessage | None = None
         self._cause = ""
         self._why = ""
         self._failures = 0
@@ -129,7 +129,7 @@ class Supervisor:
         run = partial(copy_context().run, self._supervise)
         self._thread = threading.Thread(target=run, name="supervisor", daemon=True)
 
-    def start(self) -> Message:
+    def start(self) -> LinkMessage:
         """Start the process, wait until it has loaded its job, and return its findings.
 
         Raises:
@@ -330,5 +330,5 @@ class Supervisor:
 
 
 def _in_words(error: Exception) -> str:
-    is_foreseen = isinstance(error, Fault | TimeoutError)
+    is_foreseen = isinstance(error, RemoteFault | TimeoutError)
     return str(error) if is_foreseen else f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.process.child_process import WorkerProcess, command_of
-from ie_serving.engines.process.link import Fault, PeerGone
+from ie_serving.engines.process.link import PeerGone, RemoteFault
 
 COMMAND = command_of(
     "from ie_serving.engines.process.worker import serve;"
@@ -99,7 +99,7 @@ def _passes(job: str, given_up: Flag, room: Room) -> bool:
                 process.kill()
         process.answer()
         process.hang_up()
-    except Fault as fault:
+    except RemoteFault as fault:
         if fault.code == Code.RESOURCE_EXHAUSTED:
             raise _failed(str(fault), most) from fault
         return False

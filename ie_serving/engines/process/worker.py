@@ -21,8 +21,8 @@ from typing import Any
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.process.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.process.protocol import KEPT, Frame, Kind, numbered, text, words
+from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, RemoteFault, Segment
+from ie_serving.engines.process.protocol import KEPT, FrameKind, ProcessFrame, numbered, text, words
 
 Job = Mapping[str, Any]
 """The model to load; the server's side of each engine writes it."""
@@ -103,7 +103,7 @@ def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
         link.send(_fault(link, error))
         return None
     found = text(json.dumps(loaded.found))
-    link.send(link.pack(Kind.READY, 0, [found, *loaded.tensors]))
+    link.send(link.pack(FrameKind.READY, 0, [found, *loaded.tensors]))
     return loaded
 
 
@@ -134,30 +134,30 @@ def _answer_all(link: Link, loaded: Loaded) -> None:
             while True:
                 frame = _answer(link, link.receive(), loaded)
                 # Checked only now, when the worker itself holds no view of the memory any more.
-                kept = loaded.lends and link.is_looked_into and frame.data[0] == Kind.RESULT
+                kept = loaded.lends and link.is_looked_into and frame.data[0] == FrameKind.RESULT
                 link.send(numbered(frame, KEPT) if kept else frame)
     finally:
         link.close()
 
 
-def _answer(link: Link, message: Message, loaded: Loaded) -> Frame:
+def _answer(link: Link, message: LinkMessage, loaded: Loaded) -> ProcessFrame:
     try:
         if loaded.lends:
             # Outputs go after the inputs in memory: an output may be a view of an input.
             outputs = loaded.run(message.number, message.tensors)
-            return link.pack(Kind.RESULT, 0, outputs, message.shared_bytes)
+            return link.pack(FrameKind.RESULT, 0, outputs, message.shared_bytes)
         # Copies: an operation may keep a tensor that it was fed, in a variable, while the next
         # request overwrites the shared memory.
         tensors = [array.copy() for array in message.tensors]
-        return link.pack(Kind.RESULT, 0, loaded.run(message.number, tensors))
+        return link.pack(FrameKind.RESULT, 0, loaded.run(message.number, tensors))
     except Exception as error:
         return _fault(link, error)
 
 
-def _fault(link: Link, error: Exception) -> Frame:
-    if isinstance(error, Fault):
-        return link.pack(Kind.FAULT, error.code, [text(str(error))])
+def _fault(link: Link, error: Exception) -> ProcessFrame:
+    if isinstance(error, RemoteFault):
+        return link.pack(FrameKind.FAULT, error.code, [text(str(error))])
     if isinstance(error, MemoryError):
         said = f"the TensorFlow process has no memory for this request: {error}"
-        return link.pack(Kind.FAULT, Code.RESOURCE_EXHAUSTED, [text(said)])
-    return link.pack(Kind.FAULT, Code.INTERNAL, [text(f"{type(error).__name__}: {error}")])
+        return link.pack(FrameKind.FAULT, Code.RESOURCE_EXHAUSTED, [text(said)])
+    return link.pack(FrameKind.FAULT, Code.INTERNAL, [text(f"{type(error).__name__}: {error}")])

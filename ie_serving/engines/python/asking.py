@@ -26,7 +26,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import check_served, named
 from ie_serving.core.values.tensors import Arrays, Signature, Specs, copies
-from ie_serving.engines.others import Held, Others
+from ie_serving.engines.others import HeldModel, Others
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.run.program import SHARED_THREADS
 
@@ -39,10 +39,10 @@ class KernelQuestion(Protocol):
             once it runs, else any taken slot of the called kernel.
     """
 
-    behind: "Collection[Slot]"
+    behind: "Collection[RunnerSlot]"
 
 
-class Slot:
+class RunnerSlot:
     """A runner that is running calls.
 
     Attributes:
@@ -55,18 +55,18 @@ class Slot:
         self.asks: set[KernelQuestion] = set()
 
 
-ASKER: "ContextVar[Slot | None]" = ContextVar("asker", default=None)
+ASKER: "ContextVar[RunnerSlot | None]" = ContextVar("asker", default=None)
 """The slot of the calling kernel, while a model answers it; None for clients' requests."""
 
 
-def is_stuck(slots: Iterable[Slot]) -> bool:
+def is_stuck(slots: Iterable[RunnerSlot]) -> bool:
     """Tell whether every slot waits for one of the others, directly or not, so that none ends.
 
     A kernel waits for any runner of the kernel that it calls. So one reachable slot that waits for
     no other call is enough for progress. Where no slot is reachable, the wait is for something
     else, such as a process that starts.
     """
-    left, seen = list(slots), set[Slot]()
+    left, seen = list(slots), set[RunnerSlot]()
     if not left:
         return False
     while left:
@@ -98,7 +98,7 @@ def marked() -> Iterator[None]:
         raise
 
 
-class Asker(Protocol):
+class AskingCall(Protocol):
     """The call in which a kernel calls another model.
 
     Attributes:
@@ -106,7 +106,7 @@ class Asker(Protocol):
         shared: it runs in a thread that all models share.
     """
 
-    slot: Slot | None
+    slot: RunnerSlot | None
     shared: bool
 
     def time_left(self) -> float | None:
@@ -114,7 +114,7 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True)
-class Models:
+class AskableModels:
     """The models that serve, and the event loop on which they do."""
 
     others: Others
@@ -124,7 +124,7 @@ class Models:
 class ModelHandle:
     """Another model of the server. Used in a kernel's threads."""
 
-    def __init__(self, models: Models, spec: ModelSpec, asker: Asker) -> None:
+    def __init__(self, models: AskableModels, spec: ModelSpec, asker: AskingCall) -> None:
         self._models = models
         self._spec = spec
         self._asker = asker
@@ -199,7 +199,9 @@ class ModelHandle:
 
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other
 # awaitable.
-async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot | None) -> Arrays:
+async def _answered(
+    others: Others, spec: ModelSpec, inputs: Arrays, slot: RunnerSlot | None
+) -> Arrays:
     ASKER.set(slot)
     with await _handle(others, spec) as held:
         signature = _signature(held, spec.signature)
@@ -208,7 +210,7 @@ async def _answered(others: Others, spec: ModelSpec, inputs: Arrays, slot: Slot 
         return shed(outputs, added) if added else outputs
 
 
-async def _handle(others: Others, spec: ModelSpec) -> Held:
+async def _handle(others: Others, spec: ModelSpec) -> HeldModel:
     """Find the version that `spec` means; await its load where it is loaded on demand."""
     while True:
         try:
@@ -217,13 +219,13 @@ async def _handle(others: Others, spec: ModelSpec) -> Held:
             await absent.load()
 
 
-def _signature(held: Held, name: str) -> Signature:
+def _signature(held: HeldModel, name: str) -> Signature:
     found = named(held.signatures, name, f'model "{held.name}" version {held.version}')
     check_served(found)
     return found
 
 
-class Named:
+class NamedModels:
     """`ctx.models`: the other models by name.
 
     Args of the constructor:
@@ -231,7 +233,7 @@ class Named:
         asker: the calling kernel's call.
     """
 
-    def __init__(self, models: Models | None, asker: Asker) -> None:
+    def __init__(self, models: AskableModels | None, asker: AskingCall) -> None:
         self._models = models
         self._asker = asker
 

@@ -20,18 +20,18 @@ from pathlib import Path
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, DataType, Specs, TensorSpec
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.process.link import Fault, PeerGone, Segment
-from ie_serving.engines.process.protocol import Kind
+from ie_serving.engines.process.link import PeerGone, RemoteFault, Segment
+from ie_serving.engines.process.protocol import FrameKind
 from ie_serving.engines.process.worker import Job, Loaded
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.kernel_link import Duplex, context_of, packed_answer
 from ie_serving.engines.python.opening import opened
-from ie_serving.engines.python.runners import InProcess, Inputs, KernelCall
+from ie_serving.engines.python.runners import InProcess, KernelCall
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
@@ -39,7 +39,7 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 
-class Streams:
+class ChildStreams:
     """All streams of a process."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -73,7 +73,7 @@ class _Answer:
         self._kernel = kernel
         self._way = way
         self._ctx = ctx
-        self._arrived: asyncio.Queue[Inputs | None] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Arrays | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(1)
 
     async def run(self) -> None:
@@ -104,20 +104,20 @@ class _Answer:
             forks.leave_if_forked(self._kernel.name)
             call = self._call()
             call.failed(error)
-            await self._way.send(Kind.END, [*packed_answer(call, {})])
+            await self._way.send(FrameKind.END, [*packed_answer(call, {})])
         else:
             forks.leave_if_forked(self._kernel.name)
-            await self._way.send(Kind.END)
+            await self._way.send(FrameKind.END)
 
     async def _put(self, outputs: object) -> None:
         call = self._call()
         call.finish(outputs)
         await self._room.acquire()
-        await self._way.send(Kind.RESULT, [*packed_answer(call, self._kernel.outputs)])
+        await self._way.send(FrameKind.RESULT, [*packed_answer(call, self._kernel.outputs)])
 
-    async def _given(self) -> AsyncGenerator[Inputs, None]:
+    async def _given(self) -> AsyncGenerator[Arrays, None]:
         while True:
-            await self._way.send(Kind.NEXT)
+            await self._way.send(FrameKind.NEXT)
             inputs = await self._arrived.get()
             if inputs is None:
                 return
@@ -127,12 +127,12 @@ class _Answer:
         with suppress(PeerGone):
             while True:
                 message = await self._way.receive()
-                if message.kind is Kind.TAKEN:
+                if message.kind is FrameKind.TAKEN:
                     self._room.release()
                     continue
                 self._arrived.put_nowait(self._inputs(message.tensors) if message.tensors else None)
 
-    def _inputs(self, tensors: Sequence[Array]) -> Inputs:
+    def _inputs(self, tensors: Sequence[Array]) -> Arrays:
         # Copies: the kernel may keep them after it requests the next inputs.
         copies = [each.copy() for each in tensors]
         for each in copies:
@@ -143,7 +143,7 @@ class _Answer:
         return KernelCall(self._kernel.name, nullcontext, self._kernel.outputs, {}, self._ctx)
 
 
-Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
+JsonTensors = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 """Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""
 
 
@@ -169,16 +169,16 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
 
 
 def load(job: Job) -> Loaded:
-    """Load a kernel, in its process. Raises: Fault."""
+    """Load a kernel, in its process. Raises: RemoteFault."""
     logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
-    options = options.having(KernelOptions(place=Place(**job["place"]), isolation=PROCESS))
+    options = options.having(KernelOptions(place=KernelPlace(**job["place"]), isolation=PROCESS))
     options = options.having(AtHand(job["model"]))
     scratch = Scratch(path=Path(job["scratch"]))
     try:
         kernel = opened(Path(job["directory"]), options, _HELD, scratch)
     except LoadFailed as error:
-        raise Fault(Code.INTERNAL, str(error)) from error
+        raise RemoteFault(Code.INTERNAL, str(error)) from error
     found = {
         "name": kernel.name,
         "inputs": told(kernel.inputs),
@@ -193,15 +193,15 @@ def load(job: Job) -> Loaded:
 def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None]:
     # Here: kernels without streams, most by far, need none of it.
 
-    return Streams(kernel).begin
+    return ChildStreams(kernel).begin
 
 
-def told(specs: Specs) -> Told:
+def told(specs: Specs) -> JsonTensors:
     """Give tensors as JSON takes them."""
     return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
 
 
-def specs_of(found: Told) -> dict[str, TensorSpec]:
+def specs_of(found: JsonTensors) -> dict[str, TensorSpec]:
     """Read the specs that `told` wrote."""
     return {
         name: TensorSpec(

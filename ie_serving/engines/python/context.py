@@ -12,7 +12,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.codes import ERROR_OF, Code
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import Caller
-from ie_serving.engines.python.asking import Models, Named, Slot
+from ie_serving.engines.python.asking import AskableModels, NamedModels, RunnerSlot
 
 REQUEST_ID = "x-request-id"
 """Header by which callers name their requests."""
@@ -42,7 +42,7 @@ class Context:
     def __init__(
         self,
         caller: Caller,
-        models: Models | None = None,
+        models: AskableModels | None = None,
         timeout_s: float | None = None,
         *,
         shared: bool = False,
@@ -51,7 +51,7 @@ class Context:
         self.request_id = caller.headers.get(REQUEST_ID) or uuid.uuid4().hex
         limits = [each for each in (caller.remaining_s, timeout_s) if each is not None]
         self.deadline = time.time() + min(limits) if limits else None
-        self.slot: Slot | None = None
+        self.slot: RunnerSlot | None = None
         self.shared = shared
         self._models = models
         self.state: dict[str, Any] = {}
@@ -59,9 +59,9 @@ class Context:
         self.skipped: Mapping[str, Any] | None = None
 
     @property
-    def models(self) -> Named:
+    def models(self) -> NamedModels:
         """The other models of the server, by name."""
-        return Named(self._models, self)
+        return NamedModels(self._models, self)
 
     def time_left(self) -> float | None:
         """Give the seconds until the deadline; None without one."""

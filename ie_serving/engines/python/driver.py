@@ -12,11 +12,11 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, Place
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python.fleet import Fleet, Running
+from ie_serving.engines.python.fleet import RunnerFleet, RunningKernel
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import found, opened, own_params
 from ie_serving.engines.python.runners import InProcess
@@ -27,7 +27,7 @@ PYTHON = Hint("; to allow that, set {engine.allow_python}")
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a version's kernel. See `engines.drivers.Load`."""
+    """Make the model of a version's kernel. See `engines.drivers.LoadDirectory`."""
     own = options.of(KernelOptions)
     if own.place is None:
         raise LoadFailed('driver python runs a kernel: name it, as "kernel": "kernel.py:Name"')
@@ -45,29 +45,29 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
         return _model(begin(directory, options, undone), options, undone)
 
 
-def _usual(place: Place, directory: Path) -> str:
+def _usual(place: KernelPlace, directory: Path) -> str:
     """Give the isolation that the author of a kernel counts on."""
     home = found(place, directory).parent
     is_foreign = not place.name and any(takes(home) for takes in added("foreign_kernels"))
     return PROCESS if is_foreign else THREAD
 
 
-def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:
+def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> RunningKernel:
     kernel = opened(directory, options, undone)
     runner = InProcess(kernel.execute, kernel.execute_batch)
-    return Running(
+    return RunningKernel(
         kernel.name,
         kernel.inputs,
         kernel.outputs,
         # One for all: it keeps nothing between calls, and the kernel is one object.
-        Fleet([runner] * options.of(KernelOptions).max_concurrency),
+        RunnerFleet([runner] * options.of(KernelOptions).max_concurrency),
         batches=kernel.execute_batch is not None,
         update=kernel.update and _updates(kernel.update),
         stream=kernel.stream,
     )
 
 
-def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> KernelModel:
+def _model(kernel: RunningKernel, options: EngineOptions, undone: ExitStack) -> KernelModel:
     own, batching = options.of(KernelOptions), options.of(Batching)
     gathers = kernel.batches
     signature = Signature(
@@ -78,7 +78,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         defaults={name: ABSENT for name, spec in kernel.inputs.items() if spec.optional},
         gathers=gathers,
         # Rows of several callers may share a batch: such a call has no single caller.
-        told=gathers or not batching.rows,
+        sees_caller=gathers or not batching.rows,
     )
     refuse_unsupported(options, signature, f"kernel {kernel.name}")
     begin: Begin = INFER_THREADS.submit

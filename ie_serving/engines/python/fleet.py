@@ -20,7 +20,7 @@ from ie_serving.core.runtime.threads import DaemonThreads, tell
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotAvailable
 from ie_serving.core.values.tensors import Specs
-from ie_serving.engines.python.runners import Readiness, Runner, Stream
+from ie_serving.engines.python.runners import Runner, RunnerReadiness, StreamFunction
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event, carried
 
@@ -37,7 +37,7 @@ BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 """Of starts that fail one after the other."""
 
 
-class Stage(enum.Enum):
+class FleetStage(enum.Enum):
     """Whether there may be another runner."""
 
     STEADY = "steady"
@@ -56,15 +56,15 @@ class Change(enum.Enum):
     CLOSE = "close"  # the version is unloaded
 
 
-CHANGES: Final[Mapping[Stage, Mapping[Change, Stage]]] = {
-    Stage.STEADY: {Change.START: Stage.STARTING, Change.CLOSE: Stage.CLOSED},
-    Stage.STARTING: {Change.STARTED: Stage.STEADY, Change.CLOSE: Stage.CLOSED},
+CHANGES: Final[Mapping[FleetStage, Mapping[Change, FleetStage]]] = {
+    FleetStage.STEADY: {Change.START: FleetStage.STARTING, Change.CLOSE: FleetStage.CLOSED},
+    FleetStage.STARTING: {Change.STARTED: FleetStage.STEADY, Change.CLOSE: FleetStage.CLOSED},
     # It may be closed in any thread, while a runner is being started.
-    Stage.CLOSED: dict.fromkeys(Change, Stage.CLOSED),
+    FleetStage.CLOSED: dict.fromkeys(Change, FleetStage.CLOSED),
 }
 
 
-class Alarm:
+class WeakTimer:
     """Calls a method on the event loop later. Holds only a weak reference to the method's object.
 
     A strong reference would keep an unloaded version in memory until the alarm's time.
@@ -109,7 +109,7 @@ class Growth:
     start: Callable[[], Runner]
 
 
-class Fleet:
+class RunnerFleet:
     """All runners of a kernel.
 
     Args of the constructor:
@@ -128,14 +128,14 @@ class Fleet:
         self._streams: Counter[Runner] = Counter()
         # Held while the stage changes, or the list of all: `close` runs in any thread.
         self._changing = threading.Lock()
-        self._stage = Stage.STEADY
+        self._stage = FleetStage.STEADY
         # Starts that failed since the last that did not, and the loop's time before which there is
         # no further one.
         self._failures = 0
         self._due = 0.0
-        self._looking = Alarm(self._tell)
-        self._growing = Alarm(self._tell)
-        self._ending = Alarm(self._end_idle)
+        self._looking = WeakTimer(self._tell)
+        self._growing = WeakTimer(self._tell)
+        self._ending = WeakTimer(self._end_idle)
         self._threads = DaemonThreads(1)
         self._about = carried()
         self.came: Callable[[], None] = lambda: None
@@ -154,10 +154,10 @@ class Fleet:
         free = self._free
         if not free:
             return None
-        if free[-1][0].readiness is Readiness.NOW:
+        if free[-1][0].readiness is RunnerReadiness.NOW:
             return free.pop()[0]
         best = max(range(len(free)), key=lambda at: (free[at][0].readiness, at))
-        if free[best][0].readiness is Readiness.NOW or len(free) == len(self._all):
+        if free[best][0].readiness is RunnerReadiness.NOW or len(free) == len(self._all):
             return free.pop(best)[0]
         self._looking.ring_in(AGAIN_S)
         return None
@@ -175,7 +175,7 @@ class Fleet:
             waited_s: seconds during which at least one call has been waiting all the time.
         """
         growth = self._growth
-        if growth is None or self._stage is not Stage.STEADY or len(self._all) >= growth.most:
+        if growth is None or self._stage is not FleetStage.STEADY or len(self._all) >= growth.most:
             return
         lacks_s = max(PRESSED_S - waited_s, self._due - asyncio.get_running_loop().time())
         if lacks_s > 0:
@@ -193,7 +193,7 @@ class Fleet:
             NotAvailable: all runners have ended.
         """
         with self._changing:
-            if self._stage is Stage.CLOSED:
+            if self._stage is FleetStage.CLOSED:
                 raise NotAvailable("the version is being unloaded: open the stream again")
             runner = max(self._all, key=lambda each: (each.readiness, -self._streams[each]))
             self._streams[runner] += 1
@@ -226,7 +226,7 @@ class Fleet:
         """Go to the next stage; False where this is closed, and stays so."""
         with self._changing:
             self._stage = after(CHANGES, self._stage, change)
-            return self._stage is not Stage.CLOSED
+            return self._stage is not FleetStage.CLOSED
 
     # -- growing -------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Fleet:
             tell(loop, self._failed, growth, error)
             return
         with self._changing:
-            if self._stage is not Stage.CLOSED:
+            if self._stage is not FleetStage.CLOSED:
                 self._all.append(runner)
                 tell(loop, self._started, growth, runner)  # else `close` closes the runner
                 return
@@ -295,7 +295,7 @@ class Fleet:
     def _end(self, growth: Growth, runner: Runner) -> bool:
         """End one; False where it may not be, as while it answers a stream."""
         with self._changing:
-            if self._stage is Stage.CLOSED or self._streams[runner]:
+            if self._stage is FleetStage.CLOSED or self._streams[runner]:
                 return False
             del self._streams[runner]
             self._all.remove(runner)
@@ -312,7 +312,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningKernel:
     """A running kernel, in the server or in a child process.
 
     Attributes:
@@ -327,7 +327,7 @@ class Running:
     name: str
     inputs: Specs
     outputs: Specs
-    fleet: Fleet
+    fleet: RunnerFleet
     batches: bool
     update: Callable[[Mapping[str, Any]], object] | None = None
-    stream: Stream | None = None
+    stream: StreamFunction | None = None

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
-from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, Specs, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import Context, LoadContext
-from ie_serving.engines.python.runners import Execute, ExecuteBatch, Inputs, Stream
+from ie_serving.engines.python.runners import Execute, ExecuteBatch, StreamFunction
 from ie_serving.engines.run.function import one_line
 
 OWN = ("execute", "execute_batch", "stream")
@@ -54,7 +54,7 @@ class Kernel:
     outputs: Specs
     execute: Execute | None = None
     execute_batch: ExecuteBatch | None = None
-    stream: Stream | None = None
+    stream: StreamFunction | None = None
     update: Callable[[Mapping[str, Any]], object] | None = None
     close: Callable[[], object] = lambda: None
 
@@ -159,7 +159,7 @@ def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: Engine
         raise LoadFailed(
             'params: dtype "any" is for nodes in the server: set "isolation": "thread"'
         )
-    node = ovms.Node(subject, inputs, outputs)
+    node = ovms.PythonNode(subject, inputs, outputs)
     node.begin(ctx, Path(module.__file__ or ".").parent)
     return Kernel(
         name=ovms.CLASS,
@@ -182,7 +182,7 @@ def _check_plain(name: str, function: object) -> None:
         )
 
 
-def _stream_of(name: str, subject: Any) -> Stream | None:  # noqa: ANN401
+def _stream_of(name: str, subject: Any) -> StreamFunction | None:  # noqa: ANN401
     if not _has(subject, "stream"):
         return None
     if not inspect.isasyncgenfunction(inspect.unwrap(subject.stream)):
@@ -190,11 +190,11 @@ def _stream_of(name: str, subject: Any) -> Stream | None:  # noqa: ANN401
             f"{name}.stream is no async generator; expected async def stream(self, items, ctx) that"
             " yields outputs"
         )
-    stream: Stream = subject.stream
+    stream: StreamFunction = subject.stream
     return stream
 
 
-def _streams_alone(name: str, _: Inputs, __: Context) -> object:
+def _streams_alone(name: str, _: Arrays, __: Context) -> object:
     raise PreconditionFailed(f"kernel {name} answers streams alone: it has no execute")
 
 
@@ -243,7 +243,7 @@ def _of_predictor(name: str, subject: Any, ctx: LoadContext, options: EngineOpti
     )
 
 
-def _predict(subject: Any, inputs: Inputs, _: Context) -> object:  # noqa: ANN401
+def _predict(subject: Any, inputs: Arrays, _: Context) -> object:  # noqa: ANN401
     (*several,) = inputs.values()
     return subject.predict(several[0] if len(several) == 1 else inputs)
 
@@ -282,7 +282,7 @@ def _binding(
             f" that, or {ALL[0]}"
         )
 
-    def call(given: Inputs, ctx: Context) -> object:
+    def call(given: Arrays, ctx: Context) -> object:
         known = {**dict.fromkeys(ALL, given), "ctx": ctx, "params": params, **given}
         bound = {each: known[each] for each in names if each in known}
         return function(

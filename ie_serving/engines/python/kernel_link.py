@@ -2,7 +2,7 @@
 
 Both ends run on event loops, which a slow or hanging peer must not block. Each direction has its
 own shared memory, so that inputs may come while outputs are read. The sender writes to it again
-only when the receiver has requested more (`Kind.NEXT`, `Kind.TAKEN`).
+only when the receiver has requested more (`FrameKind.NEXT`, `FrameKind.TAKEN`).
 
 A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
 JSON, or nothing, and the outputs.
@@ -20,8 +20,8 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import Array, Arrays, Specs
 from ie_serving.engines.process import protocol
-from ie_serving.engines.process.link import MALFORMED, Message, PeerGone, Segment
-from ie_serving.engines.process.protocol import Kind, text, words
+from ie_serving.engines.process.link import MALFORMED, LinkMessage, PeerGone, Segment
+from ie_serving.engines.process.protocol import FrameKind, text, words
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.runners import KernelCall
 from ie_serving.engines.run.forks import not_for_forks
@@ -86,7 +86,7 @@ class Duplex:
         # A kernel may request inputs in one task and give outputs in another.
         self._sending = asyncio.Lock()
 
-    async def send(self, kind: Kind, tensors: Sequence[Array] = (), number: int = 0) -> None:
+    async def send(self, kind: FrameKind, tensors: Sequence[Array] = (), number: int = 0) -> None:
         """Send a frame. If this is cancelled the connection is broken and must be closed.
 
         Raises:
@@ -95,7 +95,7 @@ class Duplex:
         """
         async with self._sending:
             # The others may be sent while the peer still reads the tensors before.
-            asked = kind in (Kind.RUN, Kind.RESULT)
+            asked = kind in (FrameKind.RUN, FrameKind.RESULT)
             frame = protocol.pack(kind, number, tensors, protocol.SHARED_FROM if asked else inf)
             if asked:
                 self._writes.shrink()
@@ -105,7 +105,7 @@ class Duplex:
             except ConnectionError as error:
                 raise PeerGone from error
 
-    async def receive(self) -> Message:
+    async def receive(self) -> LinkMessage:
         """Wait for a frame. Its tensors are views, which the peer may write to once it is answered.
 
         Raises:
@@ -118,7 +118,7 @@ class Duplex:
             tensors = protocol.unpack(head, body, self._reads.at_least(shared_bytes))
         except MALFORMED as error:
             raise PeerGone from error
-        return Message(head.kind, head.number, tensors, shared_bytes)
+        return LinkMessage(head.kind, head.number, tensors, shared_bytes)
 
     def leave(self) -> None:
         """End the connection for the peer and for the local receiver."""

@@ -18,11 +18,11 @@ from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
 from ie_serving.engines.others import Others
-from ie_serving.engines.python.asking import ASKER, Models, Slot, is_stuck
+from ie_serving.engines.python.asking import ASKER, AskableModels, RunnerSlot, is_stuck
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.fleet import Fleet
-from ie_serving.engines.python.runners import KernelCall, Runner, Stream, read_only
-from ie_serving.engines.run.infer_request import MOST_WAITING
+from ie_serving.engines.python.fleet import RunnerFleet
+from ie_serving.engines.python.runners import KernelCall, Runner, StreamFunction, read_only
+from ie_serving.engines.run.infer_request import MOST_INFER_WAITERS
 from ie_serving.telemetry.log.logs import carried
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class KernelModel(base.CompiledModel):
         self,
         name: str,
         signature: Signature,
-        fleet: Fleet,
+        fleet: RunnerFleet,
         begin: Begin,
         *,
         shared: bool = False,
@@ -62,7 +62,7 @@ class KernelModel(base.CompiledModel):
         early: bool = False,
         others: Others | None = None,
         update: Callable[[Mapping[str, Any]], object] | None = None,
-        stream: Stream | None = None,
+        stream: StreamFunction | None = None,
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signatures = {signature.name: signature}
@@ -106,8 +106,8 @@ class KernelModel(base.CompiledModel):
         ctx = Context(caller, self._models())
         return KernelStream(self._own_stream, self._call, ctx, inputs).replies(self._streams, read)
 
-    def _models(self) -> Models | None:
-        return Models(self._others, asyncio.get_running_loop()) if self._others else None
+    def _models(self) -> AskableModels | None:
+        return AskableModels(self._others, asyncio.get_running_loop()) if self._others else None
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
@@ -121,7 +121,7 @@ class KernelModel(base.CompiledModel):
         self._freed()
 
 
-class Turn:
+class PendingCall:
     """One call, and the future that waits for it. A thread does its work.
 
     Attributes:
@@ -135,7 +135,7 @@ class Turn:
         call: KernelCall,
         read: Callable[[Arrays], Any],
         loop: asyncio.AbstractEventLoop,
-        behind: Collection[Slot],
+        behind: Collection[RunnerSlot],
     ) -> None:
         self.behind = behind
         self.call = call
@@ -166,7 +166,7 @@ class Turn:
             self.done.set_result(self.value)
 
 
-class EarlyTurn(Turn):
+class EarlyTurn(PendingCall):
     """A call that its kernel may answer before the batch has ended."""
 
     __slots__ = ("__weakref__", "_is_read", "_reading")
@@ -176,7 +176,7 @@ class EarlyTurn(Turn):
         call: KernelCall,
         read: Callable[[Arrays], Any],
         loop: asyncio.AbstractEventLoop,
-        behind: Collection[Slot],
+        behind: Collection[RunnerSlot],
     ) -> None:
         super().__init__(call, read, loop, behind)
         self._is_read = False
@@ -216,7 +216,7 @@ class Line:
     def __init__(
         self,
         name: str,
-        fleet: Fleet,
+        fleet: RunnerFleet,
         begin: Begin,
         most: int,
         timeout_s: float | None,
@@ -228,10 +228,10 @@ class Line:
         self._begin = begin
         self._most = most
         self._timeout_s = timeout_s
-        self._turn = EarlyTurn if early else Turn
+        self._turn = EarlyTurn if early else PendingCall
         # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
-        self._waiting: dict[Turn, None] = {}
-        self._taken: set[Slot] = set()
+        self._waiting: dict[PendingCall, None] = {}
+        self._taken: set[RunnerSlot] = set()
         # The loop's time from which on there has always been a call that waits.
         self._pressed_since: float | None = None
         fleet.came = self._advance
@@ -244,8 +244,10 @@ class Line:
             DeadlineExceeded: the time-out of the model has passed.
             ServingError: the call failed, or it would wait for itself.
         """
-        if len(self._waiting) >= MOST_WAITING:
-            raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
+        if len(self._waiting) >= MOST_INFER_WAITERS:
+            raise QueueFull(
+                f"{MOST_INFER_WAITERS} calls wait for this kernel already: ask again later"
+            )
         loop = asyncio.get_running_loop()
         turn = self._turn(call, read, loop, self._taken)
         timer = self._timeout_s and loop.call_later(self._timeout_s, self._expire, turn)
@@ -275,7 +277,7 @@ class Line:
             " wait for ever; do not ask kernels in a ring, or raise max_concurrency"
         )
 
-    def _expire(self, turn: Turn) -> None:
+    def _expire(self, turn: PendingCall) -> None:
         if not turn.done.done():
             limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
             text = f"the kernel did not answer within {limit} (timeout_ms of the model)"
@@ -295,8 +297,8 @@ class Line:
             self._pressed_since = now
         self._fleet.pressed(now - self._pressed_since)
 
-    def _start(self, runner: Runner, turns: list[Turn]) -> None:
-        loop, slot = asyncio.get_running_loop(), Slot()
+    def _start(self, runner: Runner, turns: list[PendingCall]) -> None:
+        loop, slot = asyncio.get_running_loop(), RunnerSlot()
         self._taken.add(slot)
         for turn in turns:
             turn.behind = (slot,)
@@ -313,8 +315,8 @@ class Line:
     def _run(
         self,
         runner: Runner,
-        slot: Slot,
-        work: list[list[Turn]],
+        slot: RunnerSlot,
+        work: list[list[PendingCall]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Run a batch, in a thread."""
@@ -332,11 +334,11 @@ class Line:
             turn.finish()
         tell(loop, self._end, runner, slot, turns)
 
-    def _end(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
+    def _end(self, runner: Runner, slot: RunnerSlot, turns: list[PendingCall]) -> None:
         self._give_back(runner, slot, turns)
         self._advance()
 
-    def _give_back(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
+    def _give_back(self, runner: Runner, slot: RunnerSlot, turns: list[PendingCall]) -> None:
         for turn in turns:
             turn.settle()
         self._taken.discard(slot)

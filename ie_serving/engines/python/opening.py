@@ -40,7 +40,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import PROCESS, KernelOptions, Place
+from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
@@ -244,7 +244,7 @@ def opened(
 
 
 def _kernel(
-    file: Path, place: Place, ctx: LoadContext, options: EngineOptions, undone: ExitStack
+    file: Path, place: KernelPlace, ctx: LoadContext, options: EngineOptions, undone: ExitStack
 ) -> Kernel:
     foreign = None if place.name else _foreign(file, ctx, undone)
     if foreign is not None:
@@ -262,7 +262,7 @@ def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
     return None
 
 
-def found(place: Place, directory: Path, what: str = "kernel") -> Path:
+def found(place: KernelPlace, directory: Path, what: str = "kernel") -> Path:
     """Find the file of a kernel, or of another object that `what` names.
 
     Raises:
@@ -299,7 +299,7 @@ def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def telling(place: Place, lacks: str) -> Iterator[None]:
+def telling(place: KernelPlace, lacks: str) -> Iterator[None]:
     """Report an exception of loading code by its class and text; the log has the traceback.
 
     Args:
@@ -322,7 +322,7 @@ def telling(place: Place, lacks: str) -> Iterator[None]:
         raise LoadFailed(f"kernel {place} cannot be loaded: {cause}") from error
 
 
-def warn(place: Place, lacks: str) -> None:
+def warn(place: KernelPlace, lacks: str) -> None:
     """Log the requirements that a loaded version lacks, if there are any."""
     if lacks:
         log.warning(Event("requirements not met", kernel=place, file=NAME, lacking=lacks))

@@ -30,6 +30,7 @@ from ie_serving.core.values.errors import LoadFailed, NotSupported, ServingError
 from ie_serving.core.values.tensors import (
     ABSENT,
     Array,
+    Arrays,
     DataType,
     Sent,
     Specs,
@@ -39,7 +40,6 @@ from ie_serving.core.values.tensors import (
     sent_in,
 )
 from ie_serving.engines.python.context import Context, LoadContext
-from ie_serving.engines.python.runners import Inputs
 
 DATATYPES: Mapping[str, str] = {
     "bool": "BOOL",
@@ -115,7 +115,7 @@ _LENGTH = struct.Struct("<I")
 _NUMPY = {word: np.dtype(name) for name, word in DATATYPES.items()}
 
 
-class Node:
+class PythonNode:
     """One Python node.
 
     Args of the constructor:
@@ -150,7 +150,7 @@ class Node:
         # The documentation's table has the second name.
         initialize({**given, "outputs_names": given["output_names"]})
 
-    def execute(self, inputs: Inputs, _: Context) -> Mapping[str, object]:
+    def execute(self, inputs: Arrays, _: Context) -> Mapping[str, object]:
         """Run it once. Raises: NotSupported, where it gives several answers."""
         given = self._executed(inputs)
         if isinstance(given, Iterator):
@@ -160,7 +160,7 @@ class Node:
         return self._read(given)
 
     async def stream(
-        self, items: AsyncIterator[Inputs], _: Context
+        self, items: AsyncIterator[Arrays], _: Context
     ) -> AsyncGenerator[object, None]:
         """Give all that the generator gives, for one request after the other.
 
@@ -176,7 +176,7 @@ class Node:
         finalize: Callable[[], object] = getattr(self._subject, "finalize", lambda: None)
         finalize()
 
-    def _executed(self, inputs: Inputs) -> object:
+    def _executed(self, inputs: Arrays) -> object:
         """Call `execute` with the inputs that came; where none has come, no output comes either."""
         came = [(spec, inputs[name]) for name, spec in self._inputs.items()]
         tensors = [_tensor(spec, array) for spec, array in came if not is_absent(array)]

@@ -12,18 +12,18 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import DeadlineExceeded, QueueFull, ServingError
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.process.child_process import WorkerProcess, command_of
-from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
-from ie_serving.engines.process.protocol import KEPT, Frame, Kind, words
-from ie_serving.engines.process.supervision import Supervisor, Task
+from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, RemoteFault
+from ie_serving.engines.process.protocol import KEPT, FrameKind, ProcessFrame, words
+from ie_serving.engines.process.supervision import ProcessTask, Supervisor
 from ie_serving.engines.python.child import job_of, specs_of
 from ie_serving.engines.python.context import Context, kernel_scratch
-from ie_serving.engines.python.fleet import Fleet, Growth, Running
+from ie_serving.engines.python.fleet import Growth, RunnerFleet, RunningKernel
 from ie_serving.engines.python.kernel_link import answered, packed
-from ie_serving.engines.python.runners import Inputs, KernelCall, Readiness
+from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class KernelProcess(Supervisor):
         scratch: directory for the kernel's files; removed after the process has ended in any way.
     """
 
-    def __init__(self, task: Task, scratch: Scratch) -> None:
+    def __init__(self, task: ProcessTask, scratch: Scratch) -> None:
         super().__init__(task)
         self._scratch = scratch
 
@@ -64,7 +64,7 @@ def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
     """Make the process of a version's kernel, not started yet."""
     place = options.of(KernelOptions).place
     scratch = kernel_scratch()
-    task = Task(
+    task = ProcessTask(
         command=COMMAND,
         kind="kernel",
         job=job_of(directory, options, scratch),
@@ -105,11 +105,11 @@ class RemoteRunner:
         weakref.finalize(self, process.abandon)
 
     @property
-    def readiness(self) -> Readiness:
+    def readiness(self) -> RunnerReadiness:
         """See `Runner`."""
         if self._process.serves:
-            return Readiness.NOW
-        return Readiness.SOON if self._process.starts else Readiness.LATER
+            return RunnerReadiness.NOW
+        return RunnerReadiness.SOON if self._process.starts else RunnerReadiness.LATER
 
     def run(self, calls: Sequence[KernelCall]) -> None:
         """See `Runner`."""
@@ -123,7 +123,7 @@ class RemoteRunner:
             self._fail(
                 calls, DeadlineExceeded(f"kernel {self._kernel} hung for {limit}, and was ended")
             )
-        except Fault as error:
+        except RemoteFault as error:
             self._fail(calls, ERROR_OF.get(error.code, ServingError)(str(error)))
         except OSError as error:
             self._fail(calls, QueueFull(f"the tensors cannot be handed over: {error.strerror}"))
@@ -132,7 +132,7 @@ class RemoteRunner:
         else:
             self._share(calls, iter(tensors))
 
-    def stream(self, items: AsyncIterator[Inputs], ctx: Context) -> AsyncGenerator[object, None]:
+    def stream(self, items: AsyncIterator[Arrays], ctx: Context) -> AsyncGenerator[object, None]:
         """Answer a stream in the process; see `calls.Stream`. On one event loop."""
         # Here: few kernels have streams.
         from ie_serving.engines.python.remote_stream import RemoteStream
@@ -161,10 +161,10 @@ class RemoteRunner:
         # The outputs of the run before, which lie there, are read (`Line._run`) or copied below.
         link.shrink()
         tensors = [each for call in calls for each in packed(call, self._inputs)]
-        frame = link.pack(Kind.RUN, len(calls), tensors)
+        frame = link.pack(FrameKind.RUN, len(calls), tensors)
         try:
             answer = self._answer(link, frame)
-        except Fault:
+        except RemoteFault:
             self._leave(link)  # whether the kernel keeps the inputs is not known
             raise
         if answer.number == KEPT:
@@ -172,7 +172,7 @@ class RemoteRunner:
             self._leave(link)
         return answer.tensors
 
-    def _answer(self, link: Link, frame: Frame) -> Message:
+    def _answer(self, link: Link, frame: ProcessFrame) -> LinkMessage:
         # The limit is for the run alone: with it, the check whether a link is alive would wait.
         link.limit(self._timeout_s)
         try:
@@ -226,7 +226,7 @@ class RemoteRunner:
             self._process.lost(process, why)
 
 
-def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:
+def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> RunningKernel:
     """Start the processes of a kernel, which `undone` ends. Blocking.
 
     Raises:
@@ -249,9 +249,9 @@ def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running
         process.start()
         return runner(process)
 
-    fleet = Fleet([runner(each) for each in processes], _growth(name, own.instances, start))
+    fleet = RunnerFleet([runner(each) for each in processes], _growth(name, own.instances, start))
     stream = partial(_stream, fleet) if found["streams"] else None
-    return Running(name, inputs, outputs, fleet, batches=found["batches"], stream=stream)
+    return RunningKernel(name, inputs, outputs, fleet, batches=found["batches"], stream=stream)
 
 
 def _growth(
@@ -270,7 +270,7 @@ def _growth(
 
 
 async def _stream(
-    fleet: Fleet, items: AsyncIterator[Inputs], ctx: Context
+    fleet: RunnerFleet, items: AsyncIterator[Arrays], ctx: Context
 ) -> AsyncGenerator[object, None]:
     """Let one of the processes answer a stream. Raises: NotAvailable."""
     with fleet.for_stream() as runner:

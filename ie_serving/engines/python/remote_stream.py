@@ -6,13 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.process.child_process import WorkerProcess
-from ie_serving.engines.process.link import Message, PeerGone
-from ie_serving.engines.process.protocol import Kind
+from ie_serving.engines.process.link import LinkMessage, PeerGone
+from ie_serving.engines.process.protocol import FrameKind
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel_link import Duplex, answered, packed_context
-from ie_serving.engines.python.runners import Checked, Inputs
+from ie_serving.engines.python.runners import Checked
 
 
 class RemoteStream:
@@ -44,7 +45,7 @@ class RemoteStream:
         self._failed: BaseException | None = None
 
     async def replies(
-        self, items: AsyncIterator[Inputs], ctx: Context
+        self, items: AsyncIterator[Arrays], ctx: Context
     ) -> AsyncGenerator[object, None]:
         """Yield the kernel's replies, each `Checked` or an error; see `calls.Stream`.
 
@@ -61,14 +62,14 @@ class RemoteStream:
             raise
         way = Duplex(*ends)
         try:
-            await way.send(Kind.STREAM, [packed_context(ctx)])
-            while (message := await way.receive()).kind is not Kind.END:
-                if message.kind is Kind.NEXT:
+            await way.send(FrameKind.STREAM, [packed_context(ctx)])
+            while (message := await way.receive()).kind is not FrameKind.END:
+                if message.kind is FrameKind.NEXT:
                     self._feeding = asyncio.create_task(self._feed(items, way))
                     continue
                 yield self._outcome(message)
                 with suppress(PeerGone):  # frames sent before, such as its end, can still be read
-                    await way.send(Kind.TAKEN)
+                    await way.send(FrameKind.TAKEN)
             await self._ended(message, process)
         except PeerGone:
             if self._failed is not None:
@@ -77,23 +78,23 @@ class RemoteStream:
         finally:
             await self._leave(way, process)
 
-    async def _feed(self, items: AsyncIterator[Inputs], way: Duplex) -> None:
+    async def _feed(self, items: AsyncIterator[Arrays], way: Duplex) -> None:
         try:
             async for inputs in items:
-                await way.send(Kind.RUN, [inputs[name] for name in self._inputs])
+                await way.send(FrameKind.RUN, [inputs[name] for name in self._inputs])
                 return
-            await way.send(Kind.END)
+            await way.send(FrameKind.END)
         except PeerGone:
             return  # the receiver sees it, too
         except Exception as error:
             self._failed = error
             way.leave()
 
-    def _outcome(self, message: Message) -> object:
+    def _outcome(self, message: LinkMessage) -> object:
         outcome, _ = answered(iter(message.tensors), self._outputs)
         return outcome if isinstance(outcome, ServingError) else Checked(outcome)
 
-    async def _ended(self, message: Message, process: WorkerProcess) -> None:
+    async def _ended(self, message: LinkMessage, process: WorkerProcess) -> None:
         if not message.tensors:
             return
         error, over = answered(iter(message.tensors), ())

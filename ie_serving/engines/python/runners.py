@@ -23,7 +23,6 @@ from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
 
-Inputs = Arrays
 
 _LATER = (DeadlineExceeded, NotAvailable, QueueFull)
 """Errors of an asked model that its asker's client gets as well, since it may ask again."""
@@ -32,7 +31,7 @@ _TAKING = threading.Lock()
 """Held for the moment in which a call takes its answer; one for all, since that takes no time."""
 
 
-def read_only(inputs: Inputs) -> Inputs:
+def read_only(inputs: Arrays) -> Arrays:
     """Give read-only views: the arrays may be views of a request's received bytes."""
     views = {name: array.view() for name, array in inputs.items()}
     for view in views.values():
@@ -69,7 +68,7 @@ class KernelCall:
     told: Callable[[], object]
 
     def __init__(
-        self, kernel: str, about: About, outputs: Specs, inputs: Inputs, ctx: Context
+        self, kernel: str, about: About, outputs: Specs, inputs: Arrays, ctx: Context
     ) -> None:
         self.kernel = kernel
         self._about = about
@@ -149,10 +148,10 @@ class Checked:
         outputs: by name.
     """
 
-    outputs: Inputs
+    outputs: Arrays
 
 
-class Readiness(enum.IntEnum):
+class RunnerReadiness(enum.IntEnum):
     """When a runner would run the calls that it is given."""
 
     LATER = 0
@@ -167,7 +166,7 @@ class Runner(Protocol):
     """Runs calls, one batch at a time."""
 
     @property
-    def readiness(self) -> Readiness:
+    def readiness(self) -> RunnerReadiness:
         """When it would run calls."""
 
     def run(self, calls: Sequence[KernelCall]) -> None:
@@ -180,9 +179,9 @@ class Runner(Protocol):
         """End it. Nothing runs any more."""
 
 
-Execute = Callable[[Inputs, Context], object]
+Execute = Callable[[Arrays, Context], object]
 ExecuteBatch = Callable[[Sequence[KernelCall]], "Sequence[object] | None"]
-Stream = Callable[[AsyncIterator[Inputs], Context], AsyncGenerator[object, None]]
+StreamFunction = Callable[[AsyncIterator[Arrays], Context], AsyncGenerator[object, None]]
 """Takes a client's inputs, and gives any number of outputs; see `streaming.py`."""
 
 
@@ -194,9 +193,9 @@ class InProcess:
     execute_batch: ExecuteBatch | None
 
     @property
-    def readiness(self) -> Readiness:
+    def readiness(self) -> RunnerReadiness:
         """See `Runner`."""
-        return Readiness.NOW
+        return RunnerReadiness.NOW
 
     def run(self, calls: Sequence[KernelCall]) -> None:
         """See `Runner`."""

@@ -13,8 +13,9 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import ServingError
+from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.runners import Checked, Inputs, KernelCall, Stream, read_only
+from ie_serving.engines.python.runners import Checked, KernelCall, StreamFunction, read_only
 from ie_serving.engines.run import forks
 
 T = TypeVar("T")
@@ -61,10 +62,10 @@ class KernelStream:
 
     def __init__(
         self,
-        stream: Stream,
-        answer: Callable[[Inputs, Context], KernelCall],
+        stream: StreamFunction,
+        answer: Callable[[Arrays, Context], KernelCall],
         ctx: Context,
-        inputs: AsyncIterator[Inputs],
+        inputs: AsyncIterator[Arrays],
     ) -> None:
         self._stream = stream
         self._answer = answer
@@ -77,7 +78,7 @@ class KernelStream:
         self._fetching: asyncio.Task[Any] | None = None
 
     async def replies(
-        self, loop: StreamLoop, read: Callable[[Inputs], T]
+        self, loop: StreamLoop, read: Callable[[Arrays], T]
     ) -> AsyncGenerator[T | ServingError, None]:
         """Yield the kernel's replies, read by `read` in the kernel's thread.
 
@@ -105,7 +106,7 @@ class KernelStream:
 
     # -- on the kernel's loop ------------------------------------------------------------------
 
-    async def _work(self, read: Callable[[Inputs], object]) -> None:
+    async def _work(self, read: Callable[[Arrays], object]) -> None:
         try:
             async with aclosing(self._stream(self._given(), self._ctx)) as replies:
                 async for outputs in replies:
@@ -122,12 +123,12 @@ class KernelStream:
         finally:
             forks.leave_if_forked(self._name)
 
-    async def _given(self) -> AsyncGenerator[Inputs, None]:
+    async def _given(self) -> AsyncGenerator[Arrays, None]:
         forks.leave_if_forked(self._name)
         while (inputs := await self._at_home(self._next())) is not None:
             yield inputs
 
-    def _checked(self, outputs: object, read: Callable[[Inputs], object]) -> object:
+    def _checked(self, outputs: object, read: Callable[[Arrays], object]) -> object:
         if isinstance(outputs, Checked):
             return read(outputs.outputs)
         call = self._answer({}, self._ctx)
@@ -140,7 +141,7 @@ class KernelStream:
 
     # -- on the server's loop ------------------------------------------------------------------
 
-    async def _next(self) -> Inputs | None:
+    async def _next(self) -> Arrays | None:
         self._fetching = asyncio.current_task()
         try:
             async for inputs in self._inputs:

@@ -185,14 +185,14 @@ def _imported(name: str, directory: Path) -> ModuleType:
 LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
 KNOWN = (declared.INPUTS, declared.OUTPUTS, CLASS, ARGUMENTS)
 
-Library = Any
+TorchLibrary = Any
 """The module `torch`, imported when a model needs it."""
-Compute = Callable[[Arrays], dict[str, Any]]
+TorchCompute = Callable[[Arrays], dict[str, Any]]
 """Computes the outputs of a module, as tensors by name."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch
@@ -232,7 +232,7 @@ def _inputs(module: Module, given: Specs) -> Specs:
 
 
 def _compute(
-    torch: Library, module: Module, inputs: Specs, outputs: Sequence[str], given: Arrays
+    torch: TorchLibrary, module: Module, inputs: Specs, outputs: Sequence[str], given: Arrays
 ) -> dict[str, Any]:
     tensors = [tensor_of(torch, given[name], spec.dtype) for name, spec in inputs.items()]
     with torch.inference_mode():
@@ -243,7 +243,7 @@ def _compute(
             raise ValueError(str(error).strip().splitlines()[-1]) from None
 
 
-def _answer(torch: Library, compute: Compute, outputs: Specs, given: Arrays) -> Arrays:
+def _answer(torch: TorchLibrary, compute: TorchCompute, outputs: Specs, given: Arrays) -> Arrays:
     found = compute(given)
     return {
         name: array_of(torch, found[name]).astype(spec.dtype.numpy, copy=False)
@@ -251,7 +251,7 @@ def _answer(torch: Library, compute: Compute, outputs: Specs, given: Arrays) -> 
     }
 
 
-def _tried(compute: Compute, inputs: Specs) -> Specs:
+def _tried(compute: TorchCompute, inputs: Specs) -> Specs:
     """Describe the outputs by running zeros: output sizes that vary with an open size are open."""
     one, two = (_shown(compute, inputs, size) for size in (1, 2))
     return {
@@ -260,7 +260,7 @@ def _tried(compute: Compute, inputs: Specs) -> Specs:
     }
 
 
-def _shown(compute: Compute, inputs: Specs, size: int) -> dict[str, Any]:
+def _shown(compute: TorchCompute, inputs: Specs, size: int) -> dict[str, Any]:
     zeros = {
         name: np.zeros([size if each == -1 else each for each in spec.shape or ()], _numpy(spec))
         for name, spec in inputs.items()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Places = Sequence[tuple[str, str]]
+StatePlaces = Sequence[tuple[str, str]]
 """Attributes that hold state: the path of their module, and their name."""
 Holders = Sequence[tuple[Any, str]]
 """The same in one copy: the module itself, and the name."""
@@ -40,7 +40,7 @@ def isolated(torch: Any, module: Any, state: Sequence[str]) -> Callable[..., Any
     return call
 
 
-def _places(module: Any, state: Sequence[str]) -> Places:  # noqa: ANN401
+def _places(module: Any, state: Sequence[str]) -> StatePlaces:  # noqa: ANN401
     inner, found = dict(module.named_modules()), []
     for each in state:
         path, _, name = each.rpartition(".")
@@ -54,7 +54,7 @@ def _places(module: Any, state: Sequence[str]) -> Places:  # noqa: ANN401
 class _Calls:
     """Calls copies of one module; in any thread."""
 
-    def __init__(self, torch: Any, module: Any, places: Places) -> None:  # noqa: ANN401
+    def __init__(self, torch: Any, module: Any, places: StatePlaces) -> None:  # noqa: ANN401
         self._torch = torch
         self._module = module
         self._places = places
@@ -107,6 +107,6 @@ def _are_apart(torch: Any, state: Sequence[Any]) -> bool:  # noqa: ANN401
     return len(tensors) + len(numbers) == len(state) and len(set(memory)) == len(memory)
 
 
-def _found(module: Any, places: Places) -> Holders:  # noqa: ANN401
+def _found(module: Any, places: StatePlaces) -> Holders:  # noqa: ANN401
     inner = dict(module.named_modules())
     return [(inner[path], name) for path, name in places]

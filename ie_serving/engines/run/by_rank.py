@@ -26,10 +26,10 @@ from ie_serving.engines.run.program import Runs
 T = TypeVar("T")
 MORE = 2
 """Stands for every size above 1."""
-Form = int | tuple[int, ...]
+RankForm = int | tuple[int, ...]
 Ranks = tuple[Any, ...]
-"""A `Form` for each open input; in `by_shape.py`, the shapes of all."""
-Make = Callable[[Ranks], Runs]
+"""A `RankForm` for each open input; in `by_shape.py`, the shapes of all."""
+MakeProgram = Callable[[Ranks], Runs]
 """Compiles for ranks, one for each open input. Blocking. Raises: LoadFailed."""
 
 MOST = 4
@@ -49,7 +49,7 @@ MOST_REFUSED = 256
 beyond, the one that was noted first is forgotten."""
 
 
-MOST_WAITING = 8
+MOST_WAITING_RANKS = 8
 """Combinations that are being compiled or wait for it; a request of a further one is refused. Each
 takes as long as a load, one after the other, and clients can send any number of combinations."""
 
@@ -64,7 +64,7 @@ def ones(array: Array) -> tuple[int, ...]:
     return tuple([min(size, MORE) for size in array.shape])
 
 
-def _shown(form: Form) -> str:
+def _shown(form: RankForm) -> str:
     if isinstance(form, int):
         return f"rank {form}"
     return f"sizes ({', '.join('more' if size == MORE else str(size) for size in form)})"
@@ -106,9 +106,9 @@ class ByRank:
         self,
         signature: Signature,
         open_inputs: Sequence[str],
-        make: Make,
+        make: MakeProgram,
         clock: Callable[[], float] = time.monotonic,
-        form: Callable[[Array], Form] = rank,
+        form: Callable[[Array], RankForm] = rank,
     ) -> None:
         self.signature = signature
         self._clock = clock
@@ -132,8 +132,8 @@ class ByRank:
 
         Raises:
             InvalidTensor: the model cannot be compiled for these ranks.
-            QueueFull: `MOST_WAITING` other combinations are being compiled, or no place may be
-                given to another one yet.
+            QueueFull: `MOST_WAITING_RANKS` other combinations are being compiled, or no place may
+                be given to another one yet.
         """
         ranks = tuple([self._form(inputs[name]) for name in self._open])
         kept = self._take(ranks)
@@ -154,11 +154,11 @@ class ByRank:
         return self._compiling.get(ranks) or self._begin(ranks)
 
     def _begin(self, ranks: Ranks) -> _Kept:
-        if len(self._compiling) >= MOST_WAITING:
+        if len(self._compiling) >= MOST_WAITING_RANKS:
             raise QueueFull(
-                f"the model is being compiled for {MOST_WAITING} other combinations of ranks of its"
-                " inputs: send the request again later, and keep to a few ranks; those of warm-up"
-                " records are compiled before the version serves"
+                f"the model is being compiled for {MOST_WAITING_RANKS} other combinations of ranks"
+                " of its inputs: send the request again later, and keep to a few ranks; those of"
+                " warm-up records are compiled before the version serves"
             )
         rests_s = self._rests_until - self._clock()
         if rests_s > 0 and len(self._kept) + len(self._compiling) >= MOST:

@@ -17,12 +17,12 @@ import numpy as np
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidTensor, QueueFull
 from ie_serving.core.values.fit import admits, cast_all, fit, shed
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import MOST, ByRank, Make
-from ie_serving.engines.run.program import Read, Runs
+from ie_serving.core.values.tensors import Array, Read, Signature, TensorSpec
+from ie_serving.engines.run.by_rank import MOST, ByRank, MakeProgram
+from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
-Shapes = tuple[tuple[int, ...] | None, ...]
+InputShapes = tuple[tuple[int, ...] | None, ...]
 ReadBy = Callable[[], Mapping[str, Collection[str]]]
 """Names for each output the inputs from which it is computed. Blocking."""
 
@@ -48,7 +48,7 @@ class BySentShape(ByRank):
     def __init__(
         self,
         program: Runs,
-        make: Make,
+        make: MakeProgram,
         read_by: ReadBy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -113,7 +113,7 @@ class BySentShape(ByRank):
             kept.users -= 1
             self._free_if_unused(kept)
 
-    def _check_rest(self, shapes: Shapes) -> None:
+    def _check_rest(self, shapes: InputShapes) -> None:
         """Let no further shapes be tried for a while: to find some unfit takes about a load.
 
         Raises: QueueFull.
@@ -129,7 +129,7 @@ class BySentShape(ByRank):
     def _note_refused(self, took_s: float) -> None:
         self._rest(took_s)
 
-    def _refusal(self, ranks: Shapes, why: str) -> InvalidTensor:
+    def _refusal(self, ranks: InputShapes, why: str) -> InvalidTensor:
         return InvalidTensor(f"shapes {ranks} cannot be taken: {why}")
 
 

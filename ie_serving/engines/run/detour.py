@@ -11,12 +11,13 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Arrays
 
 if TYPE_CHECKING:
-    from ie_serving.engines.run.program import Read, Runs
+    from ie_serving.core.values.tensors import Read
+    from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
 
 
-class OnDemand(Generic[T]):
+class OpenedOnDemand(Generic[T]):
     """Opened in a thread by the first request that needs it, and kept. Used from one event loop.
 
     Args of the constructor:
@@ -65,7 +66,7 @@ class Detour:
         other: computes the signature whatever the floats are.
     """
 
-    def __init__(self, names: Sequence[str], other: "OnDemand[Runs]") -> None:
+    def __init__(self, names: Sequence[str], other: "OpenedOnDemand[Runs]") -> None:
         self.names = names
         self._other = other
 

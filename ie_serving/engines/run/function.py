@@ -20,23 +20,23 @@ from ie_serving.engines.run.threads import threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Call = Callable[[Arrays], Arrays]
+ArraysFunction = Callable[[Arrays], Arrays]
 """Computes the outputs, new arrays, by name. Several threads call it at once."""
 
 LONGEST_CAUSE = 600
 """Characters of a library's error that are shown; some quote whole tables."""
 
 
-class Failure(Exception):
+class LibraryFailure(Exception):
     """The library's failure; its cause is the exception that the library raised."""
 
 
 class FunctionRequest:
-    """One call at a time. See `engines.run.infer_request.InferRequest`."""
+    """One call at a time. See `engines.run.infer_request.EngineRequest`."""
 
     renews = False
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ArraysFunction) -> None:
         self._call = call
         self._inputs: Arrays = {}
 
@@ -51,7 +51,7 @@ class FunctionRequest:
 
         Raises:
             ServingError: the inputs are wrong, in the function's own words.
-            Failure: any other error.
+            LibraryFailure: any other error.
         """
         inputs, self._inputs = self._inputs, {}
         try:
@@ -59,7 +59,7 @@ class FunctionRequest:
         except ServingError:
             raise
         except Exception as error:  # libraries raise what they like
-            raise Failure from error
+            raise LibraryFailure from error
 
     def run_new(self) -> Arrays:
         """As `run`, whatever the shapes."""
@@ -74,7 +74,7 @@ class FunctionRequest:
 
 def program(
     signature: Signature,
-    call: Call,
+    call: ArraysFunction,
     options: EngineOptions,
     *,
     library: str,
@@ -98,7 +98,7 @@ def program(
         signature,
         [FunctionRequest(call) for _ in range(options.nireq or threads())],
         LatencyModel(execution),
-        failures=(Failure,),
+        failures=(LibraryFailure,),
         blame=partial(_blame, library, tuple(refusals), signature),
         apart=not is_short,
     )

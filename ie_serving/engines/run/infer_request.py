@@ -13,14 +13,13 @@ from typing import Generic, Protocol, TypeVar
 
 from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.core.values.tensors import Arrays
+from ie_serving.core.values.tensors import Arrays, Outputs
 
-Outputs = Arrays
 Shapes = tuple[tuple[int, ...], ...]
-"""The shape of each input, in the order of `Admission.names`."""
+"""The shape of each input, in the order of `ShapeAdmission.names`."""
 
 
-class InferRequest(Protocol):
+class EngineRequest(Protocol):
     """Memory and engine state for one inference at a time.
 
     The outputs are views that the next inference overwrites. Errors of the engine are of the types
@@ -47,7 +46,7 @@ class InferRequest(Protocol):
         """Whether `renew` has anything to do."""
 
 
-class QueuedRequest(InferRequest, Protocol):
+class QueuedRequest(EngineRequest, Protocol):
     """An infer request that can be queued in the engine while the engine runs others."""
 
     def start(self) -> None:
@@ -57,7 +56,7 @@ class QueuedRequest(InferRequest, Protocol):
         """Wait for the started inference; give its outputs. In any thread. Raises as `run_new`."""
 
 
-class Admission(Protocol):
+class ShapeAdmission(Protocol):
     """Which combinations of input shapes a model takes.
 
     Attributes:
@@ -84,7 +83,7 @@ class Admission(Protocol):
 
 S = TypeVar("S")
 
-MOST_WAITING = 10_000
+MOST_INFER_WAITERS = 10_000
 """Requests that wait for one model at a time; the next is refused with QueueFull. It equals the
 limit of connections: a proxy sends its clients' calls over one or two connections, 1,000 at a time
 over each. The budget of bytes bounds their memory, their deadlines bound their wait."""
@@ -114,13 +113,13 @@ class Pool(Generic[S]):
         """Give an item as soon as every earlier waiter has had one.
 
         Raises:
-            QueueFull: `MOST_WAITING` wait already.
+            QueueFull: `MOST_INFER_WAITERS` wait already.
         """
         if self.free:
             return self.free.pop()
-        if len(self.waiters) >= MOST_WAITING:
+        if len(self.waiters) >= MOST_INFER_WAITERS:
             raise QueueFull(
-                f"{MOST_WAITING} requests wait for this model already: ask again later, send"
+                f"{MOST_INFER_WAITERS} requests wait for this model already: ask again later, send"
                 " fewer at once, or add servers"
             )
         waiter: asyncio.Future[S] = asyncio.get_running_loop().create_future()
@@ -163,7 +162,7 @@ class Lane(Generic[T]):
 
     def __init__(
         self,
-        request: InferRequest,
+        request: EngineRequest,
         inputs: Arrays,
         read: Callable[[Outputs], T],
         failures: tuple[type[Exception], ...] = (RuntimeError,),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays
-from ie_serving.engines.run.infer_request import InferRequest
+from ie_serving.engines.run.infer_request import EngineRequest
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ Clock: TypeAlias = Callable[[], float]
 
 
 def latency(
-    make: Callable[[], InferRequest],
+    make: Callable[[], EngineRequest],
     inputs: Arrays | None,
     failures: tuple[type[Exception], ...],
     clock: Clock = time.perf_counter,
@@ -155,7 +155,7 @@ def _is_enough(measured: Sequence[float]) -> bool:
     return sum(SHORTER * each <= shortest for each in measured) > 1
 
 
-def _timed(request: InferRequest, inputs: Arrays, clock: Clock) -> float:
+def _timed(request: EngineRequest, inputs: Arrays, clock: Clock) -> float:
     request.fill(inputs)
     started = clock()
     request.run()

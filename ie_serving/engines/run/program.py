@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
-from ie_serving.core.values.tensors import Array, Arrays, Signature
+from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.run.detour import Detour, NotFinite
-from ie_serving.engines.run.infer_request import Admission, InferRequest, Lane, Outputs, Pool
+from ie_serving.engines.run.infer_request import EngineRequest, Lane, Pool, ShapeAdmission
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.log.logs import Event, carried
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Read = Callable[[Outputs], T]
-Check = Callable[[Array], None]
+
+CheckArray = Callable[[Array], None]
 
 SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
@@ -77,13 +77,13 @@ class Program:
     def __init__(
         self,
         signature: Signature,
-        requests: Sequence[InferRequest],
+        requests: Sequence[EngineRequest],
         latency: LatencyModel,
         *,
         failures: tuple[type[Exception], ...],
         blame: Callable[[Exception], ServingError],
-        checks: Sequence[tuple[str, Check]] = (),
-        admission: Admission | None = None,
+        checks: Sequence[tuple[str, CheckArray]] = (),
+        admission: ShapeAdmission | None = None,
         apart: bool = False,
         detour: Detour | None = None,
         freed: Callable[[], object] = lambda: None,
@@ -165,7 +165,7 @@ class Program:
         assert self._detour is not None  # they look at values where there is one
         return await self._detour.infer(inputs, read)
 
-    async def _taken(self) -> tuple[InferRequest, float]:
+    async def _taken(self) -> tuple[EngineRequest, float]:
         """Wait for an infer request; tell for how many seconds."""
         began = time.perf_counter()
         self._record.waiting += 1
@@ -176,7 +176,7 @@ class Program:
 
     async def _infer_in_lane(
         self,
-        request: InferRequest,
+        request: EngineRequest,
         inputs: Arrays,
         read: Read[T],
         bucket: int,
@@ -204,7 +204,7 @@ class Program:
             self._latency.learn(bucket, lane.seconds)
         return result
 
-    def _give_when_idle(self, request: InferRequest, lane: Lane[T]) -> None:
+    def _give_when_idle(self, request: EngineRequest, lane: Lane[T]) -> None:
         if lane.done.done():
             self._pool.give(request)
             return
@@ -212,7 +212,7 @@ class Program:
         lane.cancel()
         lane.done.add_done_callback(lambda _: self._pool.give(request))
 
-    def _give_failed(self, request: InferRequest, error: BaseException) -> None:
+    def _give_failed(self, request: EngineRequest, error: BaseException) -> None:
         """Return an infer request after `error` on the loop, renewed in a thread if needed.
 
         Raises:
@@ -225,7 +225,7 @@ class Program:
         self._renew_and_give(request)
         raise self._blame(error) from error
 
-    def _renew_and_give(self, request: InferRequest) -> None:
+    def _renew_and_give(self, request: EngineRequest) -> None:
         if not request.renews:
             self._pool.give(request)
             return
@@ -233,7 +233,7 @@ class Program:
         renewed = asyncio.get_running_loop().run_in_executor(self._threads, request.renew)
         renewed.add_done_callback(partial(self._give_renewed, request))
 
-    def _give_renewed(self, request: InferRequest, renewed: "asyncio.Future[None]") -> None:
+    def _give_renewed(self, request: EngineRequest, renewed: "asyncio.Future[None]") -> None:
         # A renewal that failed shows at the next use, which fails and renews again.
         if not renewed.cancelled() and (error := renewed.exception()):
             with self._about():

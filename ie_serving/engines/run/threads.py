@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from ie_serving.core.runtime.machine_share import SHARE, Read, groups, read_file
+from ie_serving.core.runtime.machine_share import SHARE, ReadFile, groups, read_file
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 
 CPUS = "/sys/devices/system/cpu"
@@ -59,7 +59,7 @@ def _limits(usable: frozenset[int] | None, now: int) -> tuple[int | None, int | 
     return whole, cores_of_one_node(usable or (), read_file)
 
 
-def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:
+def cores_of_one_node(usable: Collection[int], read: ReadFile) -> int | None:
     """Count the usable cores of the NUMA node that has most of them; None if it has all.
 
     Source: `node/online` and `node*/cpulist`, cputopology.rst and numastat.rst of the kernel.
@@ -81,7 +81,9 @@ def _numbers(text: str | None) -> set[int]:
     return found
 
 
-def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: Read) -> int | None:
+def limit(
+    cpus: int, usable: Collection[int] | None, quota: float | None, read: ReadFile
+) -> int | None:
     """Give the tightest limit in whole threads; None when that is all `cpus` or more.
 
     Args:
@@ -97,7 +99,7 @@ def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: 
     return max(1, min(allowed, cores(usable, read) if usable else cpus))
 
 
-def cores(usable: Collection[int], read: Read) -> int:
+def cores(usable: Collection[int], read: ReadFile) -> int:
     """Count the cores among CPUs; two CPUs may share one core (hyper-threading).
 
     By default engines compute with one thread a core: a second one would wait for its units.
@@ -106,12 +108,12 @@ def cores(usable: Collection[int], read: Read) -> int:
     return len({read(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in usable})
 
 
-def cgroup_quota(read: Read) -> float | None:
+def cgroup_quota(read: ReadFile) -> float | None:
     """Give the smallest CPU quota, in CPUs, of this process's cgroup and those above it."""
     return min(_quotas(read), default=None)
 
 
-def _quotas(read: Read) -> Iterator[float]:
+def _quotas(read: ReadFile) -> Iterator[float]:
     for version, group in groups("cpu", read):
         files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         words = " ".join(read(f"{group}/{file}") or "" for file in files).split()

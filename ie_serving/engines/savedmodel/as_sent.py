@@ -18,8 +18,8 @@ from ie_serving.engines.savedmodel.frames import CALLS, Frame, Key, Library, Nod
 from ie_serving.engines.savedmodel.rewrite import deciding
 from ie_serving.wire.protobuf.messages import Proto
 
-Shape = tuple[int, ...]
-Ranks = tuple[int, int] | None
+SentShape = tuple[int, ...]
+RankChange = tuple[int, int] | None
 """Of a tensor: the declared rank and the sent one; None where these are the same."""
 
 # fmt: off
@@ -59,7 +59,7 @@ class AsSent:
     """
 
     name: str
-    shapes: Mapping[str, Shape | None]
+    shapes: Mapping[str, SentShape | None]
 
     def declared(
         self, meta_graph: MetaGraph, signature: Declared, names: Mapping[str, str]
@@ -75,7 +75,7 @@ class AsSent:
             LoadFailed: OpenVINO might compute something else than TensorFlow.
         """
         frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
-        changed: dict[str, Ranks] = {}
+        changed: dict[str, RankChange] = {}
         for alias, info in signature.inputs.items():
             shape = self.shapes[names[alias]]
             if shape != info.shape:
@@ -92,7 +92,7 @@ class AsSent:
         return replace(signature, inputs=inputs, outputs=outputs)
 
 
-def _set_shape(node: Proto, shape: Shape) -> None:
+def _set_shape(node: Proto, shape: SentShape) -> None:
     held = node.attr["shape"].shape
     held.Clear()
     held.SetInParent()
@@ -122,7 +122,7 @@ def _node(tensor: str) -> str:
     return tensor.partition(":")[0]
 
 
-def _check(outputs: list[NodeOutput], changed: Mapping[str, Ranks]) -> None:
+def _check(outputs: list[NodeOutput], changed: Mapping[str, RankChange]) -> None:
     """Follow inputs of other shapes downwards.
 
     Args:
@@ -130,13 +130,13 @@ def _check(outputs: list[NodeOutput], changed: Mapping[str, Ranks]) -> None:
         changed: ranks of such inputs, by the names of their nodes.
     """
     readers: dict[Key, list[tuple[NodeOutput, int]]] = {}
-    waiting: list[tuple[NodeOutput, Ranks]] = []
+    waiting: list[tuple[NodeOutput, RankChange]] = []
     for place in above(outputs):
         for number, source in enumerate(place.sources()):
             readers.setdefault(source.key, []).append((place, number))
         if place.node is not None and place.frame.parent is None and place.node.name in changed:
             waiting.append((place, _unequal(changed[place.node.name])))
-    seen: set[tuple[Key, Ranks]] = set()
+    seen: set[tuple[Key, RankChange]] = set()
     while waiting:
         source, ranks = waiting.pop()
         if (source.key, ranks) not in seen:
@@ -147,11 +147,11 @@ def _check(outputs: list[NodeOutput], changed: Mapping[str, Ranks]) -> None:
             )
 
 
-def _unequal(ranks: Ranks) -> Ranks:
+def _unequal(ranks: RankChange) -> RankChange:
     return None if ranks is None or ranks[0] == ranks[1] else ranks
 
 
-def _ranks(reader: NodeOutput, number: int, ranks: Ranks) -> Ranks:
+def _ranks(reader: NodeOutput, number: int, ranks: RankChange) -> RankChange:
     """Give the ranks of what a place computes from an input, its `number`, of other ranks.
 
     Raises:
@@ -199,7 +199,7 @@ def _takes_first_places(reader: NodeOutput) -> bool:
     )
 
 
-def _broadcast(reader: NodeOutput, ranks: Ranks) -> Ranks:
+def _broadcast(reader: NodeOutput, ranks: RankChange) -> RankChange:
     """Give the ranks of a result that may have those of another operand: none for the declared."""
     shapes = reader.node.attr["_output_shapes"].list.shape
     known = len(shapes) > reader.index and not shapes[reader.index].unknown_rank
@@ -208,5 +208,5 @@ def _broadcast(reader: NodeOutput, ranks: Ranks) -> Ranks:
     return None if ranks[0] < rank and ranks[1] <= rank else ranks
 
 
-_UNKNOWN: Ranks = -1, 99
+_UNKNOWN: RankChange = -1, 99
 """Ranks of a result that no declared rank covers."""

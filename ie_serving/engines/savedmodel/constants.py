@@ -15,7 +15,7 @@ from ie_serving.engines.savedmodel.frames import NodeOutput
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
-Compute = Callable[[Proto, Sequence[Array]], Any]
+FoldConstant = Callable[[Proto, Sequence[Array]], Any]
 
 
 def _cast(node: Proto, inputs: Sequence[Array]) -> Array:
@@ -44,7 +44,7 @@ def _shape_from(values: Array) -> list[int]:
     return [int(size) for size in values.ravel()]
 
 
-COMPUTES: Final[Mapping[str, Compute]] = {
+COMPUTES: Final[Mapping[str, FoldConstant]] = {
     "AsString": _as_string,
     "Cast": _cast,
     "ConcatV2": _concat,

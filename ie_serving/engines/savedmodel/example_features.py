@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
-    Names,
+    OutputNames,
     ParsedOutput,
     Ragged,
     Sparse,
@@ -22,7 +22,7 @@ from ie_serving.wire.examples.sequence_examples import DenseList, RaggedList, Se
 from ie_serving.wire.protobuf.messages import Proto
 
 
-class Parser:
+class ExampleParser:
     """Reads one node.
 
     Args of the constructor:
@@ -60,7 +60,7 @@ class Parser:
 EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
 
 
-class ExampleFeatures(Parser):
+class ExampleFeatures(ExampleParser):
     """Reads one node."""
 
     def __init__(self, node: Proto, value: Callable[[int], Array]) -> None:
@@ -111,7 +111,7 @@ class ExampleFeatures(Parser):
         for at, _ in enumerate(self.sparse_types):
             yield ParsedOutput("sparse_shapes", at, DataType.INT64.number, (rank,))
 
-    def spec(self, scalar: bool, names: Names) -> ExampleSpec:
+    def spec(self, scalar: bool, names: OutputNames) -> ExampleSpec:
         """Give the specification, with tensor names by output; "" for unused outputs.
 
         An unused dense feature is parsed as well, since TensorFlow refuses an Example without it.
@@ -123,7 +123,7 @@ class ExampleFeatures(Parser):
             tuple(self._ragged(at, names) for at in range(len(self.ragged_keys))),
         )
 
-    def _dense(self, at: int, names: Names) -> Dense:
+    def _dense(self, at: int, names: OutputNames) -> Dense:
         default, shape = self.defaults[at], self.dense_shapes[at]
         return Dense(
             self.dense_keys[at],
@@ -133,12 +133,12 @@ class ExampleFeatures(Parser):
             names.get(("dense_values", at), ""),
         )
 
-    def _sparse(self, at: int, names: Names) -> Sparse:
+    def _sparse(self, at: int, names: OutputNames) -> Sparse:
         groups = ("sparse_indices", "sparse_values", "sparse_shapes")
         indices, values, shapes = (names.get((group, at), "") for group in groups)
         return Sparse(self.sparse_keys[at], self.sparse_types[at], indices, values, shapes)
 
-    def _ragged(self, at: int, names: Names) -> Ragged:
+    def _ragged(self, at: int, names: OutputNames) -> Ragged:
         values, splits = (
             names.get((group, at), "") for group in ("ragged_values", "ragged_row_splits")
         )
@@ -173,7 +173,7 @@ TYPES = {
 _INT64 = DataType.INT64.number
 
 
-class SequenceFeatures(Parser):
+class SequenceFeatures(ExampleParser):
     """Reads one node."""
 
     def __init__(self, node: Proto, value: Callable[[int], Array]) -> None:
@@ -259,7 +259,7 @@ class SequenceFeatures(Parser):
                 number = dtype.number if part == "values" else splits[at].number
                 yield ParsedOutput(f"{group}_{part}", at, number, (-1,))
 
-    def spec(self, scalar: bool, names: Names) -> SequenceSpec:
+    def spec(self, scalar: bool, names: OutputNames) -> SequenceSpec:
         """Give the specification, with tensor names by output; "" for unused outputs."""
         context = ExampleSpec(
             scalar,
@@ -274,19 +274,19 @@ class SequenceFeatures(Parser):
             tuple(self._ragged_lists(names)),
         )
 
-    def _dense(self, names: Names) -> Iterator[Dense]:
+    def _dense(self, names: OutputNames) -> Iterator[Dense]:
         shapes, types = self.shapes("context_dense_shapes"), self._types["context_dense"]
         for at, key in enumerate(self._keys["context_dense_keys"]):
             given, shape = self._defaults[at], shapes[at]
             default = given if is_default(given, shape) else None
             yield Dense(key, types[at], shape, default, names.get(("context_dense_values", at), ""))
 
-    def _sparse(self, group: str, names: Names) -> Iterator[Sparse]:
+    def _sparse(self, group: str, names: OutputNames) -> Iterator[Sparse]:
         for at, key in enumerate(self._keys[f"{group}_keys"]):
             parts = [names.get((f"{group}_{part}", at), "") for part in _SPARSE_PARTS]
             yield Sparse(key, self._types[group][at], *parts)
 
-    def _ragged(self, names: Names) -> Iterator[Ragged]:
+    def _ragged(self, names: OutputNames) -> Iterator[Ragged]:
         splits = self.types("context_ragged_split_types")
         for at, key in enumerate(self._keys["context_ragged_keys"]):
             values, rows = (
@@ -294,7 +294,7 @@ class SequenceFeatures(Parser):
             )
             yield Ragged(key, self._types["context_ragged"][at], values, rows, splits[at])
 
-    def _dense_lists(self, names: Names) -> Iterator[DenseList]:
+    def _dense_lists(self, names: OutputNames) -> Iterator[DenseList]:
         shapes = self.shapes("feature_list_dense_shapes")
         for at, key in enumerate(self._keys["feature_list_dense_keys"]):
             yield DenseList(
@@ -307,7 +307,7 @@ class SequenceFeatures(Parser):
                 self._may_be_missing[at],
             )
 
-    def _ragged_lists(self, names: Names) -> Iterator[RaggedList]:
+    def _ragged_lists(self, names: OutputNames) -> Iterator[RaggedList]:
         splits = self.types("feature_list_ragged_split_types")
         for at, key in enumerate(self._keys["feature_list_ragged_keys"]):
             values, outer, inner = (

@@ -19,7 +19,7 @@ from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import CALLS, Library, NodeOutput
 from ie_serving.wire.protobuf.messages import Proto
 
-Nodes = Mapping[str, Proto]
+NodesByName = Mapping[str, Proto]
 
 _GROWS_BY = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV3": "dynamic_size"}
 """Attribute that lets a list grow."""
@@ -85,7 +85,7 @@ def _check_pools(nodes: Iterable[Proto]) -> None:
             )
 
 
-def _check_spreading(found: Iterable[tuple[Proto, Nodes]]) -> None:
+def _check_spreading(found: Iterable[tuple[Proto, NodesByName]]) -> None:
     for node, nodes in found:
         by = _constant(node.input[4], nodes) if node.op.startswith(_XLA) else None
         value = None if by is None else held(by)
@@ -114,7 +114,7 @@ def check_shape(alias: str, declared: Sequence[int] | None, got: Sequence[int] |
         )
 
 
-def _reached(library: Library, places: Iterable[NodeOutput]) -> Iterator[tuple[Proto, Nodes]]:
+def _reached(library: Library, places: Iterable[NodeOutput]) -> Iterator[tuple[Proto, NodesByName]]:
     """Give the nodes of `places`, and of the bodies of their loops, each with those beside it."""
     named: set[str] = set()
     for place in places:
@@ -145,11 +145,11 @@ def _grows(node: Proto) -> bool:
     return attribute in node.attr and bool(node.attr[attribute].b)
 
 
-def _has_constant_size(node: Proto, nodes: Nodes) -> bool:
+def _has_constant_size(node: Proto, nodes: NodesByName) -> bool:
     return node.op in _SIZE_OF and _constant(node.input[_SIZE_OF[node.op]], nodes) is not None
 
 
-def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
+def _has_open_elements(node: Proto, nodes: NodesByName) -> bool:
     """Tell whether a node makes a list whose elements may differ in their first dimension.
 
     The joining operation does not show it: TensorFlow leaves the first dimension open there.
@@ -164,6 +164,6 @@ def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
     return value is None or value.ndim != 1 or not value.size or int(value[0]) < 0
 
 
-def _constant(reference: str, nodes: Nodes) -> Proto | None:
+def _constant(reference: str, nodes: NodesByName) -> Proto | None:
     node = nodes.get(reference.partition(":")[0])
     return node if node is not None and node.op == "Const" else None

@@ -23,7 +23,7 @@ _OWN_INPUT: Final = re.compile(r'"?(ie_serving_\w+)"?')
 
 
 @dataclass(frozen=True)
-class Beside:
+class AnsweredBeside:
     """The part of a signature answered beside its model; every name is a client's alias.
 
     Attributes:
@@ -42,7 +42,7 @@ class Beside:
     repeats: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
 
-    def around(self, model: Signature) -> "Beside":
+    def around(self, model: Signature) -> "AnsweredBeside":
         """Give the same with the tensors of a model as that has them, which may be reshaped."""
         own = self.signature
         inputs, outputs = (
@@ -68,7 +68,7 @@ class ProgramBeside:
     """
 
     def __init__(
-        self, beside: Beside, inner: Runs | None, wanted: Sequence[str] | None = None
+        self, beside: AnsweredBeside, inner: Runs | None, wanted: Sequence[str] | None = None
     ) -> None:
         self.signature = beside.signature
         self._beside = beside

@@ -10,7 +10,7 @@ from ie_serving.engines.savedmodel.file import Declared, MetaGraph, TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS
 from ie_serving.wire.protobuf.messages import Proto
 
-Named = Mapping[str, Proto]
+SignaturesByName = Mapping[str, Proto]
 
 
 def repeats(meta_graph: MetaGraph, signatures: Mapping[str, Declared]) -> dict[str, str]:
@@ -28,7 +28,9 @@ def repeats(meta_graph: MetaGraph, signatures: Mapping[str, Declared]) -> dict[s
     return {name: earlier for name, earlier in named.items() if earlier != name}
 
 
-def _computation(signature: Declared, nodes: Named, functions: Named) -> object:
+def _computation(
+    signature: Declared, nodes: SignaturesByName, functions: SignaturesByName
+) -> object:
     """Describe what a signature computes: alike only for signatures that compute the same."""
     inputs, outputs = signature.inputs, signature.outputs
     specs = (signature.method, _specs(inputs), _specs(outputs))
@@ -48,7 +50,9 @@ def _specs(infos: Mapping[str, TensorInfo]) -> object:
     return tuple((alias, info.dtype, info.shape) for alias, info in infos.items())
 
 
-def _call(node: Proto, fed: Mapping[str, str], nodes: Named, functions: Named) -> object:
+def _call(
+    node: Proto, fed: Mapping[str, str], nodes: SignaturesByName, functions: SignaturesByName
+) -> object:
     """Describe a call; None where it is given what other nodes compute."""
     function = functions.get(node.attr["f"].func.name) if node and node.op in CALLS else None
     read = [_output(reference) for reference in node.input] if function else []

@@ -40,7 +40,7 @@ _COMPLEX = 8
 """The number of complex64, which has no `DataType`: the API does not carry it."""
 
 
-class Body:
+class EditedNodes:
     """The nodes of the graph or of one function, to which nodes are added.
 
     Args of the constructor:
@@ -139,7 +139,7 @@ class Body:
                 returned[name] = new
 
 
-def _segments(body: Body, ids: str, dtype: int) -> str:
+def _segments(body: EditedNodes, ids: str, dtype: int) -> str:
     """Give the number of segments: the greatest of `ids` and one more, none for no ids."""
     kind = np.int32 if dtype == _INT32 else np.int64
     none = body.constant([-1], kind)
@@ -149,7 +149,7 @@ def _segments(body: Body, ids: str, dtype: int) -> str:
     return body.add("AddV2", [greatest, body.constant(1, kind)], "z", T=dtype)
 
 
-def _sparse_segment_sum(body: Body, node: Proto) -> None:
+def _sparse_segment_sum(body: EditedNodes, node: Proto) -> None:
     data, places, ids = node.input[:3]
     id_type = node.attr["Tsegmentids"].type or _INT32
     types = {"Tparams": node.attr["T"].type, "Tindices": node.attr["Tidx"].type or _INT32}
@@ -159,7 +159,7 @@ def _sparse_segment_sum(body: Body, node: Proto) -> None:
     node.attr["Tindices"].type = node.attr["Tnumsegments"].type = id_type
 
 
-def _segment_mean(body: Body, node: Proto) -> None:
+def _segment_mean(body: EditedNodes, node: Proto) -> None:
     data, ids = node.input[:2]
     dtype, id_type = node.attr["T"].type, node.attr["Tindices"].type
     count = _segments(body, ids, id_type)
@@ -172,7 +172,7 @@ def _segment_mean(body: Body, node: Proto) -> None:
     body.become(node, "RealDiv", [total, least], "z")
 
 
-def _dense_bincount(body: Body, node: Proto) -> None:
+def _dense_bincount(body: EditedNodes, node: Proto) -> None:
     values, size, weights = node.input[:3]
     dtype, value_type = node.attr["T"].type, node.attr["Tidx"].type
     one, zero = (
@@ -194,7 +194,7 @@ def _dense_bincount(body: Body, node: Proto) -> None:
     body.become(node, reduce, [hot, body.constant([-2])], was=was)
 
 
-def _weights(body: Body, values: str, weights: str, types: tuple[int, int]) -> str:
+def _weights(body: EditedNodes, values: str, weights: str, types: tuple[int, int]) -> str:
     """Give as many weights as values: those of a request, or ones where it brings none."""
     value_type, dtype = types
     row, start = body.constant([-1]), body.constant([0])
@@ -210,7 +210,7 @@ def _weights(body: Body, values: str, weights: str, types: tuple[int, int]) -> s
     return body.add("Reshape", [first, shape], T=dtype, Tshape=_INT32)
 
 
-def _bincount(body: Body, node: Proto) -> None:
+def _bincount(body: EditedNodes, node: Proto) -> None:
     node.attr["Tidx"].type = _INT32
     for place, dtype in ((0, _INT32), (2, node.attr["T"].type)):
         if not body.is_empty_constant(node.input[place]):
@@ -219,7 +219,7 @@ def _bincount(body: Body, node: Proto) -> None:
     _dense_bincount(body, node)
 
 
-def _approximate_equal(body: Body, node: Proto) -> None:
+def _approximate_equal(body: EditedNodes, node: Proto) -> None:
     (x, y), dtype = node.input[:2], node.attr["T"].type
     tolerance = node.attr["tolerance"].f if "tolerance" in node.attr else 1e-5
     apart = body.add("Abs", [body.add("Sub", [x, y], "z", T=dtype)], "y", T=dtype)
@@ -229,13 +229,13 @@ def _approximate_equal(body: Body, node: Proto) -> None:
     body.become(node, "LessEqual", [apart, most], "z", "z")
 
 
-def _div(_: Body, node: Proto) -> None:
+def _div(_: EditedNodes, node: Proto) -> None:
     dtype = BY_NUMBER.get(node.attr["T"].type)
     if dtype is not None and dtype.numpy.kind in "iu":
         node.op = "TruncateDiv"
 
 
-def _suppress(body: Body, node: Proto) -> None:
+def _suppress(body: EditedNodes, node: Proto) -> None:
     overlap = node.attr["iou_threshold"].f if "iou_threshold" in node.attr else 0.5
     real = DataType.FP32.number
     threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else real
@@ -250,7 +250,7 @@ def _suppress(body: Body, node: Proto) -> None:
     body.become(node, "NonMaxSuppressionV3", [*inputs, least])
 
 
-def _scatter_nd(body: Body, node: Proto) -> None:
+def _scatter_nd(body: EditedNodes, node: Proto) -> None:
     places, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
     is_flag, number = dtype == DataType.BOOL.number, body.constant(0)
@@ -269,7 +269,7 @@ def _scatter_nd(body: Body, node: Proto) -> None:
         body.become(node, "TensorScatterAdd", [zeros, places, updates])
 
 
-def _sparse_reshape(body: Body, node: Proto) -> None:
+def _sparse_reshape(body: EditedNodes, node: Proto) -> None:
     places, old, new = node.input[:3]
     if _is_two_to_two(body, old, new):
         return
@@ -292,7 +292,7 @@ def _sparse_reshape(body: Body, node: Proto) -> None:
     body.give_instead(node, {"output_indices": moved, "output_shape": shape})
 
 
-def _strides(body: Body, shape: str) -> str:
+def _strides(body: EditedNodes, shape: str) -> str:
     """Give how far values lie apart along each dimension: the product of the sizes behind it."""
     count = body.add("Size", [shape], T=_INT64, out_type=_INT32)
     at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
@@ -305,7 +305,7 @@ def _strides(body: Body, shape: str) -> str:
     return body.add("Prod", [kept, body.constant([1])], T=_INT64, Tidx=_INT32)
 
 
-def _is_two_to_two(body: Body, old: str, new: str) -> bool:
+def _is_two_to_two(body: EditedNodes, old: str, new: str) -> bool:
     """Tell whether two dimensions stay as they are.
 
     `safe_embedding_lookup_sparse` reshapes to the product of all sizes but the last, and the last.
@@ -322,7 +322,7 @@ def _is_two_to_two(body: Body, old: str, new: str) -> bool:
     return body.is_constant(first.input[2], [1]) and body.is_constant(last.input[1], 1)
 
 
-def _local_response_normalization(body: Body, node: Proto) -> None:
+def _local_response_normalization(body: EditedNodes, node: Proto) -> None:
     (x,) = node.input[:1]
     dtype, attrs = node.attr["T"].type or DataType.FP32.number, node.attr
     radius = attrs["depth_radius"].i if "depth_radius" in attrs else 5
@@ -348,7 +348,7 @@ _OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
 """Attributes of LRN that a file leaves out where they have these values."""
 
 
-def _distances(body: Body, count: str) -> str:
+def _distances(body: EditedNodes, count: str) -> str:
     """Give a table of how far each of `count` places is from each other."""
     at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
     row, column = (
@@ -358,7 +358,7 @@ def _distances(body: Body, count: str) -> str:
     return body.add("Abs", [apart], "y", T=_INT32)
 
 
-def _search(body: Body, node: Proto) -> None:
+def _search(body: EditedNodes, node: Proto) -> None:
     """Count the sorted values that come before each value, NaN last as in TensorFlow."""
     dtype, wide = node.attr["T"].type, node.attr["out_type"].type or _INT32
     held = body.add("ExpandDims", [node.input[0], body.constant(1)], T=dtype, Tdim=_INT32)
@@ -374,7 +374,7 @@ def _search(body: Body, node: Proto) -> None:
     body.become(node, "Sum", [ones, axis])
 
 
-def _reverse(body: Body, node: Proto) -> None:
+def _reverse(body: EditedNodes, node: Proto) -> None:
     """Slice backwards, by axes from the front and by those from the end."""
     data, axes, dtype = node.input[0], _values(body, node.input[1]), node.attr["T"].type
     front = [-1 if axis in axes else 1 for axis in range(max(axes) + 1)]
@@ -392,14 +392,14 @@ def _reverse(body: Body, node: Proto) -> None:
     body.become(node, "Identity", [data])
 
 
-def _values(body: Body, reference: str) -> list[int]:
+def _values(body: EditedNodes, reference: str) -> list[int]:
     """Read integers that are constant; none of others."""
     node = body.node(reference)
     array = held(node) if node is not None and node.op == "Const" else None
     return [] if array is None else [int(each) for each in array.ravel()]
 
 
-def _complex_exp(body: Body, node: Proto) -> None:
+def _complex_exp(body: EditedNodes, node: Proto) -> None:
     real, angle = (body.add(op, node.input[:1], T=_COMPLEX, Tout=_FLOAT) for op in ("Real", "Imag"))
     size = body.add("Exp", [real], "y", T=_FLOAT)
     ways = [body.add(op, [angle], "y", T=_FLOAT) for op in ("Cos", "Sin")]
@@ -408,7 +408,7 @@ def _complex_exp(body: Body, node: Proto) -> None:
     body.become(node, "Complex", parts, "out", "y")
 
 
-def _complex_constant(body: Body, node: Proto) -> None:
+def _complex_constant(body: EditedNodes, node: Proto) -> None:
     value = _complex_value(node)
     parts = [body.constant(part, np.float32) for part in (value.real, value.imag)]
     node.attr.clear()
@@ -429,18 +429,18 @@ def _complex_value(node: Proto) -> Array:
     return filled.reshape(sizes)
 
 
-def _read(body: Body, node: Proto, dtype: int) -> str:
+def _read(body: EditedNodes, node: Proto, dtype: int) -> str:
     return body.add("ReadVariableOp", node.input[:1], "value", dtype=dtype)
 
 
-def _gather_nd(body: Body, node: Proto) -> None:
+def _gather_nd(body: EditedNodes, node: Proto) -> None:
     dtype = node.attr["dtype"].type
     params, indices = _read(body, node, dtype), node.input[1]
     node.attr["Tparams"].type = dtype
     body.become(node, "GatherNd", [params, indices])
 
 
-def _variable_shape(body: Body, node: Proto) -> None:
+def _variable_shape(body: EditedNodes, node: Proto) -> None:
     handle = body.node(node.input[0])
     known = handle is not None and handle.op == "VarHandleOp"
     dtype = handle.attr["dtype"].type if handle is not None and known else DataType.FP32.number
@@ -448,7 +448,7 @@ def _variable_shape(body: Body, node: Proto) -> None:
     body.become(node, "Shape", [_read(body, node, dtype)])
 
 
-REPLACED: Final[Mapping[str, Callable[[Body, Proto], None]]] = {
+REPLACED: Final[Mapping[str, Callable[[EditedNodes, Proto], None]]] = {
     "ApproximateEqual": _approximate_equal,
     "Bincount": _bincount,
     "Const": _complex_constant,
@@ -474,7 +474,7 @@ def _are_several_or_negative(axes: Sequence[int]) -> bool:
     return len(axes) > 1 or min(axes, default=0) < 0
 
 
-_ONLY: Final[Mapping[str, Callable[[Body, Proto], bool]]] = {
+_ONLY: Final[Mapping[str, Callable[[EditedNodes, Proto], bool]]] = {
     "Const": lambda _, node: node.attr["dtype"].type == _COMPLEX,
     "Exp": lambda _, node: node.attr["T"].type == _COMPLEX,
     "ReverseV2": lambda body, node: _are_several_or_negative(_values(body, node.input[1])),
@@ -494,11 +494,11 @@ def replace_operations(graph_def: Proto) -> None:
             REPLACED[node.op](body, node)
 
 
-def _is_replaced(body: Body, node: Proto) -> bool:
+def _is_replaced(body: EditedNodes, node: Proto) -> bool:
     return node.op in REPLACED and (node.op not in _ONLY or _ONLY[node.op](body, node))
 
 
-def _bodies(graph_def: Proto) -> Iterator[Body]:
-    yield Body(graph_def.node, None)
+def _bodies(graph_def: Proto) -> Iterator[EditedNodes]:
+    yield EditedNodes(graph_def.node, None)
     for function in graph_def.library.function:
-        yield Body(function.node_def, function)
+        yield EditedNodes(function.node_def, function)

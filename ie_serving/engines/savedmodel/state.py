@@ -57,7 +57,7 @@ def kept_between_requests(meta_graph: Proto, signatures: Mapping[str, Declared])
         meta_graph: with the graph of all signatures.
         signatures: by name.
     """
-    functions = Functions(meta_graph.graph_def)
+    functions = StatefulFunctions(meta_graph.graph_def)
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
     run = {name: _run_for(signature, frame) for name, signature in signatures.items()}
     changed: dict[str, tuple[str, str]] = {}
@@ -96,7 +96,9 @@ def _node(reference: str) -> str:
     return reference.removeprefix("^").partition(":")[0]
 
 
-def _changes(node: Proto, frame: Frame, functions: "Functions") -> Iterator[tuple[str, str]]:
+def _changes(
+    node: Proto, frame: Frame, functions: "StatefulFunctions"
+) -> Iterator[tuple[str, str]]:
     """Give the graph's nodes that running a node changes, each with the changing operation."""
     if node.op.startswith(WRITES):
         yield _held(frame, next(iter(node.input), "")), node.op
@@ -118,7 +120,7 @@ def _held(frame: Frame, reference: str) -> str:
     return str(place.node.name) if place.frame.parent is None else ""
 
 
-class Functions:
+class StatefulFunctions:
     """Tells of the functions of a graph whether they, or functions they call, change state."""
 
     def __init__(self, graph_def: Proto) -> None:
@@ -194,7 +196,7 @@ class Writes:
         root: name of the node; "" for none.
     """
 
-    def __init__(self, frame: Frame, functions: Functions, root: str) -> None:
+    def __init__(self, frame: Frame, functions: StatefulFunctions, root: str) -> None:
         self.last: dict[Name, NodeOutput] = {}
         """The node that writes each resource last."""
         self._seen: dict[tuple[int, str, Name], NodeOutput | None] = {}
@@ -225,7 +227,7 @@ class Initial:
         self.checkpoint = checkpoint
         graph_def, self._saver = meta_graph.graph_def, meta_graph.saver_def
         self._frame = Frame(Library(graph_def), graph_def)
-        self._functions = Functions(graph_def)
+        self._functions = StatefulFunctions(graph_def)
         self.writes = Writes(self._frame, self._functions, _init_op(meta_graph))
 
     @cached_property
@@ -307,7 +309,7 @@ def _in_order(frame: Frame, root: str) -> Iterator[NodeOutput]:
             waiting.extend((place.frame.place(each), False) for each in place.node.input)
 
 
-def _written(place: NodeOutput, functions: Functions) -> Iterator[NodeOutput]:
+def _written(place: NodeOutput, functions: StatefulFunctions) -> Iterator[NodeOutput]:
     """Give the resources that a node writes; of a loop or a branch, all that it might write."""
     if place.node.op.startswith((*WRITES, *_FILLS)):
         sources = list(place.sources())[:1]

@@ -111,17 +111,17 @@ def wrong_anchors(*, form: str, anchors: object, **_: object) -> str:
     return 'anchors are for "form": "grid"' if anchors else ""
 
 
-Found = tuple[Array, Array | float, Array]
+FoundBoxes = tuple[Array, Array | float, Array]
 """Centre and size of each box, [n, 4]; its confidence; and that of each class, [n, classes]."""
 
 
-def _of_version_8(output: Array, _: object) -> Found:
+def _of_version_8(output: Array, _: object) -> FoundBoxes:
     """Decode [1, 4 + classes, n]; a box has no confidence apart from that of its classes."""
     rows = _table(output, 5, axis=1).T
     return rows[:, :4], 1.0, rows[:, 4:]
 
 
-def _of_version_5(output: Array, _: object) -> Found:
+def _of_version_5(output: Array, _: object) -> FoundBoxes:
     """Decode [1, n, 5 + classes]."""
     rows = _table(output, 6, axis=2)
     return rows[:, :4], rows[:, 4], rows[:, 5:]
@@ -137,7 +137,7 @@ def _table(output: Array, least: int, axis: int) -> Array:
     return np.asarray(output[0])
 
 
-def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Found:
+def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> FoundBoxes:
     """Decode the cells of version 2: [1, anchors * (5 + classes), rows, columns], as shares."""
     number = len(anchors)
     if output.ndim != 4 or output.shape[0] != 1 or output.shape[1] % number:
@@ -164,7 +164,7 @@ def _logistic(values: Array) -> Array:
         return np.asarray(1 / (1 + np.exp(-values)))
 
 
-_FORMS: Mapping[str, Callable[[Array, Sequence[tuple[float, float]]], Found]] = {
+_FORMS: Mapping[str, Callable[[Array, Sequence[tuple[float, float]]], FoundBoxes]] = {
     "v8": _of_version_8,
     "v5": _of_version_5,
     GRID: _of_grid,

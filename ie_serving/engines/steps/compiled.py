@@ -9,7 +9,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.steps.declaration import BuiltIn
-from ie_serving.engines.steps.watching import Watch
+from ie_serving.engines.steps.watching import ValueWatch
 
 
 def compiled(
@@ -18,7 +18,7 @@ def compiled(
     step: str,
     options: Mapping[str, Any],
     signature: Signature,
-    watch: Watch | None,
+    watch: ValueWatch | None,
 ) -> CompiledPrograms:
     """Make the model of a step.
 

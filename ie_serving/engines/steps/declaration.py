@@ -22,8 +22,8 @@ from ie_serving.core.values.tensors import (
     TensorSpec,
 )
 
-Shape = tuple[int, ...] | None
-Find = Callable[[str], Path]
+StepShape = tuple[int, ...] | None
+FindFile = Callable[[str], Path]
 """Finds a file that an option names. Raises: LoadFailed, naming the searched places."""
 
 NUMBERS = frozenset(each for each in DataType if each not in (DataType.STRING, DataType.BOOL))
@@ -38,7 +38,7 @@ class Unexpected(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class StepInput:
     """One input of a step.
 
     Attributes:
@@ -49,7 +49,7 @@ class Input:
     """
 
     dtype: DataType = DataType.FP32
-    shape: Shape = None
+    shape: StepShape = None
     also: Collection[DataType] = frozenset()
     optional: bool = False
 
@@ -60,7 +60,7 @@ class Input:
         return TensorSpec(name, dtype, self.shape, name)
 
 
-Inputs = Mapping[str, Input]
+StepInputs = Mapping[str, StepInput]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Option:
         default: of a step without the option, or `REQUIRED`.
     """
 
-    read: Callable[[object, Find | None], Any]
+    read: Callable[[object, FindFile | None], Any]
     form: str
     default: Any = REQUIRED
 
@@ -95,15 +95,15 @@ class BuiltIn:
         decodes: it may decode pictures, which takes long for small files too: never on the event
             loop.
         named: the function gets the name of the step as the keyword `step`.
-        watches: the function gets the keyword `watch` as well: a `watching.Watch`, or None.
+        watches: the function gets the keyword `watch` as well: a `watching.ValueWatch`, or None.
     """
 
     about: str
     run: Callable[..., Arrays]
     outputs: Callable[..., Specs]
-    inputs: Inputs = field(default_factory=dict)
-    instead: Inputs = field(default_factory=dict)
-    rest: Input | None = None
+    inputs: StepInputs = field(default_factory=dict)
+    instead: StepInputs = field(default_factory=dict)
+    rest: StepInput | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
     checks: Callable[..., str] = lambda **_: ""
     decodes: bool = False
@@ -118,7 +118,7 @@ class BuiltIn:
             return wrong.faults
         return []
 
-    def read(self, given: object, find: Find | None) -> dict[str, Any]:
+    def read(self, given: object, find: FindFile | None) -> dict[str, Any]:
         """Convert `with` to the function's keywords. Raises: Wrong, LoadFailed."""
         if not isinstance(given, Mapping):
             raise Wrong(["with: expected an object of options"])
@@ -144,7 +144,7 @@ class BuiltIn:
         known = f"expected one of {', '.join(self.options)}" if self.options else "it has none"
         return f"no such option; {known}{nearest(key, self.options)}"
 
-    def taken(self, names: Collection[str]) -> Inputs:
+    def taken(self, names: Collection[str]) -> StepInputs:
         """Give the inputs of a step for which a graph fills `names`, or may fill them."""
         required = {name for name, each in self.instead.items() if not each.optional}
         inputs = self.instead if required and required <= {*names} else self.inputs
@@ -201,7 +201,7 @@ def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: AN
     """A whole number."""
     form = f"a whole number from {least} to {most}"
 
-    def read(value: object, _: Find | None) -> int:
+    def read(value: object, _: FindFile | None) -> int:
         # The type is compared exactly: in Python a bool is an int as well.
         if type(value) is not int or not least <= value <= most:
             raise Unexpected(form)
@@ -214,7 +214,7 @@ def real(least: float, most: float, default: Any = REQUIRED) -> Option:  # noqa:
     """A number."""
     form = f"a number from {least:g} to {most:g}"
 
-    def read(value: object, _: Find | None) -> float:
+    def read(value: object, _: FindFile | None) -> float:
         if not _is_number(value) or not least <= value <= most:
             raise Unexpected(form)
         return float(value)
@@ -225,7 +225,7 @@ def real(least: float, most: float, default: Any = REQUIRED) -> Option:  # noqa:
 def flag(default: bool) -> Option:
     """True or false."""
 
-    def read(value: object, _: Find | None) -> bool:
+    def read(value: object, _: FindFile | None) -> bool:
         if not isinstance(value, bool):
             raise Unexpected("true or false")
         return value
@@ -237,7 +237,7 @@ def word(*words: str, default: Any = REQUIRED) -> Option:  # noqa: ANN401
     """One of a few words."""
     form = f"one of {', '.join(words)}"
 
-    def read(value: object, _: Find | None) -> str:
+    def read(value: object, _: FindFile | None) -> str:
         if value not in words:
             raise Unexpected(form)
         return str(value)
@@ -248,7 +248,7 @@ def word(*words: str, default: Any = REQUIRED) -> Option:  # noqa: ANN401
 def text(form: str, default: Any = REQUIRED) -> Option:  # noqa: ANN401
     """Any text that is not empty."""
 
-    def read(value: object, _: Find | None) -> str:
+    def read(value: object, _: FindFile | None) -> str:
         if not isinstance(value, str) or not value:
             raise Unexpected(form)
         return value
@@ -260,7 +260,7 @@ def pattern(default: str) -> Option:
     """A regular expression, compiled."""
     form = "a regular expression"
 
-    def read(value: object, _: Find | None) -> "re.Pattern[str]":
+    def read(value: object, _: FindFile | None) -> "re.Pattern[str]":
         try:
             return re.compile(value) if isinstance(value, str) else _no(form)
         except re.error as error:
@@ -273,7 +273,7 @@ def numbers(lengths: Sequence[int], default: tuple[float, ...]) -> Option:
     """A number, or a list whose length is one of `lengths`."""
     form = f"a number, or a list of {' or '.join(map(str, lengths))}"
 
-    def read(value: object, _: Find | None) -> tuple[float, ...]:
+    def read(value: object, _: FindFile | None) -> tuple[float, ...]:
         several: list[object] = value if isinstance(value, list) else [value]
         found = tuple(float(each) for each in several if _is_number(each))
         if len(several) not in (1, *lengths) or len(found) != len(several):
@@ -286,7 +286,7 @@ def numbers(lengths: Sequence[int], default: tuple[float, ...]) -> Option:
 def pairs(form: str) -> Option:
     """A list of pairs of numbers; none by default."""
 
-    def read(value: object, _: Find | None) -> tuple[tuple[float, float], ...]:
+    def read(value: object, _: FindFile | None) -> tuple[tuple[float, float], ...]:
         several: list[Any] = value if isinstance(value, list) else [None]
         if not all(isinstance(each, list) and len(each) == 2 for each in several):
             raise Unexpected(form)
@@ -300,7 +300,7 @@ def pairs(form: str) -> Option:
 def names(form: str, default: Any = ()) -> Option:  # noqa: ANN401
     """A list of texts."""
 
-    def read(value: object, _: Find | None) -> tuple[str, ...]:
+    def read(value: object, _: FindFile | None) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise Unexpected(form)
         return tuple(value)
@@ -311,7 +311,7 @@ def names(form: str, default: Any = ()) -> Option:  # noqa: ANN401
 def columns(form: str) -> Option:
     """Column numbers by name."""
 
-    def read(value: object, _: Find | None) -> dict[str, int]:
+    def read(value: object, _: FindFile | None) -> dict[str, int]:
         if not isinstance(value, dict) or not value:
             raise Unexpected(form)
         if not all(type(each) is int and each >= 0 for each in value.values()):
@@ -325,7 +325,7 @@ def labels() -> Option:
     """Names of classes by their numbers: a list, or a file with a line for each."""
     form = 'a list of names, or a text file with one in each line, such as "labels.txt"'
 
-    def read(value: object, find: Find | None) -> tuple[str, ...]:
+    def read(value: object, find: FindFile | None) -> tuple[str, ...]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
         if not isinstance(value, str) or not value:
@@ -335,7 +335,7 @@ def labels() -> Option:
     return Option(read=read, form=form, default=())
 
 
-def _lines(find: Find, name: str) -> tuple[str, ...]:
+def _lines(find: FindFile, name: str) -> tuple[str, ...]:
     try:
         lines = find(name).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

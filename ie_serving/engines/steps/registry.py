@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.steps import boxes, declaration, images, texts, watching
-from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
+from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, StepInput, tensor
 
 MOST_SIZE = 16_384
 """Most rows or columns of a picture that a step makes; larger sizes are refused."""
 
-ENCODED = Input(dtype=DataType.STRING)
+ENCODED = StepInput(dtype=DataType.STRING)
 # Encoded by default; or pixels, of dtypes that float32, used for resizing, holds exactly.
 PIXELS = (DataType.UINT8, DataType.UINT16, DataType.FP16, DataType.FP32)
-IMAGE = Input(dtype=DataType.STRING, also=PIXELS)
-BOXES = Input(shape=(-1, 4), also=(DataType.FP64, DataType.FP16))
-SCORES = Input(shape=None)
-TEXTS = Input(dtype=DataType.STRING, shape=(-1,))
-OF_ANY_KIND = Input(also=ANY)
+IMAGE = StepInput(dtype=DataType.STRING, also=PIXELS)
+BOXES = StepInput(shape=(-1, 4), also=(DataType.FP64, DataType.FP16))
+SCORES = StepInput(shape=None)
+TEXTS = StepInput(dtype=DataType.STRING, shape=(-1,))
+OF_ANY_KIND = StepInput(also=ANY)
 
 SIZE = {"height": declaration.whole(1, MOST_SIZE), "width": declaration.whole(1, MOST_SIZE)}
 FIT = declaration.word(images.STRETCH, images.CROP, images.PAD, default=images.STRETCH)
@@ -83,8 +83,8 @@ TABLE: Mapping[str, BuiltIn] = {
         inputs={
             "image": IMAGE,
             "boxes": BOXES,
-            "labels": Input(dtype=DataType.STRING, optional=True),
-            "scores": Input(also=NUMBERS, optional=True),
+            "labels": StepInput(dtype=DataType.STRING, optional=True),
+            "scores": StepInput(also=NUMBERS, optional=True),
         },
         outputs=images.draw_specs,
         options={
@@ -96,15 +96,15 @@ TABLE: Mapping[str, BuiltIn] = {
     "ssd_boxes": BuiltIn(
         about="Makes boxes of an SSD's output for one picture.",
         run=boxes.ssd_boxes,
-        inputs={"detections": Input()},
-        instead={"boxes": Input(), "scores": SCORES, "classes": Input()},
+        inputs={"detections": StepInput()},
+        instead={"boxes": StepInput(), "scores": SCORES, "classes": StepInput()},
         outputs=boxes.LIST,
         options={**CHOICE, "overlap": declaration.real(0, 1, 1.0)},
     ),
     "yolo_boxes": BuiltIn(
         about="Makes boxes of a YOLO's output for one picture, without those that overlap.",
         run=boxes.yolo_boxes,
-        inputs={"output": Input()},
+        inputs={"output": StepInput()},
         outputs=boxes.LIST,
         options={
             "form": declaration.word("v8", "v5", "grid", default="v8"),
@@ -120,8 +120,8 @@ TABLE: Mapping[str, BuiltIn] = {
         run=boxes.filter_boxes,
         inputs={
             "boxes": BOXES,
-            "scores": Input(shape=(-1,)),
-            "classes": Input(dtype=DataType.INT64, shape=(-1,)),
+            "scores": StepInput(shape=(-1,)),
+            "classes": StepInput(dtype=DataType.INT64, shape=(-1,)),
             "labels": TEXTS,
         },
         outputs=boxes.LIST,
@@ -134,7 +134,7 @@ TABLE: Mapping[str, BuiltIn] = {
     "classifier_output": BuiltIn(
         about="Gives the best classes of each row, with names and probabilities.",
         run=texts.classifier_output,
-        inputs={"probs": Input(also=(DataType.FP64, DataType.FP16))},
+        inputs={"probs": StepInput(also=(DataType.FP64, DataType.FP16))},
         outputs=texts.classifier_specs,
         options={
             "labels": declaration.labels(),
@@ -145,7 +145,7 @@ TABLE: Mapping[str, BuiltIn] = {
     "regression_output": BuiltIn(
         about="Gives columns by name.",
         run=texts.regression_output,
-        inputs={"values": Input(also=NUMBERS)},
+        inputs={"values": StepInput(also=NUMBERS)},
         outputs=texts.regression_specs,
         options={"names": declaration.columns('columns by name, such as {"price": 0}')},
     ),

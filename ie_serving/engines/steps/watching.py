@@ -22,7 +22,7 @@ LONGEST_SHOWN = 80
 """Most bytes of a string in a log line; it is cut there, since it may be a whole picture."""
 
 
-class Watch(Protocol):
+class ValueWatch(Protocol):
     """Counts values for the metrics, of what `is_graph` says is a graph."""
 
     is_graph: bool
@@ -47,7 +47,7 @@ def log_step(
     return inputs
 
 
-def metrics_step(inputs: Arrays, *, watch: Watch | None, step: str) -> Arrays:
+def metrics_step(inputs: Arrays, *, watch: ValueWatch | None, step: str) -> Arrays:
     """Count the inputs' values; see `registry.TABLE`."""
     if watch is None:
         return inputs

@@ -24,7 +24,7 @@ LIBRARY = "catboost"
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import catboost

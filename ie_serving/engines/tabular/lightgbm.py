@@ -31,7 +31,7 @@ _END = b"end of trees"
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import lightgbm

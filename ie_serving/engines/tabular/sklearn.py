@@ -33,7 +33,7 @@ column transformer of pipelines has 10."""
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (declared.INPUTS,), "sklearn")
     estimator = read(file, options)
     bound_jobs(estimator)

@@ -31,11 +31,11 @@ JSON = ".json"
 BY_WRAPPER = "scikit_learn"
 """Attribute of models saved by XGBClassifier or a similar wrapper."""
 
-Run = Callable[[Array], Array]
+RunBooster = Callable[[Array], Array]
 
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
-    """Make the model of a file. See `engines.drivers.Load`."""
+    """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     declared.check_known(options, (declared.ANSWERS,), LIBRARY)
     as_library = declared.as_library(options)
     with needed(LIBRARY, LIBRARY, file.name):
@@ -90,7 +90,7 @@ def _instead(objective: str) -> Mapping[str, str]:
     return {"objective": SOFTPROB} if objective == SOFTMAX else {}
 
 
-def _run(xgboost: Any, booster: Any, kind: str) -> Run:  # noqa: ANN401
+def _run(xgboost: Any, booster: Any, kind: str) -> RunBooster:  # noqa: ANN401
     best = booster.attr("best_iteration")
     # XGBClassifier predicts by the rounds up to the best one of early stopping, and so does this.
     stops = booster.attr(BY_WRAPPER) is not None and best is not None
@@ -107,7 +107,7 @@ def _in_place(booster: Any, rounds: tuple[int, int], x: Array) -> Array:  # noqa
     return np.asarray(found)
 
 
-def _values(run: Run, inputs: Arrays) -> Arrays:
+def _values(run: RunBooster, inputs: Arrays) -> Arrays:
     return {Y: run(inputs[X])}
 
 

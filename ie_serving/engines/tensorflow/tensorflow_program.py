@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, QueueFull, ServingError
-from ie_serving.core.values.tensors import Arrays, Read, Signature
+from ie_serving.core.values.tensors import Arrays, Outputs, Read, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.process.child_process import Starts, WorkerProcess, command_of
-from ie_serving.engines.process.link import Fault, Link, Message, PeerGone
-from ie_serving.engines.process.protocol import Frame, Kind, words
-from ie_serving.engines.process.supervision import Supervisor, Task
-from ie_serving.engines.run.infer_request import Outputs
+from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, RemoteFault
+from ie_serving.engines.process.protocol import FrameKind, ProcessFrame, words
+from ie_serving.engines.process.supervision import ProcessTask, Supervisor
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import Program, Runs
 from ie_serving.engines.run.threads import thread_limit
@@ -62,7 +61,7 @@ class RemoteRequest:
         self._outputs = list(signature.outputs)
         self._abandoned_s = abandoned_s
         self._way: tuple[WorkerProcess, Link] | None = None
-        self._frame: Frame | None = None
+        self._frame: ProcessFrame | None = None
         self._runs = 0
         self._running = False
 
@@ -79,7 +78,9 @@ class RemoteRequest:
                 self._way = self._supervisor.link()
             link = self._way[1]
             link.shrink()
-            self._frame = link.pack(Kind.RUN, self._number, [inputs[name] for name in self._inputs])
+            self._frame = link.pack(
+                FrameKind.RUN, self._number, [inputs[name] for name in self._inputs]
+            )
         except OSError as error:
             raise _no_room("inputs", error) from error
 
@@ -88,7 +89,7 @@ class RemoteRequest:
 
         Raises:
             PeerGone: the process has ended.
-            Fault: TensorFlow refused.
+            RemoteFault: TensorFlow refused.
             QueueFull: no memory for the outputs, or no descriptor is left.
         """
         if self._way is None or self._frame is None:
@@ -166,7 +167,7 @@ def serve(
         Programs for the signatures that TensorFlow accepts; and the others, each with the reason.
     """
     supervisor = Supervisor(
-        Task(
+        ProcessTask(
             command=COMMAND,
             kind="TensorFlow",
             what="the TensorFlow process of this version",
@@ -215,7 +216,7 @@ def _job(directory: Path, signatures: Sequence[Signature], options: EngineOption
 
 
 def _with_defaults(
-    signatures: Sequence[Signature], named: Sequence[tuple[str, str]], found: Message
+    signatures: Sequence[Signature], named: Sequence[tuple[str, str]], found: LinkMessage
 ) -> list[Signature]:
     """Add the defaults of inputs that the process found, and remove the reasons of refusal."""
     values = {(name, alias): found.tensors[1 + at] for at, (name, alias) in enumerate(named)}
@@ -264,7 +265,7 @@ class TensorFlowProgram:
             signature,
             self._requests,
             LatencyModel("async"),
-            failures=(PeerGone, Fault),
+            failures=(PeerGone, RemoteFault),
             blame=_blame,
             # A run that hangs, or waits for a process to start, must not delay other models.
             apart=True,
@@ -286,7 +287,7 @@ class TensorFlowProgram:
 
 
 def _blame(error: Exception) -> ServingError:
-    if isinstance(error, Fault):
+    if isinstance(error, RemoteFault):
         return ERROR_OF.get(error.code, ServingError)(str(error))
     return NotAvailable(
         "the TensorFlow process of this version ended while it ran this request; it is started"

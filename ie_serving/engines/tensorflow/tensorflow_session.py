@@ -13,10 +13,10 @@ import tensorflow.compat.v1 as v1
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.link import RemoteFault
 from ie_serving.engines.process.worker import Job, Loaded
 
-Wanted = Mapping[str, Mapping[str, Sequence[str]]]
+WantedOutputs = Mapping[str, Mapping[str, Sequence[str]]]
 """Tensor name and `DataType` name by alias."""
 
 
@@ -24,7 +24,7 @@ def load(job: Job) -> Loaded:
     """Load the SavedModel of a job, and look up the tensors of its signatures.
 
     Raises:
-        Fault: with TensorFlow's text, on one line.
+        RemoteFault: with TensorFlow's text, on one line.
     """
     v1.logging.set_verbosity(v1.logging.ERROR)
     try:
@@ -33,7 +33,7 @@ def load(job: Job) -> Loaded:
         session, meta_graph = _session(job)
         objects = _objects(job, session, meta_graph)
     except (tf.errors.OpError, ValueError, KeyError, OSError, RuntimeError) as error:
-        raise Fault(Code.UNKNOWN, _one_line(error)) from error
+        raise RemoteFault(Code.UNKNOWN, _one_line(error)) from error
     runs: list[Any] = []
     refused: dict[str, str] = {}
     defaults: dict[tuple[str, str], Array] = {}
@@ -66,7 +66,7 @@ def _load_operations(path: str) -> None:
     """Load a library of custom operations.
 
     Raises:
-        Fault: it is none of this TensorFlow.
+        RemoteFault: it is none of this TensorFlow.
     """
     try:
         tf.load_op_library(path)
@@ -78,7 +78,7 @@ def _load_operations(path: str) -> None:
                 f" one ({text})"
             )
         what = f"the library of custom operations {path} does not fit TensorFlow {tf.__version__}"
-        raise Fault(Code.UNKNOWN, f"{what}: {text}") from error
+        raise RemoteFault(Code.UNKNOWN, f"{what}: {text}") from error
 
 
 def _objects(job: Job, session: Any, meta_graph: Any) -> Any:  # noqa: ANN401
@@ -100,7 +100,7 @@ def _objects(job: Job, session: Any, meta_graph: Any) -> Any:  # noqa: ANN401
     return tf.saved_model.load(job["directory"], job["tags"])
 
 
-def _call_of(function: Any, declared: Any, signature: Mapping[str, Wanted]) -> Any:  # noqa: ANN401
+def _call_of(function: Any, declared: Any, signature: Mapping[str, WantedOutputs]) -> Any:  # noqa: ANN401
     """Give a signature of loaded objects as a session's callable."""
     inputs, outputs = (
         [keys[name] for name, _ in wanted.values()]
@@ -117,7 +117,10 @@ def _call_of(function: Any, declared: Any, signature: Mapping[str, Wanted]) -> A
     return call
 
 
-def _callable(session: Any, signature: Mapping[str, Wanted]) -> tuple[Any, list[Any], list[Any]]:  # noqa: ANN401
+def _callable(
+    session: Any,  # noqa: ANN401
+    signature: Mapping[str, WantedOutputs],
+) -> tuple[Any, list[Any], list[Any]]:
     tensor = session.graph.get_tensor_by_name
     feeds = [tensor(name) for name, _ in signature["inputs"].values()]
     fetches = [tensor(name) for name, _ in signature["outputs"].values()]
@@ -139,13 +142,13 @@ def _run(
     try:
         values = call(*fed)
     except tf.errors.OpError as error:
-        raise Fault(error.error_code, _text(error)) from error
+        raise RemoteFault(error.error_code, _text(error)) from error
     except (ValueError, TypeError) as error:  # such as an array of another rank
-        raise Fault(Code.INVALID_ARGUMENT, str(error)) from error
+        raise RemoteFault(Code.INVALID_ARGUMENT, str(error)) from error
     return [np.asarray(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
 
 
-def _defaults(session: Any, inputs: Wanted, declared: Any) -> dict[str, Array]:  # noqa: ANN401
+def _defaults(session: Any, inputs: WantedOutputs, declared: Any) -> dict[str, Array]:  # noqa: ANN401
     """Give the defaults that the signature declares, and those of PlaceholderWithDefault."""
     found: dict[str, Array] = {}
     given = getattr(declared, "defaults", {})

@@ -41,7 +41,7 @@ from ie_serving.engines.verification.comparison import (
     Answers,
     Comparison,
     Reference,
-    Refused,
+    RefusedBySecond,
     has_time,
 )
 from ie_serving.engines.verification.verdict import (
@@ -144,13 +144,13 @@ def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
 
 
-Answered = tuple[Guess, GeneratedRequest, Arrays]
+AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
 """A guess, the request made from it, and the reference's outputs."""
 
 
-def _guessed(reference: Reference, steps: _Steps) -> list[Answered]:
+def _guessed(reference: Reference, steps: _Steps) -> list[AnsweredGuess]:
     """Give guesses that the reference accepts: the first, and for fast models some other sizes."""
-    began, found = time.perf_counter(), list[Answered]()
+    began, found = time.perf_counter(), list[AnsweredGuess]()
     for number, guess in enumerate(guesses(reference.inputs)):
         took = time.perf_counter() - began
         if number == MOST_GUESSES or took > GUESSED_S or len(found) == MOST_SIZES:
@@ -165,7 +165,7 @@ def _guessed(reference: Reference, steps: _Steps) -> list[Answered]:
 
 def _answers(
     reference: Reference,
-    taken: Sequence[Answered],
+    taken: Sequence[AnsweredGuess],
     steps: _Steps,
     goes_on: Callable[[int], bool],
 ) -> Answers:
@@ -197,12 +197,14 @@ def _answer(reference: Reference, request: GeneratedRequest, steps: _Steps) -> A
         return None
     try:
         return reference.run(request.inputs)
-    except Refused:
+    except RefusedBySecond:
         return None
 
 
 def _all(
-    task: ComparisonTask, guessed: Sequence[tuple[Reference, Sequence[Answered]]], steps: _Steps
+    task: ComparisonTask,
+    guessed: Sequence[tuple[Reference, Sequence[AnsweredGuess]]],
+    steps: _Steps,
 ) -> tuple[Findings, GeneratedRequest | None]:
     """Compare in this process within the time limit; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
@@ -223,7 +225,7 @@ def _all(
 def _ask(
     comparison: Comparison,
     reference: Reference,
-    taken: Sequence[Answered],
+    taken: Sequence[AnsweredGuess],
     steps: _Steps,
     until: float,
 ) -> None:

@@ -27,18 +27,18 @@ from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.verification.verdict import Findings, differences
 
 
-class Names(NamedTuple):
+class FileNames(NamedTuple):
     """Names of a signature's inputs and outputs in the file."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
 
 
-NONE_RENAMED: Final = Names({}, {})
+NONE_RENAMED: Final = FileNames({}, {})
 
 
 @dataclass(frozen=True)
-class Tensors:
+class ComparedSignature:
     """A signature as the second engine has it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Tensors:
     signature: str = SERVING_DEFAULT
     precision: str = ""
 
-    def names_of(self, signature: Signature, own: Names = NONE_RENAMED) -> Names:
+    def names_of(self, signature: Signature, own: FileNames = NONE_RENAMED) -> FileNames:
         """Find the file's names of a signature's tensors.
 
         Args:
@@ -67,7 +67,9 @@ class Tensors:
         if unknown := sorted(set(inputs.values()) - self.inputs):
             raise LoadFailed(f"the second engine has no input {unknown[0]}")
         outputs = _in_the_file(signature.outputs, own.outputs, self.outputs)
-        return Names(inputs, {name: own for name, own in outputs.items() if own in self.outputs})
+        return FileNames(
+            inputs, {name: own for name, own in outputs.items() if own in self.outputs}
+        )
 
 
 def _in_the_file(specs: Specs, own: Mapping[str, str], known: Container[str]) -> dict[str, str]:
@@ -92,7 +94,7 @@ class Answers:
     """The second engine's answers to requests generated for a model."""
 
     release: str
-    tensors: Tensors
+    tensors: ComparedSignature
     answered: list[tuple[GeneratedRequest, Arrays]]
     crashed: dict[ValueKind, str] = field(default_factory=dict)
 
@@ -125,7 +127,7 @@ class Comparison:
     def __init__(
         self,
         found: Findings,
-        tensors: Tensors,
+        tensors: ComparedSignature,
         model: CompiledModel,
         begins: Callable[[GeneratedRequest], bool] = lambda request: True,
     ) -> None:
@@ -173,7 +175,7 @@ class Comparison:
 ROOM = "ie_serving.engines.verification"
 
 
-class Refused(ServingError):
+class RefusedBySecond(ServingError):
     """The second engine refuses a request."""
 
 
@@ -190,10 +192,10 @@ class Reference(Protocol):
     library: str
     release: str
     inputs: Sequence[GeneratedInput]
-    tensors: Tensors
+    tensors: ComparedSignature
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Infer once. Raises: Refused."""
+        """Infer once. Raises: RefusedBySecond."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE
 from ie_serving.engines.openvino.reading.mapping import read_mapping
-from ie_serving.engines.verification.comparison import BY_SUFFIX, Names, Refused
+from ie_serving.engines.verification.comparison import BY_SUFFIX, FileNames, RefusedBySecond
 
 
 class Framework(Protocol):
@@ -51,17 +51,17 @@ class TensorFlow:
         try:
             return {name: np.asarray(each) for name, each in function(**given).items()}
         except self._tf.errors.OpError as error:
-            raise Refused(str(error.message)) from error
+            raise RefusedBySecond(str(error.message)) from error
 
 
-class SecondEngine:
+class FormatEngine:
     """A file of one format, run by the second engine that a load compares it with."""
 
     def __init__(self, suffix: str, directory: Path) -> None:
         references = BY_SUFFIX[suffix].opened(_only(directory, f"*{suffix}"))
         self._references = {each.tensors.signature: each for each in references}
         renames = read_mapping(directory)
-        self._own = Names(*({new: old for old, new in each.items()} for each in renames))
+        self._own = FileNames(*({new: old for old, new in each.items()} for each in renames))
         self.release = references[0].release
         self.precision = references[0].tensors.precision
 
@@ -72,7 +72,7 @@ class SecondEngine:
         try:
             outputs = reference.run({names.inputs[name]: each for name, each in inputs.items()})
         except ServingError as error:
-            raise Refused(str(error)) from error
+            raise RefusedBySecond(str(error)) from error
         return {name: outputs[own] for name, own in names.outputs.items()}
 
 
@@ -101,7 +101,7 @@ class Torch:
             with self._torch.no_grad():
                 found = self._module(*given)
         except RuntimeError as error:
-            raise Refused(str(error)) from error
+            raise RefusedBySecond(str(error)) from error
         each = found if isinstance(found, list | tuple) else [found]
         return dict(zip(signature.outputs, [one.numpy() for one in each], strict=True))
 
@@ -115,8 +115,8 @@ def _only(directory: Path, pattern: str) -> Path:
 
 FRAMEWORKS: Final[Mapping[str, Callable[[Path], Framework]]] = {
     "tensorflow": TensorFlow,
-    "onnxruntime": partial(SecondEngine, ONNX),
-    "litert": partial(SecondEngine, TFLITE),
+    "onnxruntime": partial(FormatEngine, ONNX),
+    "litert": partial(FormatEngine, TFLITE),
     "torch": Torch,
 }
 """By name on the command line. A constructor raises ImportError if its library is missing."""

@@ -24,7 +24,7 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
-from ie_serving.engines.run.detour import OnDemand
+from ie_serving.engines.run.detour import OpenedOnDemand
 
 DYNAMIC: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"})
 """Operators of models that are quantized dynamically."""
@@ -95,7 +95,7 @@ MOST_EXACT = 1 << 24
 LARGE = 1 << 17
 """Elements of a request from which its values are checked in a thread: that takes 50 us."""
 
-Open = Callable[[], CompiledModel]
+OpenCompiled = Callable[[], CompiledModel]
 """Loads the model in the second engine. Blocking. Raises LoadFailed."""
 
 
@@ -111,12 +111,16 @@ class HandingOver(Layer):
     """
 
     def __init__(
-        self, inner: CompiledModel, kinds: Collection[ValueKind], reads: Open | None, cause: str
+        self,
+        inner: CompiledModel,
+        kinds: Collection[ValueKind],
+        reads: OpenCompiled | None,
+        cause: str,
     ) -> None:
         super().__init__(inner)
         self._is_odd = _test_of(kinds)
         self._cause = cause
-        self._other = OnDemand(reads, lambda other: other.close()) if reads else None
+        self._other = OpenedOnDemand(reads, lambda other: other.close()) if reads else None
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises InvalidTensor for requests that neither engine answers."""

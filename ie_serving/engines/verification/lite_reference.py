@@ -21,7 +21,7 @@ from ie_serving.engines.openvino.reading.lite_signatures import (
     check_states,
     signatures_of,
 )
-from ie_serving.engines.verification.comparison import Refused, Tensors
+from ie_serving.engines.verification.comparison import ComparedSignature, RefusedBySecond
 from ie_serving.engines.verification.verdict import QUANTIZED
 
 
@@ -46,7 +46,7 @@ class LiteReference:
     def __init__(self, whole: Any, signature: LiteSignature) -> None:  # noqa: ANN401  untyped
         self._run = LiteRun(whole, signature)
         self.inputs = [_input(name, each) for name, each in self._run.inputs.items()]
-        self.tensors = Tensors(
+        self.tensors = ComparedSignature(
             frozenset(self._run.inputs),
             frozenset(self._run.outputs),
             signature.name,
@@ -56,11 +56,11 @@ class LiteReference:
     def run(self, inputs: Arrays) -> Arrays:
         """See `Reference`."""
         if any(array.dtype.kind == "f" and np.isinf(array).any() for array in inputs.values()):
-            raise Refused(f"{LIBRARY} clamps infinity")
+            raise RefusedBySecond(f"{LIBRARY} clamps infinity")
         try:
             outputs = self._run.run(inputs)
         except (RuntimeError, ValueError) as error:
-            raise Refused(one_line(error)) from error
+            raise RefusedBySecond(one_line(error)) from error
         return {name: _unclamped(array) for name, array in outputs.items()}
 
 

@@ -15,7 +15,7 @@ from ie_serving.engines.onnxruntime.session import (
     input_specs,
     outputs_of,
 )
-from ie_serving.engines.verification.comparison import Refused, Tensors
+from ie_serving.engines.verification.comparison import ComparedSignature, RefusedBySecond
 
 
 def opened(file: Path) -> Sequence["OnnxReference"]:
@@ -48,7 +48,9 @@ class OnnxReference:
         specs = input_specs(session)
         self.inputs = [_input(node, specs[node.name]) for node in session.get_inputs()]
         outputs = [each for each in outputs_of(session) if not each.maps]
-        self.tensors = Tensors(frozenset(specs), frozenset(each.spec.name for each in outputs))
+        self.tensors = ComparedSignature(
+            frozenset(specs), frozenset(each.spec.name for each in outputs)
+        )
         self._request = SessionRequest(session, list(specs.values()), outputs)
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -59,7 +61,7 @@ class OnnxReference:
         except SessionFailure as error:
             if "bad_alloc" in str(error) or "allocate memory" in str(error):
                 raise MemoryError from error
-            raise Refused(str(error)) from error
+            raise RefusedBySecond(str(error)) from error
 
 
 def _input(node: SessionNode, spec: TensorSpec) -> GeneratedInput:

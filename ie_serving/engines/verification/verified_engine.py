@@ -51,7 +51,7 @@ its load. The server then runs its own model on finite values: usual ones, and m
 the load's time. Requests that may crash an engine run only in the child process."""
 
 
-Made = Future[tuple[CompiledModel, float]]
+SecondModel = Future[tuple[CompiledModel, float]]
 """The model compiled concurrently with the comparison, and the seconds that it took."""
 
 
@@ -146,7 +146,7 @@ class _Load:
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
         beside = ThreadPoolExecutor(1, "compare")
-        made: Made = Future()
+        made: SecondModel = Future()
         began = time.perf_counter()
         found = beside.submit(copy_context().run, self._findings, made)
         beside.shutdown(wait=False)  # no wait for the comparison of a model that OpenVINO refuses
@@ -186,7 +186,7 @@ class _Load:
         other = self._by_reference(differ)
         return self._without_crashes(other, shown)
 
-    def _findings(self, made: "Made") -> Findings:
+    def _findings(self, made: "SecondModel") -> Findings:
         if self._options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
@@ -206,7 +206,7 @@ class _Load:
         except OSError as error:  # the system has no process or memory left, or the disk no room
             return Findings(why_not=f"it cannot be compared: {error.strerror}")
 
-    def _compared(self, plain: EngineOptions, made: "Made | None") -> Findings:
+    def _compared(self, plain: EngineOptions, made: "SecondModel | None") -> Findings:
         found = self._verifier.findings(self._file, plain, large=made is not None)
         if isinstance(found, Findings):
             return found
@@ -232,7 +232,7 @@ class _Load:
         if self._options.verify == OFF:
             return model
         result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
-        told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
+        told = _WithEvidence(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
@@ -312,7 +312,9 @@ class _Load:
     def _told(self, model: CompiledModel, why: str) -> CompiledModel:
         name = self._second.library
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
-        return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
+        return _WithEvidence(
+            model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}")
+        )
 
     def _log(self, found: Findings, engine: str, handed_over: str) -> None:
         if found.why_not and self._is_installed and self._options.verify != OFF:
@@ -326,7 +328,7 @@ class _Load:
         return install + str(Hint("; set {engine.verify} to auto to serve it all the same"))
 
 
-class _Told(Layer):
+class _WithEvidence(Layer):
     """A model whose signatures describe the findings; otherwise it is the inner model."""
 
     def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, NotFound, advised
 from ie_serving.core.values.hints import Hint, nearest
-from ie_serving.models.admin.reload_requests import Poll
+from ie_serving.models.admin.reload_requests import PollModel
 from ie_serving.models.admission import identity
 from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.manager import ApplyEdit, ModelManager
@@ -36,7 +36,7 @@ class ModelControl:
         models: ModelManager,
         change: ApplyEdit,
         configured: Configured,
-        poll: Poll,
+        poll: PollModel,
         *,
         is_explicit: bool,
     ) -> None:

@@ -31,10 +31,10 @@ PAUSE_S = 1.0
 """Seconds between the end of a listing and the next one of the same model, as with the shortest
 poll interval that is usual."""
 
-Poll = Callable[[str], Awaitable[None]]
+PollModel = Callable[[str], Awaitable[None]]
 """Lists a model's repository once. Raises ServingError."""
 K = TypeVar("K", bound=Hashable)
-Turn = asyncio.Future[None]
+ReloadTurn = asyncio.Future[None]
 """One listing, for all who wait for it."""
 
 
@@ -51,7 +51,7 @@ class PollRequests(Generic[K]):
         self._pause_s = pause_s
         # Models being listed, or in the pause after it: the next listing, None when no request
         # waits for one.
-        self._next: dict[K, Turn | None] = {}
+        self._next: dict[K, ReloadTurn | None] = {}
         self._tasks = Tasks()
 
     async def once(self, model: K) -> None:
@@ -78,12 +78,12 @@ class PollRequests(Generic[K]):
             turn.cancel()
         self._next.clear()
 
-    def _begin(self, model: K, turn: Turn) -> None:
+    def _begin(self, model: K, turn: ReloadTurn) -> None:
         self._next[model] = None
         work = self._tasks.begin(self._run(model, turn))
         work.add_done_callback(lambda _: turn.cancel())  # also where it was cancelled
 
-    async def _run(self, model: K, turn: Turn) -> None:
+    async def _run(self, model: K, turn: ReloadTurn) -> None:
         pause_s = self._pause_s
         try:
             await self._poll(model)
@@ -121,7 +121,7 @@ class ReloadRequests:
         apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
     """
 
-    def __init__(self, models: ModelManager, poll: Poll, apply_file: ApplyFile) -> None:
+    def __init__(self, models: ModelManager, poll: PollModel, apply_file: ApplyFile) -> None:
         self._models = models
         self._poll = poll
         self._apply_file = apply_file

@@ -169,7 +169,7 @@ class WatchedRepository:
         return found
 
 
-Open = Callable[[str], tuple[Directories, str]]
+OpenDirectories = Callable[[str], tuple[Directories, str]]
 """Gives what lists a repository, and the name of its store. Raises ConfigError."""
 
 
@@ -177,7 +177,7 @@ class Fleet:
     """All repositories of a server. Lives on one event loop.
 
     Args of the constructor:
-        open_directories: see `Open`.
+        open_directories: see `OpenDirectories`.
         polls: the schedule of listings.
         rules: see there.
 
@@ -185,7 +185,9 @@ class Fleet:
         on_news: called when the listing of a repository has changed.
     """
 
-    def __init__(self, open_directories: Open, polls: Polls, rules: RepositoryRules) -> None:
+    def __init__(
+        self, open_directories: OpenDirectories, polls: Polls, rules: RepositoryRules
+    ) -> None:
         self._open = open_directories
         self._polls = polls
         self._rules = rules

@@ -113,7 +113,7 @@ class LeftOuts:
         return [each for each in self._entries.values() if not now_s < each.due_s <= latest_s]
 
 
-Missing = Callable[[Collection[str]], str | None]
+FindMissing = Callable[[Collection[str]], str | None]
 """Names what a version's files lack; None where they are complete. See `engines.base.Engine`."""
 
 MOST = 1000
@@ -122,7 +122,7 @@ SHOWN = 3
 """Names in a text."""
 
 
-def incomplete(lacks: str, files: Collection[str], place: str, missing: Missing) -> str:
+def incomplete(lacks: str, files: Collection[str], place: str, missing: FindMissing) -> str:
     """Explain a version without a model; `lacks` itself where nothing more is known.
 
     Args:
@@ -142,7 +142,7 @@ def incomplete(lacks: str, files: Collection[str], place: str, missing: Missing)
 
 
 def without_version(
-    folders: Collection[str], files: Collection[str], place: str, missing: Missing
+    folders: Collection[str], files: Collection[str], place: str, missing: FindMissing
 ) -> str:
     """Explain a base path without a directory that is named by a number.
 
@@ -172,7 +172,7 @@ def without_version(
     )
 
 
-def is_model(files: Collection[str], missing: Missing) -> bool:
+def is_model(files: Collection[str], missing: FindMissing) -> bool:
     """Tell whether files of a base path are one model's, without a version's directory."""
     # Texts and JSON are models of some engines, and notes and settings everywhere else.
     names = {PurePosixPath(name).suffix for name in files if "/" not in name}

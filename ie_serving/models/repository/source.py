@@ -46,7 +46,7 @@ MOST_MISSED = 8
 once when the rest may contain a wanted version. So other models do not wait while a thousand
 incomplete directories are looked at, and a version that was found early serves early."""
 
-Choose = Callable[[Collection[int]], Collection[int]]
+ChooseVersions = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
 
 Files: TypeAlias = tuple[Entry, ...] | StorageError
@@ -97,7 +97,7 @@ class Listing:
     fault: str = ""
 
 
-class Source:
+class VersionSource:
     """Watches the versions under one base path.
 
     Args of the constructor, beside storage and engine:
@@ -138,7 +138,7 @@ class Source:
         self._names: list[str] = []
         self._directories: Mapping[int, str] = {}
         self._fault = ""
-        self._chosen_by: Choose | None = None
+        self._chosen_by: ChooseVersions | None = None
         self._is_whole = False
         self._last_seen: dict[str, str] = {}
         self._remarked: dict[str, str] = {}
@@ -157,7 +157,9 @@ class Source:
         """Say that `poll` is called soon; never blocks. See `storage.siblings.Sibling`."""
         return self._sibling is None or self._sibling.expect(is_idle=is_idle)
 
-    def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
+    def poll(
+        self, choose: ChooseVersions = lambda found: found, again: Collection[int] = ()
+    ) -> Listing:
         """List once.
 
         Args:

@@ -6,7 +6,7 @@ Source: ServableVersionPolicy, file_system_storage_path_source.proto of TensorFl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ie_serving.models.repository.source import Candidate, Choose, Listing
+from ie_serving.models.repository.source import Candidate, ChooseVersions, Listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Specific:
 VersionPolicy = Latest | All | Specific
 
 
-class Wanted:
+class WantedVersions:
     """The choice among the versions that storage lists.
 
     Args of the constructor are those attributes:
@@ -159,7 +159,7 @@ class Wanted:
         """Give the versions to serve while all aspired versions, `failed`, cannot."""
         return self.policy.stand_ins(self.listing.offered, failed)
 
-    def choice(self, failed: Collection[int]) -> Choose:
+    def choice(self, failed: Collection[int]) -> ChooseVersions:
         """Give the function that chooses the versions whose files a poll lists."""
         policy, named, aspired = self.policy, self._named(), self._aspired
 

@@ -46,12 +46,12 @@ class Refuse:
     most: int
 
 
-Step = Evict | Await | Refuse
+RoomStep = Evict | Await | Refuse
 
 
 def make_room(
     residents: Iterable[Resident], free: int, needed: int, limit: int, spare: int = 0
-) -> Step | None:
+) -> RoomStep | None:
     """Name the next step before a load; None: there is room.
 
     The model whose last use is longest ago goes first; one in use, or pinned, never goes. What
@@ -71,7 +71,7 @@ def make_room(
     fits = needed <= free
     if needed > limit and not fits:
         return Refuse(max(0, limit))
-    step: Step | None = None if fits else Refuse(max(0, free))
+    step: RoomStep | None = None if fits else Refuse(max(0, free))
     for each in residents:
         if each.pinned:
             continue

@@ -29,12 +29,12 @@ from ie_serving.models.residency.policy import (
     Evict,
     Refuse,
     Resident,
-    Step,
+    RoomStep,
     idle_too_long,
     make_room,
     measured_size,
 )
-from ie_serving.models.stream_rules import Dormant, OnDemand
+from ie_serving.models.stream_rules import Dormant, LoadOnDemand
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import MakeServable
 from ie_serving.telemetry.log.logs import Event
@@ -122,7 +122,7 @@ class Residency:
         """Loads that wait for busy models; each adds LOOK_S to the pause."""
         self._sweep: asyncio.Task[None] | None = None
 
-    def on_demand(self, config: ModelConfig) -> OnDemand | None:
+    def on_demand(self, config: ModelConfig) -> LoadOnDemand | None:
         """Give what brings a model into memory; None for one that is always loaded."""
         return self.load if self._rules.is_on_demand(config) else None
 
@@ -283,7 +283,7 @@ class Residency:
                 await asyncio.sleep(LOOK_S)
         return True
 
-    def _step(self, needed: int, spare: int = 0) -> Step | None:
+    def _step(self, needed: int, spare: int = 0) -> RoomStep | None:
         budget = self._rules.budget
         staying = sum(self._entries[name].size for name in self._staying())
         free, limit = budget - self._used, budget - self._base - staying

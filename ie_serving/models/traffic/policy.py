@@ -133,7 +133,7 @@ def point_of(model: str, value: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenVersion:
     """What a version did with its requests of the window.
 
     Attributes:
@@ -154,7 +154,7 @@ class TakeShare:
     cause: str
 
 
-def judge(rule: Rollback, seen: Seen) -> TakeShare | None:
+def judge(rule: Rollback, seen: SeenVersion) -> TakeShare | None:
     """Decide whether a version loses its share; None: it goes on."""
     count, window = seen.requests, f"of {seen.requests} requests within {rule.window_s:g} s"
     if count < rule.min_requests:

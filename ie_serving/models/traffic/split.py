@@ -16,7 +16,7 @@ from ie_serving.models.traffic.policy import (
     MOST_KEPT,
     WHOLE,
     Rollback,
-    Seen,
+    SeenVersion,
     TrafficRule,
     VersionRanges,
     judge,
@@ -45,7 +45,7 @@ class Window:
         self._failed = 0
         self._slow = 0
 
-    def add(self, now: float, took_s: float, *, failed: bool) -> Seen:
+    def add(self, now: float, took_s: float, *, failed: bool) -> SeenVersion:
         """Count a request; give all that count now."""
         limit = self._rule.latency_ms
         slow = limit is not None and took_s * 1000 > limit
@@ -57,7 +57,7 @@ class Window:
             _, was_failed, was_slow = self._entries.popleft()
             self._failed -= was_failed
             self._slow -= was_slow
-        return Seen(len(self._entries), self._failed, self._slow)
+        return SeenVersion(len(self._entries), self._failed, self._slow)
 
 
 class VersionNotChosen(ServingError):

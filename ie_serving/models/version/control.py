@@ -25,7 +25,7 @@ from ie_serving.models.version.states import (
     LIMITED,
     NOT_LOADED,
     SETTLED,
-    Event,
+    VersionEvent,
     VersionLife,
     VersionStage,
 )
@@ -40,7 +40,7 @@ LOAD_ERROR = "Error occurred while loading version"
 CHANGED = "its files have changed since they were loaded, and the loaded ones answer"
 RELOAD = Hint(": upload a version of its own, or set {server.reload_changed_versions}")
 
-Work = Coroutine[Any, Any, None]
+VersionWork = Coroutine[Any, Any, None]
 """The work that follows a command. It raises nothing: a failure sets a stage and is logged."""
 
 
@@ -198,19 +198,19 @@ class VersionControl:
         """End the back-off now: the cause of the failure may be over."""
         self._retry_at = 0.0
 
-    def load(self) -> Work:
+    def load(self) -> VersionWork:
         """Begin to load. The work ends when the version serves, has failed, or is gone."""
-        self._move(Event.LOAD)
+        self._move(VersionEvent.LOAD)
         self._attempts = 1 if self._is_untried else self._attempts + 1
         self._tried = self._candidate.fingerprint
         return self._load()
 
-    def drop(self) -> Work | None:
+    def drop(self) -> VersionWork | None:
         """Give the version up. The work ends when it is gone; None when there is none to do.
 
         While a load runs there is none either: the work of `load` frees the version at its end.
         """
-        self._move(Event.DROP)
+        self._move(VersionEvent.DROP)
         self._given_up.set()  # a download under way ends, and leaves its thread to others
         return self._free() if self._life.stage is VersionStage.DRAINING else None
 
@@ -267,7 +267,7 @@ class VersionControl:
         stage, limit_s = self._life.stage.value, self._rules.load_timeout_s
         log.error(logs.Event("load takes too long", **self.facts, stage=stage, limit_s=limit_s))
         why = f"it takes longer than {limit_s:g} s; it goes on, and is served if it ends well"
-        self._move(Event.EXPIRE, f"{LOAD_ERROR}: {why}")
+        self._move(VersionEvent.EXPIRE, f"{LOAD_ERROR}: {why}")
         self._rules.on_overdue()
 
     async def _try(self) -> None:
@@ -288,7 +288,7 @@ class VersionControl:
         else:
             self._served = candidate.fingerprint
             self._rules.on_load(self._life.version, True)
-            self._move(Event.READY)
+            self._move(VersionEvent.READY)
 
     def _note_change(self) -> None:
         self._rules.on_changed()
@@ -300,7 +300,7 @@ class VersionControl:
 
     def _fail(self, why: str, backoff: Backoff | None) -> None:
         """Note the failure; without `backoff` only new files or `retry_now` bring another try."""
-        stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
+        stage = self._move(VersionEvent.FAIL, f"{LOAD_ERROR}: {why}")
         if stage is not VersionStage.FAILED:  # abandoned: no caller waits for it, nor is it retried
             return
         rules = self._rules
@@ -325,7 +325,7 @@ class VersionControl:
         # The model is forgotten here and not before: if the process ends during the drain, `leave`
         # closes it. From here on only late requests hold the model.
         self._loaded = None
-        self._move(Event.FREED)
+        self._move(VersionEvent.FREED)
 
     async def _drain_and_free(self, loaded: LoadedVersion) -> None:
         servable = loaded.servable
@@ -342,7 +342,7 @@ class VersionControl:
             logs.Event("version still in use after the drain timeout", **facts, holders=holders)
         )
 
-    def _move(self, event: Event, error: str = "") -> VersionStage:
+    def _move(self, event: VersionEvent, error: str = "") -> VersionStage:
         before, stage = self._life.stage, self._life.apply(event, error)
         if stage is not before:  # steps of an abandoned load change nothing worth a line
             self._log_move(stage)

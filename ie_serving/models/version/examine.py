@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import NoneServed, NotThereYet, ServingError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
-from ie_serving.models.repository.source import Candidate, Source
+from ie_serving.models.repository.source import Candidate, VersionSource
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.storage.base import Storage
 
@@ -54,7 +54,9 @@ def examine(
         StorageError: the versions cannot be listed, or there are none.
     """
     # One look suffices: the caller vouches that the files are complete.
-    source = Source(storage, engine, rest_s=0.0, lists_base=lists_base, takes_base=takes_base)
+    source = VersionSource(
+        storage, engine, rest_s=0.0, lists_base=lists_base, takes_base=takes_base
+    )
 
     def wanted(found: Collection[int]) -> frozenset[int]:
         return policy.aspired(found) | policy.labelled(found, labelled)

@@ -34,7 +34,7 @@ from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineOpti
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
-from ie_serving.models.version.states import Event
+from ie_serving.models.version.states import VersionEvent
 from ie_serving.storage.base import NEVER, Storage
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.metrics.inferences import Inferences, recording
@@ -52,10 +52,10 @@ LONGEST_CLOSE_S = 60.0
 YOUNG_LOADS: Final = 8
 """Loads after which the middle generation is collected: some thousand objects of each, 1 ms."""
 
-WarmUp = Callable[[Servable, Path], Awaitable[None]]
+WarmVersion = Callable[[Servable, Path], Awaitable[None]]
 """Replays the version's own warm-up requests. Raises LoadFailed to refuse the version."""
 
-Report = Callable[[Event], object]
+Report = Callable[[VersionEvent], object]
 """Called on the event loop when a step of a load is done: FETCHED, then COMPILED."""
 
 
@@ -68,7 +68,7 @@ Awaited = Callable[[], Awaitable[Callable[[], None]]]
 """Awaited on the event loop before a version is compiled. Raises LoadFailed, or returns a function
 to call, in any thread, after the version has been freed."""
 
-Tried = Callable[[str, Path, EngineOptions, Flag], None]
+TryInChild = Callable[[str, Path, EngineOptions, Flag], None]
 """Loads a version outside this process first: its load's name, its files, its options, and whether
 it was given up. Raises LoadFailed for a load that may end this process."""
 
@@ -130,14 +130,14 @@ class Loader:
         storage: Storage,
         engine: Engine,
         options: EngineOptions,
-        warm_up: WarmUp,
+        warm_up: WarmVersion,
         executor: Executor,
         fetches: Executor,
         noted: Noted = lambda load: nullcontext(),
         awaits: Awaits = lambda directory: None,
         record: Callable[[str, int], Inferences] = lambda name, version: Inferences(),
         servable: MakeServable = Servable,
-        tried: Tried | None = None,
+        tried: TryInChild | None = None,
     ) -> None:
         self._tried = tried
         self._record = record
@@ -167,7 +167,7 @@ class Loader:
 
         # Called in the thread of the load, while all state lives on the loop. The loop runs these
         # in order, and before it learns that the thread has ended: no report comes too late.
-        def done(event: Event) -> None:
+        def done(event: VersionEvent) -> None:
             loop.call_soon_threadsafe(report, event)
 
         fetch = partial(self._fetch, candidate, given_up, done, took)
@@ -239,7 +239,7 @@ class Loader:
                 directory = stack.enter_context(
                     self._storage.copy(candidate.directory, candidate.entries, given_up)
                 )
-            done(Event.FETCHED)
+            done(VersionEvent.FETCHED)
             awaited = self._awaits(directory)
             return stack.pop_all(), directory, awaited
 
@@ -273,7 +273,7 @@ class Loader:
             servable.memory, servable.inferences = footprint.size, record
             self._check_unchanged(candidate)
             _check_wanted(given_up)  # once the process ends, nothing else would close its code
-            done(Event.COMPILED)
+            done(VersionEvent.COMPILED)
             stored = sum(entry.size for entry in candidate.entries)
             _collect_young()
             return LoadedVersion(servable, directory, model.pop_all(), files.pop_all(), stored)

@@ -47,7 +47,7 @@ class VersionStage(enum.Enum):
     """The end. The same version found again starts a new life."""
 
 
-class Event(enum.Enum):
+class VersionEvent(enum.Enum):
     """What can happen to a version."""
 
     LOAD = "load"
@@ -68,44 +68,50 @@ class Event(enum.Enum):
     """Nothing of it is left in memory, or only memory of requests that still run."""
 
 
-TRANSITIONS: Final[Mapping[VersionStage, Mapping[Event, VersionStage]]] = {
-    VersionStage.QUEUED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
+TRANSITIONS: Final[Mapping[VersionStage, Mapping[VersionEvent, VersionStage]]] = {
+    VersionStage.QUEUED: {
+        VersionEvent.LOAD: VersionStage.FETCHING,
+        VersionEvent.DROP: VersionStage.FREED,
+    },
     VersionStage.FETCHING: {
-        Event.FETCHED: VersionStage.COMPILING,
-        Event.FAIL: VersionStage.FAILED,
-        Event.EXPIRE: VersionStage.OVERDUE,
-        Event.DROP: VersionStage.ABANDONED,
+        VersionEvent.FETCHED: VersionStage.COMPILING,
+        VersionEvent.FAIL: VersionStage.FAILED,
+        VersionEvent.EXPIRE: VersionStage.OVERDUE,
+        VersionEvent.DROP: VersionStage.ABANDONED,
     },
     VersionStage.COMPILING: {
-        Event.COMPILED: VersionStage.WARMING,
-        Event.FAIL: VersionStage.FAILED,
-        Event.EXPIRE: VersionStage.OVERDUE,
-        Event.DROP: VersionStage.ABANDONED,
+        VersionEvent.COMPILED: VersionStage.WARMING,
+        VersionEvent.FAIL: VersionStage.FAILED,
+        VersionEvent.EXPIRE: VersionStage.OVERDUE,
+        VersionEvent.DROP: VersionStage.ABANDONED,
     },
     VersionStage.WARMING: {
-        Event.READY: VersionStage.SERVING,
-        Event.FAIL: VersionStage.FAILED,
-        Event.EXPIRE: VersionStage.OVERDUE,
-        Event.DROP: VersionStage.ABANDONED,
+        VersionEvent.READY: VersionStage.SERVING,
+        VersionEvent.FAIL: VersionStage.FAILED,
+        VersionEvent.EXPIRE: VersionStage.OVERDUE,
+        VersionEvent.DROP: VersionStage.ABANDONED,
     },
-    VersionStage.FAILED: {Event.LOAD: VersionStage.FETCHING, Event.DROP: VersionStage.FREED},
+    VersionStage.FAILED: {
+        VersionEvent.LOAD: VersionStage.FETCHING,
+        VersionEvent.DROP: VersionStage.FREED,
+    },
     # No FAIL: whatever fails while it serves is the fault of one request.
     VersionStage.OVERDUE: {
-        Event.FETCHED: VersionStage.OVERDUE,
-        Event.COMPILED: VersionStage.OVERDUE,
-        Event.READY: VersionStage.SERVING,
-        Event.FAIL: VersionStage.FAILED,
-        Event.DROP: VersionStage.ABANDONED,
+        VersionEvent.FETCHED: VersionStage.OVERDUE,
+        VersionEvent.COMPILED: VersionStage.OVERDUE,
+        VersionEvent.READY: VersionStage.SERVING,
+        VersionEvent.FAIL: VersionStage.FAILED,
+        VersionEvent.DROP: VersionStage.ABANDONED,
     },
-    VersionStage.SERVING: {Event.DROP: VersionStage.DRAINING},
+    VersionStage.SERVING: {VersionEvent.DROP: VersionStage.DRAINING},
     # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
     VersionStage.ABANDONED: {
-        Event.FETCHED: VersionStage.ABANDONED,
-        Event.COMPILED: VersionStage.ABANDONED,
-        Event.READY: VersionStage.DRAINING,  # it is in memory after all, and has to be freed
-        Event.FAIL: VersionStage.FREED,
+        VersionEvent.FETCHED: VersionStage.ABANDONED,
+        VersionEvent.COMPILED: VersionStage.ABANDONED,
+        VersionEvent.READY: VersionStage.DRAINING,  # it is in memory after all, and has to be freed
+        VersionEvent.FAIL: VersionStage.FREED,
     },
-    VersionStage.DRAINING: {Event.FREED: VersionStage.FREED},
+    VersionStage.DRAINING: {VersionEvent.FREED: VersionStage.FREED},
     VersionStage.FREED: {},
 }
 
@@ -156,7 +162,7 @@ class VersionLife:
         """The state that clients see."""
         return STATE_OF[self.stage]
 
-    def apply(self, event: Event, error: str = "") -> VersionStage:
+    def apply(self, event: VersionEvent, error: str = "") -> VersionStage:
         """Move on, and return the new stage.
 
         Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
-from ie_serving.models.version.control import VersionControl, Work
+from ie_serving.models.version.control import VersionControl, VersionWork
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.transition_policy import Snapshot
 
@@ -53,7 +53,7 @@ class Renewals:
 
     def advance(
         self, versions: dict[int, VersionControl], wanted: Collection[int]
-    ) -> Iterator[Work]:
+    ) -> Iterator[VersionWork]:
         """Begin renewals, continue those begun, and let those that serve take over.
 
         Args:
@@ -77,7 +77,7 @@ class Renewals:
         fresh: VersionControl,
         versions: dict[int, VersionControl],
         wanted: Collection[int],
-    ) -> Iterator[Work]:
+    ) -> Iterator[VersionWork]:
         old = versions.get(number)
         if old is None or not old.is_outdated or number not in wanted:
             leaving = self._fresh.pop(number)

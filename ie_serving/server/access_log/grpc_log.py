@@ -21,31 +21,31 @@ from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.transport.grpc import header_blocks
-from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
+from ie_serving.server.transport.grpc.call import Call, ReplyStage, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.message_reader import PREFIX, Message
+from ie_serving.server.transport.grpc.message_reader import PREFIX, GrpcMessage
 from ie_serving.server.transport.grpc.services import (
-    Admission,
-    Answer,
     Buffer,
+    CallAdmission,
     CallContext,
-    Method,
+    RpcMethod,
     Services,
     Streaming,
+    Unary,
 )
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.http2.headers import HeaderFields
 from ie_serving.telemetry.request.entry import (
     CURRENT,
     HEADER,
     LONGEST_ID,
     NOBODY,
-    Entry,
+    RequestEntry,
     RequestTarget,
     now,
     safe,
 )
-from ie_serving.telemetry.request.observers import Watch
+from ie_serving.telemetry.request.observers import RequestWatch
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 _OK: Final = Code.OK.name
@@ -67,11 +67,11 @@ _AROUND: Final = [_around(length) for length in range(LONGEST_ID + 1)]
 """By the length of the id."""
 
 
-class Context(CallContext, Protocol):
+class ObservedContext(CallContext, Protocol):
     """The parts of a call that only observed calls need."""
 
     def peer(self) -> object:
-        """The client's address; see `entry.Entry`."""
+        """The client's address; see `entry.RequestEntry`."""
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
         """Send `pairs` with the status."""
@@ -89,7 +89,7 @@ class _Logged:
         metadata, given: of the previous call, and the values read from it.
     """
 
-    def __init__(self, path: str, watch: Watch) -> None:
+    def __init__(self, path: str, watch: RequestWatch) -> None:
         self.asked = _asked(path)
         self._watch = watch
         # The previous call's: over HTTP/2 calls with equal headers share these values.
@@ -102,7 +102,7 @@ class _Logged:
             self.metadata, self.given = metadata, _given(metadata)
         return self.given
 
-    def begun(self, context: Context) -> Entry | None:
+    def begun(self, context: ObservedContext) -> RequestEntry | None:
         """Make the entry of a call; None if it is not observed."""
         id, parent, state = self.read(context.invocation_metadata() or ())
         watch, trace = self._watch, None
@@ -110,7 +110,7 @@ class _Logged:
             trace = watch.trace(self.asked.path, parent, state)
             if trace is None and not watch.logs:
                 return None
-        entry = Entry()
+        entry = RequestEntry()
         entry.began = now()
         entry.id, entry.client, entry.asked = id, context.peer(), self.asked
         if trace is not None:
@@ -124,14 +124,14 @@ class _Logged:
             _give_back(id, context)
         return entry
 
-    def failed(self, entry: Entry, error: BaseException, context: Context) -> None:
+    def failed(self, entry: RequestEntry, error: BaseException, context: ObservedContext) -> None:
         """Record how a call has failed, and give it an id if its client has sent none."""
         entry.code = code_of(error).name
         if self._watch.logs and not entry.id:
             _give_back(entry.named(), context)
 
 
-def _give_back(id: bytes, context: Context) -> None:
+def _give_back(id: bytes, context: ObservedContext) -> None:
     context.set_trailing_metadata(((HEADER, id.decode()),))
 
 
@@ -162,22 +162,22 @@ class LoggedAnswer(_Logged):
         end: takes the entry of a call that has ended.
     """
 
-    def __init__(self, path: str, answer: Answer, watch: Watch) -> None:
+    def __init__(self, path: str, answer: Unary, watch: RequestWatch) -> None:
         super().__init__(path, watch)
         self.answer = answer
         self.end = watch.end
 
     async def __call__(
-        self, payload: Buffer, context: CallContext, begun: Entry | None = None
+        self, payload: Buffer, context: CallContext, begun: RequestEntry | None = None
     ) -> bytes:
-        """See `Answer`; `begun` is the entry of the call if it exists already."""
-        entry = begun or self.begun(cast(Context, context)) or Entry()
+        """See `Unary`; `begun` is the entry of the call if it exists already."""
+        entry = begun or self.begun(cast(ObservedContext, context)) or RequestEntry()
         entry.received = len(payload)
         CURRENT.set(entry)
         try:
             reply = await self.answer(payload, context)
         except ENDED as error:
-            self.failed(entry, error, cast(Context, context))
+            self.failed(entry, error, cast(ObservedContext, context))
             self.end(entry)
             raise
         entry.code, entry.sent = _OK, len(reply)
@@ -188,11 +188,11 @@ class LoggedAnswer(_Logged):
 class SampledAnswer(LoggedAnswer):
     """Observes only a sample of the calls. The others cost no coroutine here."""
 
-    def __call__(  # type: ignore[override]  # an `Answer` gives any awaitable
+    def __call__(  # type: ignore[override]  # a `Unary` gives any awaitable
         self, payload: Buffer, context: CallContext
     ) -> Awaitable[bytes]:
-        """See `Answer`."""
-        begun = self.begun(cast(Context, context))
+        """See `Unary`."""
+        begun = self.begun(cast(ObservedContext, context))
         if begun is not None:
             return super().__call__(payload, context, begun)
         CURRENT.set(None)  # otherwise the entry of an earlier call, which may be in progress
@@ -207,7 +207,7 @@ class LoggedConversation(_Logged):
         inner: the method.
     """
 
-    def __init__(self, path: str, inner: Streaming, watch: Watch) -> None:
+    def __init__(self, path: str, inner: Streaming, watch: RequestWatch) -> None:
         super().__init__(path, watch)
         self._inner = inner
 
@@ -215,9 +215,9 @@ class LoggedConversation(_Logged):
         self, requests: AsyncIterator[Buffer], context: CallContext
     ) -> AsyncGenerator[bytes, None]:
         """See `Converse`."""
-        entry = self.begun(cast(Context, context))
+        entry = self.begun(cast(ObservedContext, context))
         if entry is None:
-            entry = Entry()  # not reported to any observer
+            entry = RequestEntry()  # not reported to any observer
         entry.received = 0
         entry.parts = None  # a stream may add parts without limit
         CURRENT.set(entry)
@@ -230,7 +230,7 @@ class LoggedConversation(_Logged):
                     yield reply
             entry.code = Code.OK.name
         except ENDED as error:
-            self.failed(entry, error, cast(Context, context))
+            self.failed(entry, error, cast(ObservedContext, context))
             raise
         finally:
             entry.code = entry.code or Code.CANCELLED.name  # the client has left
@@ -238,7 +238,7 @@ class LoggedConversation(_Logged):
             self._watch.end(entry)
 
 
-async def _counted(requests: AsyncIterator[Buffer], entry: Entry) -> AsyncIterator[Buffer]:
+async def _counted(requests: AsyncIterator[Buffer], entry: RequestEntry) -> AsyncIterator[Buffer]:
     async for request in requests:
         entry.received = (entry.received or 0) + len(request)
         yield request
@@ -250,17 +250,17 @@ class LoggedAdmission:
     Neither the address nor an own id of a refused call is known here.
 
     Attributes:
-        decided: see `Admission`.
+        decided: see `CallAdmission`.
     """
 
-    def __init__(self, admission: Admission, watch: Watch) -> None:
+    def __init__(self, admission: CallAdmission, watch: RequestWatch) -> None:
         # Empty: each call is admitted here, so that its method is wrapped.
         self.decided: Mapping[Any, Any] = {}
         self._admission = admission
         self._watch = watch
 
-    def method(self, path: bytes, credentials: Credentials) -> Method:
-        """See `Admission`."""
+    def method(self, path: bytes, credentials: Credentials) -> RpcMethod:
+        """See `CallAdmission`."""
         try:
             method = self._admission.method(path, credentials)
         except ServingError as error:
@@ -272,14 +272,14 @@ class LoggedAdmission:
         watch = self._watch
         trace = watch.trace(path, "", "") if watch.trace else None
         if trace is not None or watch.logs:
-            entry = Entry()
+            entry = RequestEntry()
             entry.began = now()
             entry.asked = _asked(path)
             entry.trace, entry.code = trace, code_of(error).name
             watch.end(entry)
 
 
-def logged(services: Services, watch: Watch) -> Services:
+def logged(services: Services, watch: RequestWatch) -> Services:
     """Wrap every method of `services` so that its calls are observed."""
     return {
         service: {
@@ -290,7 +290,7 @@ def logged(services: Services, watch: Watch) -> Services:
     }
 
 
-def _logged(path: bytes, method: Method, watch: Watch) -> Method:
+def _logged(path: bytes, method: RpcMethod, watch: RequestWatch) -> RpcMethod:
     if isinstance(method, Streaming):
         return Streaming(LoggedConversation(path.decode("latin-1"), method, watch))
     kind = LoggedAnswer if watch.logs else SampledAnswer
@@ -305,18 +305,18 @@ class _Told(Call):
     """
 
     # No slots: both kinds of call have slots, and a class can have one such base.
-    told: Entry | None = None
+    told: RequestEntry | None = None
 
     def peer(self) -> object:
-        """See `Context`."""
+        """See `ObservedContext`."""
         return self._sender.peer
 
-    def invocation_metadata(self) -> Fields:
+    def invocation_metadata(self) -> HeaderFields:
         """See `CallContext`; includes the headers of HTTP/2, which are not used here."""
         return self._request.fields
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
-        """See `Context`: the id, for a status of OK. A failure sends it in `_trailing`."""
+        """See `ObservedContext`: the id, for a status of OK. A failure sends it in `_trailing`."""
         self._give_back(pairs[0][1].encode())
 
     def _give_back(self, id: bytes) -> None:
@@ -337,7 +337,7 @@ class ToldCall(_Told, UnaryCall):
     """
 
     _logged: LoggedAnswer
-    _entry: Entry | None = None
+    _entry: RequestEntry | None = None
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         logged: Any = self._method
@@ -360,7 +360,7 @@ class ToldCall(_Told, UnaryCall):
                 self._done(None)
             entry.spare = True  # only the connection's context still refers to it
 
-    def _begun(self, logged: LoggedAnswer) -> Entry | None:
+    def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
         """Make the entry of this call current for the code that answers it.
 
         Does what `LoggedAnswer.begun` does, in fewer steps: most connections have one entry for all
@@ -371,7 +371,7 @@ class ToldCall(_Told, UnaryCall):
             entry.spare, entry.answers, entry.received = False, NOBODY, None
             entry.started = entry.inferred = entry.encoded = entry.ended = 0.0
         else:
-            entry = Entry()
+            entry = RequestEntry()
             CURRENT.set(entry)
         self.told = entry
         entry.began = now()
@@ -382,7 +382,7 @@ class ToldCall(_Told, UnaryCall):
             self._give_back(id)
         return entry
 
-    async def _content(self, message: Message) -> Buffer:
+    async def _content(self, message: GrpcMessage) -> Buffer:
         content = await super()._content(message)
         if self._entry is not None:
             self._entry.received = len(content)  # inflated
@@ -400,7 +400,7 @@ class ToldCall(_Told, UnaryCall):
         self._end(code.name)
 
     def _interrupted(self, error: asyncio.CancelledError) -> None:
-        if self._answered is Answered.ALL:  # then the canceller of the work records the cause
+        if self._answered is ReplyStage.ALL:  # then the canceller of the work records the cause
             self._end(code_of(error).name)
         super()._interrupted(error)
 
@@ -437,7 +437,7 @@ class _Arriving(_Told):
 class TracedCall(_Arriving, ToldCall):
     """A unary call that may be traced."""
 
-    def _begun(self, logged: LoggedAnswer) -> Entry | None:
+    def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
         entry = logged.begun(self)
         CURRENT.set(entry)  # None too: otherwise the work would find an earlier entry
         return entry

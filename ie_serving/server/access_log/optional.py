@@ -9,18 +9,18 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.grpc.services import CallAdmission, Services
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
 from ie_serving.telemetry.request.entry import ReportBatch
-from ie_serving.telemetry.request.observers import Tracing, Watch
+from ie_serving.telemetry.request.observers import RequestWatch, Tracing
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.server.transport.http1.messages import App
-    from ie_serving.server.transport.http1.server import Connect
-    from ie_serving.telemetry.request.observers import Record
+    from ie_serving.server.transport.http1.server import MakeConnection
+    from ie_serving.telemetry.request.observers import RecordPart
 
 
 class OptionalWatch:
@@ -38,18 +38,18 @@ class OptionalWatch:
 
     def __init__(self, target: str, form: str, traces: str = "", timing: bool = False) -> None:
         log = AccessLog(target, form) if target else None
-        watch = Watch(log, _tracing(traces), timing=timing)
+        watch = RequestWatch(log, _tracing(traces), timing=timing)
         self._watch = watch if target or traces or timing else None
         # `Server-Timing` exists over REST only: if it is alone, gRPC calls need no entries.
         self._calls = watch if target or traces else None
         self._parts = bool(traces or timing)
 
-    def rest(self, app: App, *, secure: bool = False) -> tuple[App, Connect]:
+    def rest(self, app: App, *, secure: bool = False) -> tuple[App, MakeConnection]:
         """Return the application for REST requests, and the class of their connections."""
-        from ie_serving.server.transport.http1.connection import Connection
+        from ie_serving.server.transport.http1.connection import Http1Connection
 
         if self._watch is None:
-            return app, Connection
+            return app, Http1Connection
         from ie_serving.server.access_log.rest_log import PartsApp, ToldApp, ToldConnection
 
         kind = PartsApp if self._parts else ToldApp
@@ -58,8 +58,8 @@ class OptionalWatch:
         return told.answer, partial(ToldConnection, self._watch)
 
     def grpc(
-        self, services: Services, admission: Admission | None
-    ) -> tuple[Services, Admission | None]:
+        self, services: Services, admission: CallAdmission | None
+    ) -> tuple[Services, CallAdmission | None]:
         """Wrap services and admission; `admission` is None unless callers are authenticated."""
         if self._calls is None:
             return services, admission
@@ -90,7 +90,7 @@ class OptionalWatch:
 
         return Noting(model, version)
 
-    def steps(self, record: Record) -> Record:
+    def steps(self, record: RecordPart) -> RecordPart:
         """Return the record that observes each step of a graph."""
         if not self._parts:
             return record

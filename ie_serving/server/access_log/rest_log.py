@@ -9,14 +9,14 @@ here.
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ie_serving.server.transport.http1.connection import Connection, Server
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.connection import ConnectionServer, Http1Connection
 from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
-    Buffer,
     Continue,
     Fault,
     Reply,
@@ -29,13 +29,13 @@ from ie_serving.telemetry.request.entry import (
     CURRENT,
     HEADER,
     LONGEST,
-    Entry,
+    RequestEntry,
     RequestTarget,
     current,
     now,
     safe,
 )
-from ie_serving.telemetry.request.observers import Watch
+from ie_serving.telemetry.request.observers import RequestWatch
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol
@@ -61,7 +61,7 @@ class ToldApp:
         secure: whether they come over TLS.
     """
 
-    def __init__(self, app: App, watch: Watch, *, secure: bool = False) -> None:
+    def __init__(self, app: App, watch: RequestWatch, *, secure: bool = False) -> None:
         self._app = app
         self._watch = watch
         self._secure = secure
@@ -74,7 +74,7 @@ class ToldApp:
         head, body, _, ends = request
         if head is not self._head:
             self._read(head)
-        entry = Entry()
+        entry = RequestEntry()
         entry.began = now()
         entry.id, entry.client, entry.asked = self._given, ends.client, self._asked
         if body is None:
@@ -115,15 +115,15 @@ class PartsApp(ToldApp):
         return answer
 
 
-class ToldConnection(Connection):
+class ToldConnection(Http1Connection):
     """A connection whose requests are reported when they are answered.
 
     Args of the constructor:
         watch: the observers.
-        server: see `Connection`.
+        server: see `Http1Connection`.
     """
 
-    def __init__(self, watch: Watch, server: Server) -> None:
+    def __init__(self, watch: RequestWatch, server: ConnectionServer) -> None:
         super().__init__(server)
         self._protocol = _ToldProtocol(server.known_heads, watch)
         self._watch = watch
@@ -152,11 +152,11 @@ class ToldConnection(Connection):
 class _ToldProtocol(Protocol):
     """Writes replies, and ends the entry of the request that each one answers."""
 
-    def __init__(self, known: KnownHeads, watch: Watch) -> None:
+    def __init__(self, known: KnownHeads, watch: RequestWatch) -> None:
         super().__init__(known)
         self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
 
-    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
+    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Octets]:
         """See `Protocol`."""
         entry = CURRENT.get()  # as `current`, without the call
         if entry is None or entry.ended:
@@ -171,7 +171,9 @@ class _ToldProtocol(Protocol):
         self._end(entry)
         return written
 
-    def _begun(self, said: Switch | Continue | Fault, entry: Entry) -> Switch | Continue | Fault:
+    def _begun(
+        self, said: Switch | Continue | Fault, entry: RequestEntry
+    ) -> Switch | Continue | Fault:
         """If the reply switches to another protocol, note that in the entry."""
         if not isinstance(said, Switch):
             return said
@@ -179,18 +181,18 @@ class _ToldProtocol(Protocol):
         entry.parts = None  # a stream may add parts without limit
         return said._replace(lines=self._lines(entry))
 
-    def _last_lines(self, entry: Entry) -> bytes:
+    def _last_lines(self, entry: RequestEntry) -> bytes:
         if self._logs and cast(int, entry.code) >= WRONG:
             entry.named()
         entry.ended = now()
         return self._lines(entry)
 
-    def _lines(self, entry: Entry) -> bytes:
+    def _lines(self, entry: RequestEntry) -> bytes:
         lines = _ID % entry.id if self._logs and entry.id else b""
         return lines + _TIMING % timing(entry) if self._timing and entry.ended else lines
 
 
-def timing(entry: Entry) -> bytes:
+def timing(entry: RequestEntry) -> bytes:
     """Write the value of `Server-Timing`: known times in milliseconds; W3C, Server Timing."""
     found = {"total": entry.ended - entry.began}
     if entry.encoded:

@@ -15,24 +15,25 @@ from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.rest.body import refusal
-from ie_serving.server.fronts.rest.routes import Routes, Wanted
+from ie_serving.server.fronts.rest.routes import Routes, VerbOf
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import wanting
-from ie_serving.server.transport.http1.messages import Answer, App, Buffer, Reply, Request
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request
 
-Found = TypeVar("Found")
+FoundT = TypeVar("FoundT")
 
 
-class Chain(NamedTuple):
+class AppChain(NamedTuple):
     """The application that answers every request, and the function that classifies requests."""
 
     answer: App
-    wanted: Wanted
+    wanted: VerbOf
 
-    def behind(self, routes: Routes[Any]) -> "Chain":
+    def behind(self, routes: Routes[Any]) -> "AppChain":
         """Return this front with `routes` before it."""
-        return Chain(routes.before(self.answer), routes.wanted(self.wanted))
+        return AppChain(routes.before(self.answer), routes.wanted(self.wanted))
 
 
 class RestParts(NamedTuple):
@@ -51,15 +52,15 @@ class RestParts(NamedTuple):
     api: RestApi
     plane: DataPlane
     served: ServedModels
-    interface: Interface[Buffer]
+    interface: Interface[Octets]
     secure: bool
 
 
-AddRoutes = Callable[[Chain, RestParts], Chain]
+AddRoutes = Callable[[AppChain, RestParts], AppChain]
 """Puts routes before a front; returns the front unchanged if the settings ask for none."""
 
 
-class OtherFront(ABC, Generic[Found]):
+class OtherFront(ABC, Generic[FoundT]):
     """The front end of another server's routes, which ends each reply as the REST API does.
 
     Args of the constructor:
@@ -70,7 +71,7 @@ class OtherFront(ABC, Generic[Found]):
         self._api, self._plane, self._interface = parts.api, parts.plane, parts.interface
         self._server = parts.settings.server
 
-    async def answer(self, request: Request, found: Found) -> Answer:
+    async def answer(self, request: Request, found: FoundT) -> Answer:
         """See `fronts.rest.routes.Front`."""
         try:
             reply = await self._reply(request, found)
@@ -82,7 +83,7 @@ class OtherFront(ABC, Generic[Found]):
         return await self._api.finished(request.head, reply)
 
     @abstractmethod
-    async def _reply(self, request: Request, found: Found) -> Reply:
+    async def _reply(self, request: Request, found: FoundT) -> Reply:
         """Answer a request; whatever it raises becomes a refusal."""
 
     def _refusal(self, error: Exception) -> Reply:
@@ -92,11 +93,11 @@ class OtherFront(ABC, Generic[Found]):
 
 def front_of(
     settings: Settings, api: RestApi, plane: DataPlane, served: ServedModels, *, secure: bool
-) -> Chain:
+) -> AppChain:
     """Put the wanted routes before the REST API. Arguments: see `RestParts`."""
     interface = rest_interface(limit_s=settings.server.rest_timeout_s)
     parts = RestParts(settings, api, plane, served, interface, secure)
-    chain = Chain(api.answer, wanting(settings.server.metrics_paths))
+    chain = AppChain(api.answer, wanting(settings.server.metrics_paths))
     for add in added("routes"):
         chain = cast("AddRoutes", add)(chain, parts)
     return chain

@@ -22,13 +22,13 @@ from ie_serving.config.credentials import AccessMaterial, Password, TokenMateria
 from ie_serving.core.runtime.handover import Left
 from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
-from ie_serving.core.values.access import Caller, Credentials, Right
+from ie_serving.core.values.access import Credentials, Principal, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
 from ie_serving.server.gate.renewed import Renewed
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # imported only if tokens are accepted
-    from ie_serving.server.gate.tokens import Tokens, Verifier
+    from ie_serving.server.gate.tokens import Tokens, TokenVerifier
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ LONGEST: Final = 1024
 """Most bytes of both credential headers together; longer ones are refused. Keys have 43, passwords
 are short. Each cached decision has them in its key: 4,096 headers of 64 KB would let one caller who
 pads a known key fill 256 MB."""
-MOST_WAITING: Final = 64
+MOST_WAITING_PASSWORDS: Final = 64
 """Passwords that wait to be verified one at a time: 3 s of waiting. More are refused, so that
 clients with wrong passwords occupy one processor and 16 MB, not the whole machine."""
 
@@ -52,7 +52,7 @@ _FOUND_BY: Final = 2
 """Bytes of a key's hash that index it: few enough that constant-time comparison covers the rest,
 enough that ten thousand keys are not all compared."""
 
-_NOBODY: Final = Caller(name="", rights=Right(0))
+_NOBODY: Final = Principal(name="", rights=Right(0))
 _NO_DIGEST: Final = bytes(32)
 _COST: Final = (2**14, 8, 1)
 """n, r and p of scrypt if the file has no users, as `ie_serving key password` chooses them."""
@@ -64,7 +64,7 @@ _MISSING_USER: Final = "credentials are missing: send user and password (`Author
 _UNKNOWN: Final = "these credentials are not known here"
 
 
-class Compared(NamedTuple):
+class KnownCredentials(NamedTuple):
     """The data that credentials are compared with.
 
     Attributes:
@@ -73,12 +73,12 @@ class Compared(NamedTuple):
         verifier: of tokens; None if tokens are not accepted.
     """
 
-    keys: Mapping[bytes, Sequence[tuple[bytes, Caller]]]
+    keys: Mapping[bytes, Sequence[tuple[bytes, Principal]]]
     dummy: Password
-    verifier: Optional["Verifier"]
+    verifier: Optional["TokenVerifier"]
 
 
-class Access(Renewed[AccessMaterial, Compared]):
+class Access(Renewed[AccessMaterial, KnownCredentials]):
     """The callers that are known at present. Belongs to one event loop.
 
     Args of the constructor:
@@ -98,7 +98,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         super().__init__(read, left)
         self._clock = clock
         self.decisions: dict[object, Any] = {}
-        self._known: dict[Credentials, Caller] = {}
+        self._known: dict[Credentials, Principal] = {}
         self._verifying: SingleFlight[tuple[bytes, Password], bool] = SingleFlight()
         self._thread = ThreadPoolExecutor(1, "password")
         # A setting names the source of the keys, so a changed file of callers does not replace it.
@@ -114,7 +114,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         """Return the accepted kinds of credentials, as `WWW-Authenticate` lists them."""
         return f'{BEARER}, Basic realm="ie_serving"' if self.material.users else BEARER
 
-    def caller(self, credentials: Credentials) -> Caller | None:
+    def caller(self, credentials: Credentials) -> Principal | None:
         """Return the caller; None for passwords and tokens, which only `verified` checks.
 
         Raises:
@@ -140,7 +140,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         remember(self._known, credentials, found)
         return found
 
-    async def verified(self, credentials: Credentials) -> Caller:
+    async def verified(self, credentials: Credentials) -> Principal:
         """Return the caller, also by a password or a token.
 
         Raises:
@@ -166,15 +166,17 @@ class Access(Renewed[AccessMaterial, Compared]):
         remember(self._known, credentials, expected.caller)
         return expected.caller
 
-    def prepare(self, material: AccessMaterial) -> Compared:
+    def prepare(self, material: AccessMaterial) -> KnownCredentials:
         """See `Renewed`."""
-        keys: dict[bytes, list[tuple[bytes, Caller]]] = {}
+        keys: dict[bytes, list[tuple[bytes, Principal]]] = {}
         for digest, caller in material.keys.items():
             keys.setdefault(digest[:_FOUND_BY], []).append((digest, caller))
         costs = ((each.n, each.r, each.p) for each in material.users.values())
         n, r, p = max(costs, key=math.prod, default=_COST)
         dummy = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
-        return Compared(keys, dummy, _verifier(material.tokens) if material.tokens else None)
+        return KnownCredentials(
+            keys, dummy, _verifier(material.tokens) if material.tokens else None
+        )
 
     def renewed(self) -> None:
         """See `Renewed`: callers that have left the file are refused from their next request on."""
@@ -216,7 +218,9 @@ class Access(Renewed[AccessMaterial, Compared]):
         # The thread is not awaited: no request is left that needs the result of a hash of 40 ms.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _of_token(self, credentials: Credentials, token: bytes, tokens: "Tokens") -> Caller:
+    async def _of_token(
+        self, credentials: Credentials, token: bytes, tokens: "Tokens"
+    ) -> Principal:
         renewals, verifier = self._renewals, self.prepared.verifier
         assert verifier  # the setting that asks for one does not change while the process runs
         caller, until = await tokens.verified(token, verifier, renewals)
@@ -251,7 +255,7 @@ class Access(Renewed[AccessMaterial, Compared]):
             self.decisions.clear()
         self._sweep = self._sweep_later() if self._until else None
 
-    def _of_key(self, key: bytes) -> Caller:
+    def _of_key(self, key: bytes) -> Principal:
         digest = access.of_key(key)
         found = _NOBODY
         # Compares all candidates, or a dummy if there are none, so that each refusal takes as long.
@@ -261,7 +265,7 @@ class Access(Renewed[AccessMaterial, Compared]):
             raise Unauthenticated(_UNKNOWN)
         return found
 
-    def _of_certificate(self, names: tuple[str, ...]) -> Caller:
+    def _of_certificate(self, names: tuple[str, ...]) -> Principal:
         known = self.material.certificates
         for name in names:
             if name in known:
@@ -272,23 +276,25 @@ class Access(Renewed[AccessMaterial, Compared]):
     async def _is_right(self, expected: Password, password: bytes, header: bytes) -> bool:
         """Compare in the thread; requests with the same header share one comparison."""
         key, others = (header, expected), self._verifying.under_way
-        if key not in others and len(others) >= MOST_WAITING:
-            raise QueueFull(f"more than {MOST_WAITING} passwords wait to be verified; ask again")
+        if key not in others and len(others) >= MOST_WAITING_PASSWORDS:
+            raise QueueFull(
+                f"more than {MOST_WAITING_PASSWORDS} passwords wait to be verified; ask again"
+            )
         run = asyncio.get_running_loop().run_in_executor
         work = partial(run, self._thread, _matches, expected, password)
         return await self._verifying.share(key, work)
 
 
-def _tokens(verifier: "Verifier", renewed: Callable[[], None]) -> "Tokens":
+def _tokens(verifier: "TokenVerifier", renewed: Callable[[], None]) -> "Tokens":
     from ie_serving.server.gate.tokens import Tokens
 
     return Tokens(verifier, renewed)
 
 
-def _verifier(material: TokenMaterial) -> "Verifier":
-    from ie_serving.server.gate.tokens import Verifier
+def _verifier(material: TokenMaterial) -> "TokenVerifier":
+    from ie_serving.server.gate.tokens import TokenVerifier
 
-    return Verifier(material)
+    return TokenVerifier(material)
 
 
 def remember(known: dict[Any, Any], key: object, value: object) -> None:

@@ -25,7 +25,7 @@ from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.compat import registered
 from ie_serving.core.runtime.handover import Left
-from ie_serving.core.values.access import Caller, ConcernedModels, Credentials, Need
+from ie_serving.core.values.access import ConcernedModels, Credentials, Need, Principal
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.server.gate import rights
@@ -33,10 +33,10 @@ from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.transport.grpc.services import (
-    Admission,
     Buffer,
+    CallAdmission,
     CallContext,
-    Method,
+    RpcMethod,
     Services,
     Streaming,
     by_path,
@@ -51,7 +51,7 @@ LONGEST_TARGET: Final = 256
 PAGE: Final = b"x-ie-serving-page"
 """Header that the page at `/` sends with its own requests."""
 
-Wanted = Callable[[RequestHead], tuple[str, str]]
+TargetOf = Callable[[RequestHead], tuple[str, str]]
 """Returns the verb of a request, a key of `rights.REST`, and the model that it names, if any.
 
 Raises NotFound if no route matches."""
@@ -68,7 +68,7 @@ class RestGuard:
         app: answers the allowed requests.
         access: knows the callers.
         needs: required rights by verb.
-        wanted: see `Wanted`.
+        wanted: see `TargetOf`.
         phrase: see `Phrase`.
         refused: called for each request that is refused.
         token_headers: headers that stand for a missing `authorization`, as clients of other servers
@@ -78,7 +78,7 @@ class RestGuard:
     app: App
     access: Access
     needs: Mapping[str, Need]
-    wanted: Wanted
+    wanted: TargetOf
     phrase: Phrase
     refused: Callable[[BaseException], None]
     token_headers: Sequence[bytes] = ()
@@ -101,7 +101,7 @@ class RestGuard:
                 return token if b" " in token else b"Bearer " + token
         return fields.get(b"authorization")
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request) -> Principal:
         """Return the caller of a request that has passed. Raises: as `Access.verified`."""
         fields = request.head.fields
         given = fields.get(b"authorization") or self._token(fields)
@@ -151,12 +151,12 @@ class RestGuard:
 MOST_OWN: Final = 64
 """Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
 
-ServicesFor = Callable[[Caller], Services]
+ServicesFor = Callable[[Principal], Services]
 """Makes the services of a caller who may use only some models."""
 
 
 class GrpcGuard:
-    """See `services.Admission`.
+    """See `services.CallAdmission`.
 
     Args of the constructor:
         services: the services without any check.
@@ -185,13 +185,13 @@ class GrpcGuard:
         self.decided: Mapping[Any, Any] = access.decisions
         self._refused = refused
 
-    def method(self, path: bytes, credentials: Credentials) -> Method:
+    def method(self, path: bytes, credentials: Credentials) -> RpcMethod:
         """Return the method that answers a call.
 
         Raises:
             ServingError: the caller may not call the method.
         """
-        known: Method | None = self.decided.get((path, credentials))
+        known: RpcMethod | None = self.decided.get((path, credentials))
         if known is not None:
             return known
         try:
@@ -200,7 +200,7 @@ class GrpcGuard:
             self._refused(error)
             raise
 
-    def _decided(self, path: bytes, credentials: Credentials) -> Method:
+    def _decided(self, path: bytes, credentials: Credentials) -> RpcMethod:
         # No cache: unknown clients choose the credentials, and would evict callers.
         if self._needs[path].right is None:
             return self._plain[path]
@@ -209,7 +209,7 @@ class GrpcGuard:
             return self._later(path, credentials)
         return self._allowed(path, credentials, caller)
 
-    def _allowed(self, path: bytes, credentials: Credentials, caller: Caller) -> Method:
+    def _allowed(self, path: bytes, credentials: Credentials, caller: Principal) -> RpcMethod:
         """Return the method for a caller. Raises: Forbidden."""
         need = self._needs[path]
         caller.check(need)
@@ -219,7 +219,7 @@ class GrpcGuard:
         remember(self._access.decisions, (path, credentials), method)
         return method
 
-    def _later(self, path: bytes, credentials: Credentials) -> Method:
+    def _later(self, path: bytes, credentials: Credentials) -> RpcMethod:
         """Return a method that verifies a password first."""
         # The transport chooses the method between two frames and cannot wait. So it gets this
         # method, which verifies the password when the call's message has come.
@@ -248,7 +248,7 @@ class GrpcGuard:
             async for reply in replies:
                 yield reply
 
-    async def _verified(self, path: bytes, credentials: Credentials) -> Method:
+    async def _verified(self, path: bytes, credentials: Credentials) -> RpcMethod:
         try:
             return self._allowed(path, credentials, await self._access.verified(credentials))
         except ENDED as error:
@@ -264,7 +264,7 @@ _ALPN = {
 }
 """Protocols of each port in ALPN; the first that the client offers is used."""
 
-Refused = Callable[[BaseException], None]
+OnRefusal = Callable[[BaseException], None]
 """Called for each request that the gate refuses, for the metrics."""
 
 
@@ -302,7 +302,7 @@ class Gate:
         self._files = [each for each in (self._certificates, self._access) if each]
         self._guard: RestGuard | None = None
 
-    def rest(self, app: App, wanted: Wanted, phrase: Phrase, refused: Refused) -> App:
+    def rest(self, app: App, wanted: TargetOf, phrase: Phrase, refused: OnRefusal) -> App:
         """Put the check of callers before `app`, if callers are authenticated."""
         if self._access is None:
             return app
@@ -311,13 +311,13 @@ class Gate:
         self._guard = RestGuard(app, self._access, needs, wanted, phrase, refused, headers)
         return self._guard.answer
 
-    async def rest_caller(self, request: Request) -> Caller | None:
+    async def rest_caller(self, request: Request) -> Principal | None:
         """Return the caller of a request that `rest` let pass; None if callers are not asked."""
         return await self._guard.caller(request) if self._guard else None
 
     def grpc(
-        self, services: Services, services_for: ServicesFor, refused: Refused
-    ) -> Admission | None:
+        self, services: Services, services_for: ServicesFor, refused: OnRefusal
+    ) -> CallAdmission | None:
         """Return the object that admits calls; None if callers are not authenticated."""
         if self._access is None:
             return None

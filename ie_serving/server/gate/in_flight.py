@@ -12,11 +12,11 @@ from typing import Final
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.transport.grpc.services import (
-    Answer,
     Buffer,
     CallContext,
-    Method,
+    RpcMethod,
     Streaming,
+    Unary,
 )
 from ie_serving.server.transport.http1.messages import Answer as RestAnswer
 from ie_serving.server.transport.http1.messages import App, Reply, Request
@@ -51,7 +51,7 @@ class InFlight:
         self._refused = refused
         self._count = 0
 
-    def grpc(self, methods: Mapping[str, Method]) -> Mapping[str, Method]:
+    def grpc(self, methods: Mapping[str, RpcMethod]) -> Mapping[str, RpcMethod]:
         """Wrap unary methods so that they are counted. Streams have limits of their own."""
         if not self._most:
             return methods
@@ -80,7 +80,7 @@ class InFlight:
 
         return answer
 
-    def _counted(self, method: Answer) -> Answer:
+    def _counted(self, method: Unary) -> Unary:
         async def answer(payload: Buffer, context: CallContext) -> bytes:
             self._check()
             with self._counting():

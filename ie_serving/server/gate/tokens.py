@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.config.credentials import Claim, TokenMaterial
 from ie_serving.core.runtime.waits import SingleFlight
-from ie_serving.core.values.access import Caller
+from ie_serving.core.values.access import Principal
 from ie_serving.core.values.errors import (
     ConfigError,
     Forbidden,
@@ -25,7 +25,7 @@ from ie_serving.server.gate.token_keys import IssuerKeys, TokenKeys, fetched, ke
 
 LONGEST_TOKEN: Final = 8 * 1024
 """Longest header in bytes with a token. They are cached: 4,096 of them fill 32 MB."""
-MOST_WAITING: Final = 256
+MOST_WAITING_TOKENS: Final = 256
 """Tokens that wait to be verified one at a time: some 30 ms of waiting. More are refused, so that
 clients with wrong tokens occupy one processor, not all."""
 MOST_ASKING: Final = 64
@@ -51,11 +51,11 @@ class Verified(NamedTuple):
         until: expiry in seconds since the epoch, leeway included.
     """
 
-    caller: Caller
+    caller: Principal
     until: float
 
 
-class Verifier:
+class TokenVerifier:
     """Verifies tokens as the settings say. Pure.
 
     Args of the constructor:
@@ -136,7 +136,7 @@ class Verifier:
         )
         return claims
 
-    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+    def _caller(self, claims: Mapping[str, Any]) -> Principal:
         for rule in self.material.claims:
             if fits(rule, claims):
                 return rule.caller
@@ -158,7 +158,7 @@ class Tokens:
 
     longest = LONGEST_TOKEN
 
-    def __init__(self, verifier: Verifier, renewed: Callable[[], None]) -> None:
+    def __init__(self, verifier: TokenVerifier, renewed: Callable[[], None]) -> None:
         self._thread = ThreadPoolExecutor(1, "token")
         self._verifying: SingleFlight[tuple[bytes, int], Verified] = SingleFlight()
         self._asking = 0
@@ -194,7 +194,7 @@ class Tokens:
         is_token = value.startswith(_BEGIN) and value.count(b".") == _DOTS
         return value if is_token and scheme.lower() == b"bearer" else b""
 
-    async def verified(self, token: bytes, verifier: Verifier, renewals: int) -> Verified:
+    async def verified(self, token: bytes, verifier: TokenVerifier, renewals: int) -> Verified:
         """Verify one token; concurrent requests with the same token share the verification.
 
         Args:
@@ -204,16 +204,18 @@ class Tokens:
                 share a verification from before it: line or key may have been removed.
 
         Raises:
-            Unauthenticated, Forbidden: see `Verifier.verified`.
+            Unauthenticated, Forbidden: see `TokenVerifier.verified`.
             QueueFull: too many wait.
             NotAvailable: the issuer's keys could not be fetched yet.
         """
         key, others = (token, renewals), self._verifying.under_way
-        if key not in others and len(others) >= MOST_WAITING:
-            raise QueueFull(f"more than {MOST_WAITING} tokens wait to be verified; ask again")
+        if key not in others and len(others) >= MOST_WAITING_TOKENS:
+            raise QueueFull(
+                f"more than {MOST_WAITING_TOKENS} tokens wait to be verified; ask again"
+            )
         return await self._verifying.share(key, partial(self._verified, token, verifier))
 
-    async def _verified(self, token: bytes, verifier: Verifier) -> Verified:
+    async def _verified(self, token: bytes, verifier: TokenVerifier) -> Verified:
         try:
             return await self._in_thread(token, verifier)
         except _UnknownKey:
@@ -233,7 +235,7 @@ class Tokens:
         finally:
             self._asking -= 1
 
-    async def _in_thread(self, token: bytes, verifier: Verifier) -> Verified:
+    async def _in_thread(self, token: bytes, verifier: TokenVerifier) -> Verified:
         keys = self._issuer.keys if self._issuer else verifier.keys
         if keys is None:
             raise NotAvailable(

@@ -35,7 +35,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.core.runtime.run_files import RunFile
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
-from ie_serving.server.process.gunicorn_server import Build, Server
+from ie_serving.server.process.gunicorn_server import Build, GunicornApp
 from ie_serving.server.process.ports import GRPC, REST, answering, bind, files_of, remove, url_of
 from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
 from ie_serving.server.process.tuning import need_files
@@ -59,7 +59,7 @@ GROWN_UP_S = 60.0
 once. Faults of a start or of a first request have shown by then."""
 
 
-class Ended(NamedTuple):
+class ServerEnd(NamedTuple):
     """How the server ended.
 
     Attributes:
@@ -77,7 +77,7 @@ def run(
     build: Build,
     *,
     environment: MutableMapping[str, str],
-) -> Ended:
+) -> ServerEnd:
     """Serve until a signal stops the server, or until another process has taken over.
 
     Args:
@@ -93,20 +93,20 @@ def run(
         ports = bind(settings.server, predecessor.sockets if predecessor else ())
     except ServingError as error:
         log.error(error)
-        ended = Ended(1, str(error))
+        ended = ServerEnd(1, str(error))
     else:
-        ended = _serve(Server(settings, build, ports, predecessor, AppWorker), environment)
+        ended = _serve(GunicornApp(settings, build, ports, predecessor, AppWorker), environment)
     if predecessor and ended.code:
         predecessor.told_failure(ended.cause)
     return ended
 
 
-def _serve(server: Server, environment: Mapping[str, str]) -> Ended:
+def _serve(server: GunicornApp, environment: Mapping[str, str]) -> ServerEnd:
     ports = server.ports
     if not ports:
         off = Event("both ports are off", advice="give a gRPC port or a REST port")
         log.error(off)
-        return Ended(1, str(off))
+        return ServerEnd(1, str(off))
     if not answering(ports, REST):
         log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
     note = RunFile(environment)
@@ -122,20 +122,20 @@ def pause_before(deaths: int) -> float:
     return 0.0 if deaths <= 1 else min(LONGEST_PAUSE_S, 2.0 ** min(deaths - 2, 16))
 
 
-def _arbitrate(arbiter: "_Arbiter") -> Ended:
+def _arbitrate(arbiter: "_Arbiter") -> ServerEnd:
     gc.freeze()  # a collection would write to the pages that each worker shares with the arbiter
     try:
         arbiter.run()
     except SystemExit as end:
         if not end.code and not arbiter.failed:
-            return Ended(0)
-    return Ended(1, arbiter.cause or arbiter.server.failure.read().decode())
+            return ServerEnd(0)
+    return ServerEnd(1, arbiter.cause or arbiter.server.failure.read().decode())
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
     """gunicorn's arbiter on our sockets, with the signals and the replacement described above."""
 
-    def __init__(self, server: Server, succession: Succession) -> None:
+    def __init__(self, server: GunicornApp, succession: Succession) -> None:
         super().__init__(server)
         self._succession = succession
         self.failed = False

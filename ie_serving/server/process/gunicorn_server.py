@@ -15,7 +15,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application
-from ie_serving.server.process.ports import Ports
+from ie_serving.server.process.ports import PortSockets
 from ie_serving.server.process.take_over import Predecessor
 
 if TYPE_CHECKING:  # a single worker shares nothing with others
@@ -26,14 +26,14 @@ Build = Callable[[Settings, Handovers, LoadNotes], Application]
 and the notes hold what an earlier worker has left."""
 
 
-class Server(BaseApplication):  # type: ignore[misc]
+class GunicornApp(BaseApplication):  # type: ignore[misc]
     """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
 
     def __init__(
         self,
         settings: Settings,
         build: Build,
-        ports: Ports,
+        ports: PortSockets,
         predecessor: Predecessor | None,
         worker_class: type[Worker],
     ) -> None:
@@ -44,8 +44,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.ports = ports
         workers = settings.server.workers
         self.crew = _crew_of(workers)
-        self.was_ready = Shared()
-        self.stopped_by = Shared()  # number of the signal that the arbiter received first
+        self.was_ready = SharedNumber()
+        self.stopped_by = SharedNumber()  # number of the signal that the arbiter received first
         self.handovers = Handovers(*(Handover() for _ in Handovers._fields))
         self.gates = [(Handover(), Handover()) for _ in range(workers if self.crew else 0)]
         self.failure = Handover()
@@ -123,7 +123,7 @@ class _Logger(Logger):  # type: ignore[misc]
         self.error_log.setLevel(logging.WARNING)
 
 
-class Shared:
+class SharedNumber:
     """A number below 256, at first 0, in one page of memory."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from ie_serving.server.process.ports import (
     GRPC,
     REST,
     PortError,
-    Ports,
+    PortSockets,
     answering,
     path_of,
     port_of,
@@ -38,7 +38,7 @@ MOST_NAMED = 100
 """Models that the line of the start names: thousands would make a line of 100 KB."""
 
 
-class Listener(Protocol):
+class PortServer(Protocol):
     """A transport with its application, not listening yet."""
 
     async def listen(self, bound: Sequence[socket.socket], /) -> None:
@@ -60,7 +60,7 @@ class Listener(Protocol):
         """
 
 
-MakeListener = Callable[[], Listener]
+MakeListener = Callable[[], PortServer]
 """Makes the listener of a port, on the event loop."""
 
 
@@ -137,7 +137,7 @@ class Orders:
 async def serve(
     application: Application,
     settings: ServerSettings,
-    ports: Ports,
+    ports: PortSockets,
     orders: Orders,
     on_ready: Callable[[], None],
 ) -> None:
@@ -173,8 +173,8 @@ async def serve(
 
 
 async def _open(
-    application: Application, settings: ServerSettings, ports: Ports, stop: asyncio.Event
-) -> Mapping[str, Listener]:
+    application: Application, settings: ServerSettings, ports: PortSockets, stop: asyncio.Event
+) -> Mapping[str, PortServer]:
     """Start, and open the ports; open none if `stop` comes first."""
     # Both run at once: imports hold the interpreter, compiling models does not.
     work = asyncio.to_thread(_prepared, application.listeners(), ports)
@@ -196,7 +196,9 @@ async def _open(
     return listeners
 
 
-def _note_stop(orders: Orders, settings: ServerSettings, listeners: Mapping[str, Listener]) -> None:
+def _note_stop(
+    orders: Orders, settings: ServerSettings, listeners: Mapping[str, PortServer]
+) -> None:
     in_flight = {f"{name.lower()}_in_flight": each.in_flight for name, each in listeners.items()}
     log.info(
         Event(
@@ -219,19 +221,19 @@ async def _withdraw(application: Application, settings: ServerSettings, orders: 
     await asyncio.sleep(settings.drain_delay_s)
 
 
-async def _drain(settings: ServerSettings, listeners: Mapping[str, Listener]) -> int:
+async def _drain(settings: ServerSettings, listeners: Mapping[str, PortServer]) -> int:
     """Let requests in flight end; return how many were cancelled."""
     drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
     return sum(await asyncio.gather(*drains))
 
 
 def _prepared(
-    listeners: Mapping[str, Callable[[], MakeListener]], ports: Ports
+    listeners: Mapping[str, Callable[[], MakeListener]], ports: PortSockets
 ) -> dict[str, MakeListener]:
     return {name: listeners[name]() for name in ports}
 
 
-async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket]) -> None:
+async def _listen(name: str, listener: PortServer, sockets: Sequence[socket.socket]) -> None:
     try:
         await listener.listen(sockets)
     except OSError as error:
@@ -241,7 +243,7 @@ async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket
         ) from error
 
 
-def _announce(application: Application, ports: Ports) -> None:
+def _announce(application: Application, ports: PortSockets) -> None:
     """Log that the ports are open, in the words of 2020 that scripts wait for."""
     names = list(application.model_names())
     more = len(names) - MOST_NAMED
@@ -251,7 +253,7 @@ def _announce(application: Application, ports: Ports) -> None:
             log.info("%s server listens on %s and will be serving models: %s", name, place, shown)
 
 
-def _announce_as_tfs(ports: Ports) -> None:
+def _announce_as_tfs(ports: PortSockets) -> None:
     """Log it in TensorFlow Serving's words, too, which scripts of its users wait for."""
     if port := port_of(answering(ports, GRPC)):
         log.info("Running gRPC ModelServer at 0.0.0.0:%d ...", port)

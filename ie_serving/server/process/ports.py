@@ -37,7 +37,7 @@ class PortError(ServingError):
     """A port or UNIX socket cannot be bound."""
 
 
-Ports: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
+PortSockets: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
 """The arbiter's sockets for its workers, by the name of each port that is on."""
 
 REST, GRPC = "REST", "gRPC"
@@ -59,7 +59,7 @@ class _Wanted:
     """One port as the settings define it.
 
     Attributes:
-        name: see `Ports`.
+        name: see `PortSockets`.
         host: addresses, separated by commas; empty for all.
         number: port number; 0: off.
         path: of a UNIX socket; empty: off.
@@ -75,7 +75,7 @@ class _Wanted:
     takes_path: bool = False
 
 
-def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Ports:
+def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> PortSockets:
     """Bind every port that is on.
 
     Args:
@@ -114,7 +114,7 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
     return ports
 
 
-def answering(ports: Ports, interface: str) -> tuple[socket.socket, ...]:
+def answering(ports: PortSockets, interface: str) -> tuple[socket.socket, ...]:
     """Return the sockets that serve an interface; none if it is off."""
     return (*ports.get(BOTH, ()), *ports.get(interface, ()))
 
@@ -125,7 +125,7 @@ def port_of(sockets: Sequence[socket.socket]) -> int | None:
     return int(ports[0]) if ports else None
 
 
-def url_of(ports: Ports, interface: str, server: ServerSettings) -> str:
+def url_of(ports: PortSockets, interface: str, server: ServerSettings) -> str:
     """Give the URL by which commands on this machine reach an interface; empty if it is off."""
     secure = server.has_tls and server.tls_ports in ("both", interface.lower())
     scheme = {REST: "http", GRPC: "grpc"}[interface] + "s" * secure

@@ -21,7 +21,7 @@ from ie_serving.core.runtime.scratch import remove_all
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.deadly_loads import LoadNotes, under_way
-from ie_serving.server.process.gunicorn_server import Server
+from ie_serving.server.process.gunicorn_server import GunicornApp
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.log.logs import Event, reopen
@@ -40,7 +40,7 @@ ARBITER_ENDED = "its arbiter has ended"
 class AppWorker(Worker):  # type: ignore[misc]
     """Runs the application on one event loop."""
 
-    app: Server
+    app: GunicornApp
 
     def __init__(self, *of_gunicorn: Any) -> None:  # noqa: ANN401 (gunicorn's)
         """Runs in the arbiter, before the fork, so that both have the worker's handovers."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease, kept
 
-Buffer: TypeAlias = bytes | memoryview
+DeflatedBytes: TypeAlias = bytes | memoryview
 
 GZIP: Final = zlib.MAX_WBITS | 16
 DEFLATE: Final = zlib.MAX_WBITS
@@ -37,7 +37,7 @@ class TooLong(Exception):
     """The inflated data exceeds the limit."""
 
 
-async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
+async def inflated(data: DeflatedBytes, window_bits: int, limit: int) -> DeflatedBytes:
     """Inflate one stream of gzip or zlib.
 
     Args:
@@ -57,12 +57,12 @@ async def inflated(data: Buffer, window_bits: int, limit: int) -> Buffer:
         return inflate(data, window_bits, limit)
     # The bytes go into a list, not into the future: a future that is cancelled meanwhile keeps its
     # result until the garbage collector runs.
-    found: list[Buffer] = []
+    found: list[DeflatedBytes] = []
     await asyncio.to_thread(lambda: found.append(inflate(data, window_bits, limit)))
     return found.pop()
 
 
-def inflate(data: Buffer, window_bits: int, limit: int) -> Buffer:
+def inflate(data: DeflatedBytes, window_bits: int, limit: int) -> DeflatedBytes:
     """Inflate as `inflated` does, in this thread."""
     inflater = zlib.decompressobj(window_bits)
     output = _Inflated(limit)
@@ -83,7 +83,7 @@ def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Inflated"
         raise Malformed("it ends too early")
 
 
-def _feed(inflater: "zlib._Decompress", data: Buffer, output: "_Inflated") -> None:
+def _feed(inflater: "zlib._Decompress", data: DeflatedBytes, output: "_Inflated") -> None:
     """Feed zlib some input and take all output for it."""
     more = True
     while more and not inflater.eof:
@@ -131,7 +131,7 @@ class _Inflated:
         self._map = None
         self._lease.release()
 
-    def whole(self) -> Buffer:
+    def whole(self) -> DeflatedBytes:
         """Return all of the output; called once."""
         if not self._lease.size:
             return b"".join(self._pieces)

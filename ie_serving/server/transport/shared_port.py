@@ -27,24 +27,24 @@ LINGER_S: Final = 0.5
 
 
 class ProtocolServer(Protocol):
-    """The server of one of the two protocols. See `lifecycle.Listener`."""
+    """The server of one of the two protocols. See `lifecycle.PortServer`."""
 
     def connect(self) -> asyncio.Protocol:
         """Make the protocol of one connection."""
 
     async def listen(self, bound: Sequence[socket.socket], /) -> None:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
 
     async def drain(self, timeout_s: float, /) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
 
 
 class SharedPort:
-    """Two servers on the same sockets. See `lifecycle.Listener`.
+    """Two servers on the same sockets. See `lifecycle.PortServer`.
 
     Args of the constructor:
         rest: serves HTTP/1.1, and refuses clients that speak neither protocol.
@@ -68,18 +68,18 @@ class SharedPort:
         self._listener: Listener[Undecided] = Listener(self._connect, limit, secure, sharing)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         for server in (self._rest, self._grpc):
             await server.listen(())
         await self._listener.listen(bound)
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         return self._rest.in_flight + self._grpc.in_flight
 
     async def drain(self, timeout_s: float) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         # First, so that each server knows its open connections when its own drain begins.
         await self._listener.drain(
             (DrainStep(lambda _: None, LINGER_S), DrainStep(Undecided.abort, 0.0)),

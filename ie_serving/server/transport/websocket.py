@@ -103,7 +103,7 @@ COPIES: Final = 2
 """How often the budget counts a large reply until it is read: its frame, and TLS's copy of that."""
 
 
-class Session:
+class WebSocketSession:
     """One WebSocket after its handshake.
 
     Args of the constructor:

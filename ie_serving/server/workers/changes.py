@@ -35,7 +35,7 @@ from typing import Any, Final
 from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotAvailable, ServingError, portable
 from ie_serving.server.workers.crew import Ledger
-from ie_serving.server.workers.member import Answer, Board, Change, Member, Phase
+from ie_serving.server.workers.member import Board, ChangeAnswer, ConfigChange, Member, WorkerPhase
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ ASK_S: Final = 0.02
 """Seconds between two tries to get the lock, since the kernel does not notify. Changes take longer,
 and rarely wait for each other."""
 
-Wanted = Any
+WantedConfig = Any
 """The configuration that all workers change to, of a class that pickle can copy."""
 Agreed = Callable[[], Awaitable[None]]
 """Awaited once a worker is prepared, before it switches to the new versions; raises to undo."""
@@ -64,7 +64,7 @@ class How(Enum):
     """Changes labels only; refused unless the versions of the labels serve."""
 
 
-Apply = Callable[[How, Wanted, Agreed], Awaitable[None]]
+ApplyChange = Callable[[How, WantedConfig, Agreed], Awaitable[None]]
 """Changes this worker. Raises: ServingError, and then nothing has changed."""
 
 
@@ -79,7 +79,7 @@ class Changes:
     """
 
     def __init__(
-        self, member: Member, ledger: Ledger, apply: Apply, newest: Callable[[], Wanted]
+        self, member: Member, ledger: Ledger, apply: ApplyChange, newest: Callable[[], WantedConfig]
     ) -> None:
         self._member = member
         self._ledger = ledger
@@ -94,7 +94,7 @@ class Changes:
         """Enter the phase OPEN, and keep up with the newest configuration from now on."""
         self._member.watch(self._look)
         # Shown before looking: the leader sees this worker, or this worker the leader's commit.
-        self._member.show(phase=Phase.OPEN, applied=self._ledger.number)
+        self._member.show(phase=WorkerPhase.OPEN, applied=self._ledger.number)
         async with self._changing:
             await self._catch_up()
 
@@ -102,7 +102,7 @@ class Changes:
         """End the change that is being followed, as the process ends."""
         self._tasks.cancel()
 
-    async def change(self, how: How, make: Callable[[], Wanted]) -> None:
+    async def change(self, how: How, make: Callable[[], WantedConfig]) -> None:
         """Change all workers to another configuration; return when each has changed.
 
         Args:
@@ -120,9 +120,9 @@ class Changes:
                     self._member.check(slot)
             await self._lead(how, wanted)
 
-    async def _lead(self, how: How, wanted: Wanted) -> None:
+    async def _lead(self, how: How, wanted: WantedConfig) -> None:
         number = self._member.crew.changes[0] = self._member.crew.changes[0] + 1
-        self._member.show(change=Change(number, pickle.dumps((how, wanted))))
+        self._member.show(change=ConfigChange(number, pickle.dumps((how, wanted))))
         try:
             await self._apply(how, wanted, partial(self._all_agreed, how, number))
             self._member.show(applied=number)
@@ -173,7 +173,7 @@ class Changes:
         if not self._tasks and (self._shown() or self._ledger.is_behind):
             self._tasks.begin(self._follow())
 
-    def _shown(self) -> Change | None:
+    def _shown(self) -> ConfigChange | None:
         """Return the change that another worker leads; None if already followed."""
         changes = (board.change for board in self._member.boards.values())
         new = [each for each in changes if each and each.number > self._member.own.answer.number]
@@ -188,17 +188,17 @@ class Changes:
                 answer = await self._followed_to(change)
                 self._member.show(answer=answer, applied=self._ledger.number)
 
-    async def _followed_to(self, change: Change) -> Answer:
+    async def _followed_to(self, change: ConfigChange) -> ChangeAnswer:
         """Take part in a change to its end; return the answer that remains."""
         how, wanted = pickle.loads(change.body)
         try:
             await self._apply(how, wanted, partial(self._agreed, change.number))
         except Exception as error:
-            return Answer(change.number, portable(error))
-        return Answer(change.number)
+            return ChangeAnswer(change.number, portable(error))
+        return ChangeAnswer(change.number)
 
     async def _agreed(self, number: int) -> None:
-        self._member.show(answer=Answer(number))
+        self._member.show(answer=ChangeAnswer(number))
         await self._member.until(lambda: self._ledger.has(number) or self._is_over(number))
         if not self._ledger.has(number):
             raise NotAvailable("the worker that changed the configuration did not go on")

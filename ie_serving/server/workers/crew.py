@@ -37,7 +37,7 @@ LONGEST = 64
 _BYTES = 8
 
 
-class Numbers:
+class SharedNumbers:
     """A row of signed 64-bit numbers. Each has one writer at a time, and any number of readers."""
 
     def __init__(self, size: int, first: int = 0) -> None:
@@ -62,7 +62,7 @@ class Numbers:
         return self._cells.tolist()
 
 
-class Message(NamedTuple):
+class CrewMessage(NamedTuple):
     """A received message.
 
     Attributes:
@@ -104,15 +104,15 @@ class Mailboxes:
             return False
         return True
 
-    def receive(self, slot: int) -> Message | None:
+    def receive(self, slot: int) -> CrewMessage | None:
         """Take the next message of `slot`; None if there is none."""
         try:
             words, descriptors, _, _ = socket.recv_fds(self._receivers[slot], LONGEST, 1)
         except OSError:
             return None
-        return Message(words, descriptors[0] if descriptors else None)
+        return CrewMessage(words, descriptors[0] if descriptors else None)
 
-    def unread(self, slot: int) -> Iterator[Message]:
+    def unread(self, slot: int) -> Iterator[CrewMessage]:
         """Yield messages that a dead worker has not read. The caller closes each descriptor."""
         while (message := self.receive(slot)) is not None:
             yield message
@@ -148,14 +148,14 @@ class Crew:
         self.configurations: Sequence[Left] = [place() for _ in range(size)]
         self.answering: Sequence[Left] = [place() for _ in range(size)]
         self.counted: Sequence[Left] = [place() for _ in range(size)]
-        self.shown = Numbers(size)
-        self.applied = Numbers(size)
-        self.beats = Numbers(size)
-        self.connections = Numbers(size, NOT_ACCEPTING)
-        self.given = Numbers(size * size)
-        self.taken = Numbers(size)
-        self.log_level = Numbers(1)
-        self.changes = Numbers(1)
+        self.shown = SharedNumbers(size)
+        self.applied = SharedNumbers(size)
+        self.beats = SharedNumbers(size)
+        self.connections = SharedNumbers(size, NOT_ACCEPTING)
+        self.given = SharedNumbers(size * size)
+        self.taken = SharedNumbers(size)
+        self.log_level = SharedNumbers(1)
+        self.changes = SharedNumbers(1)
         self.lock = _nameless()
 
     @property
@@ -306,7 +306,7 @@ Counters = Mapping[str, float]
 """Values of counters and histograms, by the name of the sample with its labels."""
 
 
-class Counted:
+class CounterStore:
     """Stores this worker's counters, and returns those of ended workers.
 
     Attributes:

@@ -35,7 +35,7 @@ class Silent(NotAvailable):
     """The other worker exists, but its event loop does not run: it is stopped, or hangs."""
 
 
-class Phase(IntEnum):
+class WorkerPhase(IntEnum):
     """Phase of a worker."""
 
     STARTING = 0
@@ -46,7 +46,7 @@ class Phase(IntEnum):
     """It accepts requests, and every model has served."""
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """A change of the configuration of all workers, which one of them leads.
 
     Attributes:
@@ -58,7 +58,7 @@ class Change(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class ChangeAnswer(NamedTuple):
     """A worker's answer to a change.
 
     Attributes:
@@ -85,10 +85,10 @@ class Board:
     """
 
     pid: int = 0
-    phase: Phase = Phase.STARTING
+    phase: WorkerPhase = WorkerPhase.STARTING
     statuses: Mapping[str, Sequence[VersionStatus]] = field(default_factory=dict)
-    change: Change | None = None
-    answer: Answer = field(default=Answer(0))
+    change: ConfigChange | None = None
+    answer: ChangeAnswer = field(default=ChangeAnswer(0))
     applied: int = 0
     config_fault: str = ""
 
@@ -159,7 +159,7 @@ class Member:
     @property
     def open(self) -> Mapping[int, Board]:
         """The boards of the other workers that accept requests."""
-        return {slot: each for slot, each in self.boards.items() if each.phase >= Phase.OPEN}
+        return {slot: each for slot, each in self.boards.items() if each.phase >= WorkerPhase.OPEN}
 
     @property
     def is_first(self) -> bool:

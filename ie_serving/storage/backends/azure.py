@@ -25,7 +25,7 @@ from ie_serving.core.values.hosts import host_of
 from ie_serving.storage.backends.azure_requests import (
     Authorize,
     AzurePlace,
-    Client,
+    ContainerClient,
     Refusal,
     by_identity,
     pool_for,
@@ -224,7 +224,7 @@ ADVICE: Mapping[Trouble, str | Hint] = {
 }
 
 
-class AzureRemote(BucketRemote[Client]):
+class AzureRemote(BucketRemote[ContainerClient]):
     """One prefix of a container."""
 
     advice = ADVICE
@@ -243,7 +243,7 @@ class AzureRemote(BucketRemote[Client]):
                 has_objects = has_objects or page.find("Blobs/Blob") is not None
         return self._location.directories(prefixes, has_objects)
 
-    def _objects(self, client: Client, prefix: str) -> Iterator[Entry]:
+    def _objects(self, client: ContainerClient, prefix: str) -> Iterator[Entry]:
         """By List Blobs; the tag is the ETag."""
         # An account with a hierarchical namespace lists directories as empty blobs, which their
         # metadata tells apart.
@@ -287,7 +287,7 @@ class AzureRemote(BucketRemote[Client]):
             return Trouble.CREDENTIALS, "the key is no base64"
         return None
 
-    def _is_anonymous(self, client: Client) -> bool:
+    def _is_anonymous(self, client: ContainerClient) -> bool:
         return client.authorize is None
 
 
@@ -313,15 +313,17 @@ def _name(found: "Element") -> str:
 
 
 @cache
-def client_of(options: AzureOptions, place: AzurePlace) -> Kept[Client]:
+def client_of(options: AzureOptions, place: AzurePlace) -> Kept[ContainerClient]:
     """One client for each container."""
     quiet("azure", "msal", "requests", "urllib3")
     return Kept(partial(make_client, options, place), lambda client: client.pool.clear())
 
 
-def make_client(options: AzureOptions, place: AzurePlace) -> Client:
+def make_client(options: AzureOptions, place: AzurePlace) -> ContainerClient:
     """Make a client; credentials are looked for with the first request."""
-    return Client(pool_for(place, options.ca_bundle), place, _authorization(options, place))
+    return ContainerClient(
+        pool_for(place, options.ca_bundle), place, _authorization(options, place)
+    )
 
 
 def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None:

@@ -107,7 +107,7 @@ class Refusal(Exception):
         self.date = headers.get("Date", "")
 
 
-class Client(NamedTuple):
+class ContainerClient(NamedTuple):
     """Sends requests about one container."""
 
     pool: "PoolManager"

@@ -44,7 +44,7 @@ REBUILT_AFTER_S = 30.0
 s of processor time and opens new connections; fifty refused models would each make one at every
 poll, and requests would wait for the processor."""
 
-Client = TypeVar("Client")
+ClientT = TypeVar("ClientT")
 
 _REFUSED = (Trouble.DENIED, Trouble.CREDENTIALS)
 """A store's answers to a request that it does not allow without credentials."""
@@ -53,7 +53,7 @@ _CURED_BY_READING_AGAIN = (Trouble.NO_CREDENTIALS, Trouble.CREDENTIALS, Trouble.
 """Troubles that a new client, which reads the credentials again, may not have."""
 
 
-class Kept(Generic[Client]):
+class Kept(Generic[ClientT]):
     """One client of a process, made on first use, and replaced after its credentials were refused.
 
     Processes that were forked share no connection: each makes its own client.
@@ -66,8 +66,8 @@ class Kept(Generic[Client]):
 
     def __init__(
         self,
-        make: Callable[[], Client],
-        close: Callable[[Client], object] = lambda client: None,
+        make: Callable[[], ClientT],
+        close: Callable[[ClientT], object] = lambda client: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
@@ -75,10 +75,10 @@ class Kept(Generic[Client]):
         self._clock = clock
         self._dropped_at = -math.inf
         self._lock = Lock()
-        self._client: Client | None = None
+        self._client: ClientT | None = None
         self._process = 0
 
-    def get(self) -> Client:
+    def get(self) -> ClientT:
         """Give the client; raises whatever making it raises."""
         # The lock is held while the client is made: finding credentials queries the cloud's
         # servers, and eight threads of a download would query them all at once.
@@ -87,7 +87,7 @@ class Kept(Generic[Client]):
                 self._client, self._process = self._make(), os.getpid()
             return self._client
 
-    def drop(self, client: Client) -> None:
+    def drop(self, client: ClientT) -> None:
         """Forget `client`, so that rotated credentials are read; not again at once."""
         with self._lock:
             # Others may have been refused with the same client, and have replaced it by now.
@@ -99,7 +99,7 @@ class Kept(Generic[Client]):
         self._close(client)
 
 
-class BucketRemote(ABC, Generic[Client]):
+class BucketRemote(ABC, Generic[ClientT]):
     """One prefix of a bucket. See `storage.base.Remote`, whose reads the subclasses add.
 
     Args of the constructor:
@@ -113,7 +113,7 @@ class BucketRemote(ABC, Generic[Client]):
 
     advice: Mapping[Trouble, str | Hint]
 
-    def __init__(self, location: Location, endpoint: str, kept: Kept[Client]) -> None:
+    def __init__(self, location: Location, endpoint: str, kept: Kept[ClientT]) -> None:
         self._location = location
         self._endpoint = endpoint
         self._kept = kept
@@ -140,7 +140,7 @@ class BucketRemote(ABC, Generic[Client]):
             yield from self._objects(client, self._location.prefix)
 
     @abstractmethod
-    def _objects(self, client: Client, prefix: str) -> Iterator[Entry]:
+    def _objects(self, client: ClientT, prefix: str) -> Iterator[Entry]:
         """Yield the objects whose keys begin with `prefix`, with their keys as paths."""
 
     @abstractmethod
@@ -148,13 +148,13 @@ class BucketRemote(ABC, Generic[Client]):
         """Name the trouble and the store's code for it; None when it lies below the client."""
 
     @abstractmethod
-    def _is_anonymous(self, client: Client) -> bool:
+    def _is_anonymous(self, client: ClientT) -> bool:
         """Tell whether `client` sends its requests without credentials."""
 
     @contextmanager
-    def _client(self, action: str) -> Iterator[Client]:
+    def _client(self, action: str) -> Iterator[ClientT]:
         """Give the client for one action, and raise its trouble as the StorageError it means."""
-        client: Client | None = None  # None while it cannot even be made
+        client: ClientT | None = None  # None while it cannot even be made
         trouble: Trouble | None = None
 
         def classify(error: Exception) -> tuple[Trouble, str] | None:

@@ -11,7 +11,7 @@ from ie_serving.storage.directories import BucketDirectories, Directories, Local
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.siblings import Found, Neighbours, Sibling
+from ie_serving.storage.siblings import FoundObjects, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
 from ie_serving.storage.trouble import Retrying
 
@@ -111,7 +111,7 @@ def open_directories(
         if stopped.wait(seconds):
             raise NotAvailable(f"{whole.location.url}: broken off, the server stops")
 
-    def retried(action: Callable[[], Found]) -> Found:
+    def retried(action: Callable[[], FoundObjects]) -> FoundObjects:
         return Retrying(LISTING_TRIES, pause).run(action)
 
     return BucketDirectories(whole, partial(store.open, whole.location), files, retried)

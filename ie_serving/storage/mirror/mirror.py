@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Beside: TypeAlias = tuple[Sibling, Remote] | None
+SiblingOf: TypeAlias = tuple[Sibling, Remote] | None
 """A base path that is listed together with its siblings, and their common parent."""
 
 LISTING_TRIES = Tries(most=3, patience_s=10.0)
@@ -61,7 +61,7 @@ class Mirror:
         stopping: Flag | None = None,
         transfer: Transfer = Transfer(),  # noqa: B008  (a frozen value)
         listing_tries: Tries = LISTING_TRIES,
-        beside: Beside = None,
+        beside: SiblingOf = None,
     ) -> None:
         self._remote = remote
         self._beside = beside

@@ -23,7 +23,7 @@ ERASE: Final = "\r\x1b[K"
 """Moves to the start of the line, and erases the line."""
 
 
-_drawn: list["Progress"] = []
+_drawn: list["ProgressLine"] = []
 """The lines that are shown now."""
 
 
@@ -33,7 +33,7 @@ def make_room() -> None:
         each.erase()
 
 
-class Progress:
+class ProgressLine:
     """One line that a thread redraws, and that is erased at the end. A context manager.
 
     Args of the constructor:
@@ -61,7 +61,7 @@ class Progress:
         """Give itself as the context manager; one without effect if it is not wanted."""
         return self if wanted else nullcontext()
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressLine":
         if self._stream.isatty():
             _drawn.append(self)
             self._thread = threading.Thread(target=self._draw_often, daemon=True)
@@ -117,12 +117,12 @@ class Progress:
         return f"{number / 1e6:.1f} MB" if self._unit == "B" else f"{number} {self._unit}"
 
 
-def in_pieces(body: bytes, sending: Progress) -> Iterable[bytes]:
+def in_pieces(body: bytes, sending: ProgressLine) -> Iterable[bytes]:
     """Yield a body in pieces, and show how many bytes have been taken."""
     return body if len(body) <= PIECE else _pieces(body, sending)  # type: ignore[return-value]
 
 
-def _pieces(body: bytes, sending: Progress) -> Iterator[bytes]:
+def _pieces(body: bytes, sending: ProgressLine) -> Iterator[bytes]:
     for start in range(0, len(body), PIECE):
         sending.show(start)
         yield body[start : start + PIECE]

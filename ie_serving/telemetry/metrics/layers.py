@@ -251,7 +251,7 @@ SEQUENCES = "ie_serving_sequences"
 STATE_BYTES = "ie_serving_sequence_state_bytes"
 DROPPED = "ie_serving_sequences_dropped_total"
 
-Held = Callable[[], tuple[int, int]]
+CountHeld = Callable[[], tuple[int, int]]
 """Returns the number of live sequences, and the bytes of their state."""
 
 
@@ -269,11 +269,11 @@ class SequenceMetrics:
     """
 
     def __init__(self) -> None:
-        self.held: Held = _none
+        self.held: CountHeld = _none
         self.dropped: dict[str, int] = {}
         self.seen = False
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: CountHeld) -> None:
         """Show the series from now on: the model keeps sequences."""
         self.held = held
         self.seen = True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import floor
 from typing import Final
 
-from ie_serving.telemetry.metrics.requests import Key, RequestMetrics
+from ie_serving.telemetry.metrics.requests import RequestMetrics, SeriesKey
 from ie_serving.telemetry.metrics.text import (
     BOUNDS_US,
     MICROSECONDS,
@@ -54,11 +54,11 @@ ENTRYPOINTS: Final = ("GRPC", "REST")
 REFUSALS: Final = {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
 """Codes of requests that a graph has not begun with."""
 
-Models = Mapping[str, RequestMetrics]
+MetricsByModel = Mapping[str, RequestMetrics]
 
 
 def ovms_lines(
-    models: Models, live: Sequence[Live], graphs: Collection[str], *, from_load: bool
+    models: MetricsByModel, live: Sequence[Live], graphs: Collection[str], *, from_load: bool
 ) -> Iterator[str]:
     """Yield the lines for dashboards of OpenVINO Model Server.
 
@@ -108,7 +108,9 @@ def ovms_lines(
     yield from _graph_lines(of_graphs, [each for each in live if each.name in graphs], unasked)
 
 
-def _graph_lines(graphs: Models, live: Iterable[Live], unasked: Iterable[Live]) -> Iterator[str]:
+def _graph_lines(
+    graphs: MetricsByModel, live: Iterable[Live], unasked: Iterable[Live]
+) -> Iterator[str]:
     for name, meaning, counted in (
         (ACCEPTED, "Requests that a graph began with.", _accepted(graphs)),
         (REJECTED, "Requests that a graph refused.", _rejected(graphs)),
@@ -140,31 +142,31 @@ def _streams(version: Live) -> int:
     return version.inferences.streams or version.inferences.requests
 
 
-def _labels(model: str, key: Key) -> dict[str, str]:
+def _labels(model: str, key: SeriesKey) -> dict[str, str]:
     version = {} if key.method in UNVERSIONED else {"version": key.version}
     api = "KServe" if key.method in KSERVE else "TensorFlowServing"
     return {"api": api, "interface": key.interface, "method": key.method, "name": model, **version}
 
 
-def _of_graph(model: str, key: Key) -> dict[str, str]:
+def _of_graph(model: str, key: SeriesKey) -> dict[str, str]:
     return {name: text for name, text in _labels(model, key).items() if name != "version"}
 
 
-Labels = Callable[[str, Key], dict[str, str]]
+Labels = Callable[[str, SeriesKey], dict[str, str]]
 
-Counted = Iterable[tuple[str, Key, int]]
+CountedSeries = Iterable[tuple[str, SeriesKey, int]]
 """Model, series, and number of requests."""
 
 
 def _counts(
-    name: str, counted: Counted, unasked: Iterable[Live], labels: Labels = _labels
+    name: str, counted: CountedSeries, unasked: Iterable[Live], labels: Labels = _labels
 ) -> Iterator[str]:
     # Added up, since its series have no status code, unlike ours.
     numbers: Counter[str] = Counter()
     for version in unasked:
         for entrypoint in ENTRYPOINTS:
             for method in METHODS if labels is _labels else INFERRING:
-                key = Key(str(version.version), entrypoint, method, "")
+                key = SeriesKey(str(version.version), entrypoint, method, "")
                 numbers[written(**labels(version.name, key))] = 0
     for model, key, number in counted:
         numbers[written(**labels(model, key))] += number
@@ -172,27 +174,27 @@ def _counts(
         yield f"{name}{{{written_}}} {number}"
 
 
-def _succeeded(models: Models) -> Counted:
+def _succeeded(models: MetricsByModel) -> CountedSeries:
     for model, requests in models.items():
         for key, total in requests.by_series():
             yield model, key, len(total)
 
 
-def _failed(models: Models, codes: Collection[str] = ()) -> Counted:
+def _failed(models: MetricsByModel, codes: Collection[str] = ()) -> CountedSeries:
     for model, requests in models.items():
         for (key, code), number in list(requests.failed.items()):
             if not codes or code in codes:
                 yield model, key, number
 
 
-def _accepted(models: Models) -> Counted:
+def _accepted(models: MetricsByModel) -> CountedSeries:
     for model, requests in models.items():
         for key, served in list(requests.served.items()):
             if key.method in INFERRING:
                 yield model, key, served.begun
 
 
-def _rejected(models: Models) -> Counted:
+def _rejected(models: MetricsByModel) -> CountedSeries:
     for model, key, number in _failed(models, REFUSALS):
         if key.method in INFERRING:
             yield model, key, number
@@ -202,17 +204,17 @@ def _rejected(models: Models) -> Counted:
                 yield model, key, -number
 
 
-def _answered(models: Models) -> Counted:
+def _answered(models: MetricsByModel) -> CountedSeries:
     return (each for each in _succeeded(models) if each[1].method in INFERRING)
 
 
-def _broke_off(models: Models) -> Counted:
+def _broke_off(models: MetricsByModel) -> CountedSeries:
     for model, requests in models.items():
         for (key, _), number in list(requests.broke_off.items()):
             yield model, key, number
 
 
-def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
+def _times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterator[str]:
     # Its series do not distinguish the protocols.
     found: dict[tuple[str, str, str], Histogram] = {
         (interface, each.name, str(each.version)): Histogram()
@@ -229,7 +231,7 @@ def _times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
         yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
 
 
-def _processing_times(models: Models, unasked: Iterable[Live]) -> Iterator[str]:
+def _processing_times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterator[str]:
     # Its series distinguish neither the versions nor the interfaces.
     found = {(each.name, method): Histogram() for each in unasked for method in INFERRING}
     for model, requests in models.items():

@@ -39,10 +39,10 @@ from ie_serving.telemetry.metrics.layers import (
 )
 from ie_serving.telemetry.metrics.ovms_families import ovms_lines
 from ie_serving.telemetry.metrics.requests import (
-    Key,
     RecentErrors,
     RequestMetrics,
-    Served,
+    SeriesKey,
+    ServedRequests,
     is_theirs,
 )
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
@@ -52,7 +52,7 @@ from ie_serving.telemetry.metrics.tensorflow_families import (
     tensorflow_lines,
 )
 from ie_serving.telemetry.metrics.text import counters, family, sample, written
-from ie_serving.telemetry.metrics.version_metrics import Versions, version_lines
+from ie_serving.telemetry.metrics.version_metrics import LiveVersions, version_lines
 
 T = TypeVar("T")
 
@@ -71,13 +71,13 @@ LINES_AT_ONCE = 256
 """Lines that are written, or states that are read, in 0.5 ms, before the event loop runs other
 tasks."""
 
-States = Callable[[], Iterable[tuple[str, int, str]]]
+ReadStates = Callable[[], Iterable[tuple[str, int, str]]]
 """Returns model name, number and state of each version that is not at its end."""
 
 Precisions = Callable[[], Iterable[tuple[str, str]]]
 """Returns the model name and the precision of each served signature."""
 
-Part = Callable[[], Iterable[str]]
+PagePart = Callable[[], Iterable[str]]
 """Returns lines of the page."""
 
 
@@ -152,11 +152,11 @@ class Metrics:
         self._gone_batches = BatchMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._names: Collection[str] = frozenset()
-        self._states: States = lambda: ()
+        self._states: ReadStates = lambda: ()
         self._precisions: Precisions = lambda: ()
         self._compared: Precisions = lambda: ()
-        self._live: Versions = lambda: ()
-        self._parts: list[Part] = []
+        self._live: LiveVersions = lambda: ()
+        self._parts: list[PagePart] = []
         self._writing: SingleFlight[str, bytes] = SingleFlight()
 
     def add(self, model: str) -> ModelMetrics:
@@ -173,7 +173,7 @@ class Metrics:
         return found
 
     def count_failed(
-        self, model: str, key: Key, status: str, *, begun: bool = False
+        self, model: str, key: SeriesKey, status: str, *, begun: bool = False
     ) -> ModelMetrics:
         """Count a failed request, whatever model name it asked for; return the series.
 
@@ -189,7 +189,7 @@ class Metrics:
             self._asked.count(model, status)
         return series
 
-    def served(self, model: str, key: Key) -> Served:
+    def served(self, model: str, key: SeriesKey) -> ServedRequests:
         """Return the counter of successful requests of one series of a served model.
 
         It is on the page once a request is counted.
@@ -212,7 +212,7 @@ class Metrics:
             self._gone_batches.include(self._models.pop(name).batches)
         self._names = frozenset(models)
 
-    def show_states(self, states: States) -> None:
+    def show_states(self, states: ReadStates) -> None:
         """Register the source of all versions' states, read with each page."""
         self._states = states
 
@@ -224,11 +224,11 @@ class Metrics:
         """Register the source of the precisions in use, read with each page."""
         self._precisions = precisions
 
-    def show_versions(self, live: Versions) -> None:
+    def show_versions(self, live: LiveVersions) -> None:
         """Register the source of AVAILABLE versions, read with each page."""
         self._live = live
 
-    def show(self, part: Part) -> None:
+    def show(self, part: PagePart) -> None:
         """Register a source of further lines, read with each page."""
         self._parts.append(part)
 

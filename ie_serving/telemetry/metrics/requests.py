@@ -68,7 +68,7 @@ MOST_SERIES: Final = 16
 if no page is read."""
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """Identifies the requests of one series.
 
     Attributes:
@@ -101,12 +101,12 @@ _NOT_THEIRS: Final = {
 """Methods that TensorFlow Serving does not count, or does not have, by entry point."""
 
 
-def is_theirs(key: Key) -> bool:
+def is_theirs(key: SeriesKey) -> bool:
     """Tell whether TensorFlow Serving counts requests of a series."""
     return key.method not in _NOT_THEIRS.get(key.entrypoint, ())
 
 
-class Served:
+class ServedRequests:
     """Successful requests of one series. Belongs to one event loop.
 
     Attributes:
@@ -162,24 +162,24 @@ class RequestMetrics:
     """
 
     def __init__(self) -> None:
-        self.served: dict[Key, Served] = {}
-        self.failed: Counter[tuple[Key, str]] = Counter()
-        self.broke_off: Counter[tuple[Key, str]] = Counter()
+        self.served: dict[SeriesKey, ServedRequests] = {}
+        self.failed: Counter[tuple[SeriesKey, str]] = Counter()
+        self.broke_off: Counter[tuple[SeriesKey, str]] = Counter()
         # Versions that are gone keep their sums here, by the labels that TensorFlow Serving has.
         self._past: dict[tuple[str, str], Histogram] = {}
         self._past_failed: Counter[str] = Counter()
 
-    def of(self, key: Key, known: Callable[[], Collection[str]]) -> Served:
+    def of(self, key: SeriesKey, known: Callable[[], Collection[str]]) -> ServedRequests:
         """Return the counter of a series' successful requests; `known` returns the versions."""
         served = self.served.get(key)
         if served is None:
             if len(self.served) >= MOST_SERIES:
                 # Its own version too: a warm-up precedes the announcement of a new model.
                 self.keep({*known(), key.version})
-            served = self.served[key] = Served()
+            served = self.served[key] = ServedRequests()
         return served
 
-    def count(self, key: Key, status: str, *, begun: bool = False) -> None:
+    def count(self, key: SeriesKey, status: str, *, begun: bool = False) -> None:
         """Count one failed request by the name of its status code."""
         self.failed[key, status] += 1
         if begun:
@@ -216,7 +216,7 @@ class RequestMetrics:
                 found.setdefault((key.api, key.entrypoint), Histogram()).include(served.total)
         return {place: each for place, each in found.items() if len(each)}
 
-    def by_series(self) -> Iterator[tuple[Key, Histogram]]:
+    def by_series(self) -> Iterator[tuple[SeriesKey, Histogram]]:
         """Yield the successful requests of each series that is not empty."""
         for key, served in list(self.served.items()):  # series may be added between two lines
             if len(served.total):
@@ -268,7 +268,7 @@ class FailureKind(NamedTuple):
     """
 
     model: str
-    key: Key
+    key: SeriesKey
     code: str
 
 
@@ -299,7 +299,7 @@ class RecentErrors:
         self._quotes = quotes
         self._kinds: OrderedDict[FailureKind, FailureCount] = OrderedDict()
 
-    def add(self, model: str, key: Key, code: Code, error: BaseException) -> None:
+    def add(self, model: str, key: SeriesKey, code: Code, error: BaseException) -> None:
         """Record one failure, but not the error itself, which refers to the request's frames."""
         kind = FailureKind(model, key, code.name)
         before, now = self._kinds.pop(kind, None), time.time()

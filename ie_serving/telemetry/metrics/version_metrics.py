@@ -147,7 +147,7 @@ class Live(Protocol):
         """Bytes that its load has added; None if not known."""
 
 
-Versions = Callable[[], Iterable[Live]]
+LiveVersions = Callable[[], Iterable[Live]]
 """Returns the AVAILABLE versions of all models."""
 
 

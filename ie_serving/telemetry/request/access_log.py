@@ -2,9 +2,9 @@
 
 The event loop appends the facts of a request to a queue. The thread gathers for `GATHER_S`, formats
 the lines and writes many at once, so only the thread waits for a slow disk or a full pipe. Then the
-queue fills, and lines beyond `MOST_WAITING` are dropped and counted: no client waits for the log,
-and memory stays bounded. Formatting a line on the event loop, between two requests, took several
-times as long as in the thread, which formats lines one after the other.
+queue fills, and lines beyond `MOST_WAITING_LINES` are dropped and counted: no client waits for the
+log, and memory stays bounded. Formatting a line on the event loop, between two requests, took
+several times as long as in the thread, which formats lines one after the other.
 
 Also formats lines of the access log: the same columns in each line, in text or in JSON.
 
@@ -31,7 +31,7 @@ from urllib.parse import unquote
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import Event, mask, render
 from ie_serving.telemetry.log.logs import register, written_second
-from ie_serving.telemetry.request.entry import Entry, epoch, made_ids, now
+from ie_serving.telemetry.request.entry import RequestEntry, epoch, made_ids, now
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ STDOUT: Final = "-"
 """The target for standard output, as in gunicorn."""
 GATHER_S: Final = 0.1
 """Seconds for which lines are gathered, and by which they are late in the file."""
-MOST_WAITING: Final = 20_000
+MOST_WAITING_LINES: Final = 20_000
 """Requests that wait for the thread, at most about 10 MB. Further ones are dropped."""
 AT_ONCE: Final = 64
 """Lines of one write, some 20 KB; formatting them holds the interpreter for some 150 us."""
@@ -65,7 +65,7 @@ class AccessLog:
     def __init__(self, target: str, form: str = "text") -> None:
         self._lines = writer_of(form)
         self._file = LineFile(target)
-        self._waiting: deque[Row] = deque()
+        self._waiting: deque[LogRow] = deque()
         # Each counter is written by one thread alone.
         self._refused = self._failed = self._told = 0
         self._tell_at = 0.0
@@ -84,11 +84,11 @@ class AccessLog:
         """Number of lines lost so far."""
         return self._refused + self._failed
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: RequestEntry) -> None:
         """Take the entry of a request, and end it. Never waits."""
         entry.ended = now()
         waiting = self._waiting
-        # A `Row`, made inline to save a call.
+        # A `LogRow`, made inline to save a call.
         waiting.append(
             (
                 entry.client,
@@ -111,12 +111,12 @@ class AccessLog:
 
     def _go_on(self) -> None:
         """Handle a queue that has passed its mark."""
-        if self._mark >= MOST_WAITING:
+        if self._mark >= MOST_WAITING_LINES:
             self._refused += 1
             with suppress(IndexError):  # the thread has emptied the queue meanwhile
                 self._waiting.pop()
             return
-        self._mark = MOST_WAITING
+        self._mark = MOST_WAITING_LINES
         self._wake.set()
 
     def reopen(self) -> None:
@@ -134,7 +134,7 @@ class AccessLog:
         while not self._stop.is_set():
             self._wake.wait()
             self._wake.clear()
-            self._mark = MOST_WAITING
+            self._mark = MOST_WAITING_LINES
             # While requests keep coming, none of them has to wake this thread.
             while not self._stop.wait(GATHER_S) and self._write_all():
                 pass
@@ -262,17 +262,17 @@ oldest would cost time at every line."""
 # Address of an IPv4 client at a socket of both families.
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
-Row: TypeAlias = tuple[Any, ...]
+LogRow: TypeAlias = tuple[Any, ...]
 """The values of an ended entry for its line: `client`, `asked`, `answers`, `code`; then its own:
 `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
 
 The garbage collector tracks none of these values: with entries in the queue instead, each request
 took 10 us more."""
-Write: TypeAlias = Callable[[Iterable[Row], float], bytes]
+WriteRows: TypeAlias = Callable[[Iterable[LogRow], float], bytes]
 """Writes rows as lines, with their ends; the second argument is `entry.epoch()`."""
 
 
-def writer_of(form: str) -> Write:
+def writer_of(form: str) -> WriteRows:
     """Return the function that writes lines in a form, `text` or `json`."""
     return (_json_form() if form == "json" else _text_form()).lines
 
@@ -305,10 +305,10 @@ class _Form:
         self._quote = quote
         self._word = quote("word").replace("word", "%b").encode()
         self._unknown = unknown
-        self._remembered: dict[Row, tuple[bytes, bytes]] = {}
+        self._remembered: dict[LogRow, tuple[bytes, bytes]] = {}
 
-    def lines(self, rows: Iterable[Row], epoch: float) -> bytes:
-        """Write rows. See `Write`."""
+    def lines(self, rows: Iterable[LogRow], epoch: float) -> bytes:
+        """Write rows. See `WriteRows`."""
         remembered, word, ids = self._remembered, self._word, made_ids()
         at, second, lines = -1, b"", []
         for row in rows:
@@ -333,7 +333,7 @@ class _Form:
             )
         return b"".join(lines)
 
-    def _remember(self, who: Row) -> tuple[bytes, bytes]:
+    def _remember(self, who: LogRow) -> tuple[bytes, bytes]:
         """Cache the line templates of such requests: with all sizes and times, and with some."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()

@@ -1,7 +1,7 @@
 """Facts of one request for its observers: access log, traces, `Server-Timing`.
 
-The code that carries a request makes an `Entry` on arrival and sets `CURRENT`; code that works for
-the request adds facts. Without observers there are no entries.
+The code that carries a request makes an `RequestEntry` on arrival and sets `CURRENT`; code that
+works for the request adds facts. Without observers there are no entries.
 
 Request ids: the client's own if it is safe to log, otherwise a new one.
 
@@ -78,7 +78,7 @@ NOBODY: Final[tuple[str, int | None]] = ("", None)
 """Model and version of a request for no model."""
 
 
-class Entry:
+class RequestEntry:
     """Facts of one request. Times are of `time.perf_counter()`, 0.0 if unknown.
 
     Attributes:
@@ -133,15 +133,15 @@ class Entry:
             self.parts.append(part)
 
 
-ReportBatch = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
+ReportBatch = Callable[[RequestEntry, Sequence[tuple[RequestEntry, float]]], None]
 """Called for a batch that has ended; see `watch.Watch.batch`."""
 
-CURRENT: ContextVar[Entry | None] = ContextVar("entry", default=None)
+CURRENT: ContextVar[RequestEntry | None] = ContextVar("entry", default=None)
 """The entry of the present request. It stays set after the request has ended, since eagerly started
 work shares the context of the connection: readers have to check `ended`."""
 
 
-def current() -> Entry | None:
+def current() -> RequestEntry | None:
     """Return the entry of the present request; None if there is none."""
     entry = CURRENT.get()
     return None if entry is None or entry.ended else entry

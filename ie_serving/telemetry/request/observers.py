@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.request.access_log import AccessLog
-from ie_serving.telemetry.request.entry import CURRENT, MOST_PARTS, Entry, RequestPart, current, now
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    MOST_PARTS,
+    RequestEntry,
+    RequestPart,
+    current,
+    now,
+)
 from ie_serving.telemetry.request.trace_context import Trace
 
 
@@ -28,14 +35,14 @@ class Tracing(Protocol):
     def root(self) -> Trace:
         """Return a span without a parent."""
 
-    def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
+    def note(self, entry: RequestEntry, links: Sequence[Trace] = ()) -> None:
         """Take the ended entry of a request, or of a batch with its requests."""
 
     def close(self) -> None:
         """Send pending spans, within a bounded time. Blocking."""
 
 
-class Watch:
+class RequestWatch:
     """Passes ended requests to their observers.
 
     Args of the constructor:
@@ -62,7 +69,7 @@ class Watch:
         # The log alone is bound directly, to save a call.
         self.end = log.end if log and not traces else self._end
 
-    def _end(self, entry: Entry) -> None:
+    def _end(self, entry: RequestEntry) -> None:
         if self._log is not None:
             entry.named()  # span and log line have the same id
             self._log.end(entry)
@@ -71,7 +78,7 @@ class Watch:
         if entry.trace is not None and self._traces is not None:
             self._traces.note(entry)
 
-    def batch(self, own: Entry, members: Sequence[tuple[Entry, float]]) -> None:
+    def batch(self, own: RequestEntry, members: Sequence[tuple[RequestEntry, float]]) -> None:
         """Report a batch that has ended.
 
         Args:
@@ -137,11 +144,11 @@ class _Ran(_Floats):
             entry.add(RequestPart("infer", self.model, self.version, began, ended))
 
 
-Record = Callable[[str, float], None]
+RecordPart = Callable[[str, float], None]
 """Called for each successful run of a step, with the seconds that it took."""
 
 
-def of_steps(record: Record) -> Record:
+def of_steps(record: RecordPart) -> RecordPart:
     """Also add each step to the entry of its request."""
 
     def noted(step: str, seconds: float) -> None:
@@ -154,7 +161,9 @@ def of_steps(record: Record) -> Record:
     return noted
 
 
-def share(own: Entry, members: Sequence[tuple[Entry, float]], trace: Trace | None) -> None:
+def share(
+    own: RequestEntry, members: Sequence[tuple[RequestEntry, float]], trace: Trace | None
+) -> None:
     """Add the parts of a batch to the entries of its requests.
 
     Args:

@@ -138,7 +138,7 @@ ANSWERS, SHADOWS = "answers", "shadows"
 """Parts of the files' names."""
 ANY_SIZE: Final = 1 << 62
 
-Encode = Callable[[Any], bytes]
+EncodeEntry = Callable[[Any], bytes]
 """Gives the bytes of one record."""
 
 
@@ -156,7 +156,9 @@ class SampleFiles:
         count: gives the number of records in a file.
     """
 
-    def __init__(self, prefix: str, most: int, encode: Encode, count: Callable[[str], int]) -> None:
+    def __init__(
+        self, prefix: str, most: int, encode: EncodeEntry, count: Callable[[str], int]
+    ) -> None:
         self._prefix = prefix
         self._most = most
         self._encode = encode

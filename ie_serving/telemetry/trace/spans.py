@@ -25,10 +25,10 @@ from opentelemetry.trace import (
 
 from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.request.access_log import written_client
-from ie_serving.telemetry.request.entry import Entry, RequestPart, epoch
+from ie_serving.telemetry.request.entry import RequestEntry, RequestPart, epoch
 from ie_serving.telemetry.request.trace_context import Trace
 
-Attributes = Mapping[str, str | int]
+SpanAttributes = Mapping[str, str | int]
 
 SERVER_FAULTS: Final = frozenset(
     ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
@@ -53,7 +53,7 @@ class _Times(NamedTuple):
     name: str
     began: float
     ended: float
-    attributes: Attributes
+    attributes: SpanAttributes
     links: Sequence[Link] = ()
 
 
@@ -75,7 +75,7 @@ class Maker:
         self._resource = resource
         self._scope = scope
 
-    def spans(self, entry: Entry, links: Sequence[Trace]) -> Iterator[ReadableSpan]:
+    def spans(self, entry: RequestEntry, links: Sequence[Trace]) -> Iterator[ReadableSpan]:
         """Yield the span of a request, or of a batch linked to `links`, and its child spans."""
         assert entry.trace is not None
         zero = int(epoch() * 1e9)
@@ -133,7 +133,7 @@ class Maker:
         )
 
 
-def _stages(entry: Entry) -> Iterator[tuple[_Times, RequestPart | None]]:
+def _stages(entry: RequestEntry) -> Iterator[tuple[_Times, RequestPart | None]]:
     """Yield the stages of a request, each with its inference."""
     ready = entry.whole or entry.began
     if entry.arrived and ready > entry.arrived:
@@ -177,7 +177,7 @@ def _model(name: str, version: int | None) -> dict[str, str | int]:
     return named if version is None else {**named, "ie_serving.model.version": version}
 
 
-def _described(entry: Entry) -> tuple[str, Attributes, Status]:
+def _described(entry: RequestEntry) -> tuple[str, SpanAttributes, Status]:
     """Return name, attributes and status of a request's own span."""
     name, attributes, is_error = _rpc(entry) if entry.asked.interface == "gRPC" else _http(entry)
     client, _, port = written_client(entry.client).rpartition(":")
@@ -191,7 +191,7 @@ def _described(entry: Entry) -> tuple[str, Attributes, Status]:
     return name, attributes, Status(StatusCode.ERROR if is_error else StatusCode.UNSET)
 
 
-def _rpc(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
+def _rpc(entry: RequestEntry) -> tuple[str, dict[str, str | int], bool]:
     method, code = entry.asked.path.lstrip("/"), str(entry.code)
     attributes: dict[str, str | int] = {
         "rpc.system.name": "grpc",
@@ -201,7 +201,7 @@ def _rpc(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
     return method, attributes, code in SERVER_FAULTS
 
 
-def _http(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
+def _http(entry: RequestEntry) -> tuple[str, dict[str, str | int], bool]:
     code = int(entry.code)
     known = entry.asked.method in METHODS
     method = entry.asked.method if known else "_OTHER"

@@ -32,7 +32,7 @@ from opentelemetry.trace import (
 
 from ie_serving import __version__
 from ie_serving.telemetry.request import trace_context
-from ie_serving.telemetry.request.entry import Entry
+from ie_serving.telemetry.request.entry import RequestEntry
 from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace.spans import Maker
 
@@ -58,7 +58,7 @@ _NO_PARENT: Final = Context()
 _KEPT: Final = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
 
 
-class Ended(NamedTuple):
+class QueuedSpan(NamedTuple):
     """An ended request or batch in the library's queue, which reads only `context`.
 
     Attributes:
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
         links: of a batch, to its requests.
     """
 
-    entry: Entry
+    entry: RequestEntry
     links: Sequence[Trace]
 
     @property
@@ -121,10 +121,10 @@ class Traces:
         """See `watch.Tracing`."""
         return Trace(self._ids.generate_trace_id(), self._ids.generate_span_id())
 
-    def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
+    def note(self, entry: RequestEntry, links: Sequence[Trace] = ()) -> None:
         """See `watch.Tracing`. Never waits: if the queue is full, the oldest are dropped."""
         assert entry.trace is not None
-        ended: Any = Ended(entry, links)
+        ended: Any = QueuedSpan(entry, links)
         self._processor.on_end(ended)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class _Expanding(SpanExporter):
         self._maker = maker
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See `SpanExporter`; each of `spans` is an `Ended`."""
+        """See `SpanExporter`; each of `spans` is a `QueuedSpan`."""
         ended: Any = spans
         made = [span for each in ended for span in self._maker.spans(each.entry, each.links)]
         return self._exporter.export(made)

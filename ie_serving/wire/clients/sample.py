@@ -71,11 +71,11 @@ class FileOf(NamedTuple):
     path: str
 
 
-Pieces: TypeAlias = Sequence["str | Filled | FileOf"]
+SamplePieces: TypeAlias = Sequence["str | Filled | FileOf"]
 """Consecutive texts; long ones are not expanded."""
 
 
-def text_of(pieces: Pieces) -> str:
+def text_of(pieces: SamplePieces) -> str:
     """Write all pieces out; there are no files among them."""
     return "".join(map(str, pieces))
 
@@ -97,7 +97,7 @@ def chosen(model: str, signatures: Mapping[str, Signature], name: str) -> Signat
     return served[wanted]
 
 
-def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> Pieces:
+def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> SamplePieces:
     """Write an object with a value for each input.
 
     Args:
@@ -127,7 +127,7 @@ def filled(spec: TensorSpec, open_size: int) -> Filled:
     return Filled(_value(spec), _sizes(spec, open_size))
 
 
-def inlined(pieces: Pieces) -> Pieces:
+def inlined(pieces: SamplePieces) -> SamplePieces:
     """Expand short pieces, and join adjacent texts."""
     joined: list[str | Filled | FileOf] = []
     for piece in pieces:
@@ -180,7 +180,7 @@ class JsonPost:
     """
 
     url: str
-    body: Pieces
+    body: SamplePieces
 
 
 def checked_url(url: str) -> str:

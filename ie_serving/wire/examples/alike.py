@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.examples.example_spec import Feature
+from ie_serving.wire.examples.example_spec import FeatureSpec
 from ie_serving.wire.examples.walked import (
     FIRST,
     SECOND,
@@ -26,7 +26,7 @@ _STRINGS: Final = TAG_OF[DataType.STRING]
 _DTYPE_OF: Final = {tag: dtype for dtype, tag in TAG_OF.items()}
 
 
-def read_alike(features: Sequence[Feature], serialized: Sequence[bytes]) -> dict[str, Column]:
+def read_alike(features: Sequence[FeatureSpec], serialized: Sequence[bytes]) -> dict[str, Column]:
     """Read features of Examples that are alike, at least one; gives columns by key.
 
     Raises:

@@ -18,7 +18,7 @@ KIND_OF: Mapping[DataType, str] = {
 """Where the values of each dtype stand; ParseExample has no others."""
 DTYPE_OF: Mapping[str, DataType] = {kind: dtype for dtype, kind in KIND_OF.items()}
 
-Names = Mapping[tuple[str, int], str]
+OutputNames = Mapping[tuple[str, int], str]
 """The tensor that each output of the node becomes, by its group and its index there."""
 
 
@@ -38,7 +38,7 @@ def is_default(value: Array, shape: tuple[int, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class Feature:
+class FeatureSpec:
     """One feature of an Example.
 
     Attributes:
@@ -56,7 +56,7 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Dense(Feature):
+class Dense(FeatureSpec):
     """A feature with as many values in each Example.
 
     Attributes:
@@ -97,7 +97,7 @@ class Dense(Feature):
 
 
 @dataclass(frozen=True)
-class Sparse(Feature):
+class Sparse(FeatureSpec):
     """A feature with any number of values.
 
     Attributes:
@@ -112,7 +112,7 @@ class Sparse(Feature):
 
 
 @dataclass(frozen=True)
-class Ragged(Feature):
+class Ragged(FeatureSpec):
     """A feature with any number of values, as rows of different lengths.
 
     Attributes:
@@ -143,6 +143,6 @@ class ExampleSpec:
     ragged: Sequence[Ragged] = field(default=())
 
     @cached_property
-    def features(self) -> list[Feature]:
+    def features(self) -> list[FeatureSpec]:
         """All features."""
         return [*self.dense, *self.sparse, *self.ragged]

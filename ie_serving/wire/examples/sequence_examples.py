@@ -18,7 +18,7 @@ from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
     Dense,
     ExampleSpec,
-    Feature,
+    FeatureSpec,
     Ragged,
     Sparse,
 )
@@ -27,7 +27,7 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto
 
-Steps: TypeAlias = list[Sequence[Any]]
+SequenceSteps: TypeAlias = list[Sequence[Any]]
 """Values of one feature list of one SequenceExample, by step."""
 
 
@@ -72,7 +72,7 @@ class SequenceSpec:
     ragged: Sequence[RaggedList] = field(default=())
 
     @property
-    def features(self) -> list[Feature]:
+    def features(self) -> list[FeatureSpec]:
         """All features and feature lists."""
         return [*self.context.features, *self.dense, *self.sparse, *self.ragged]
 
@@ -112,9 +112,9 @@ def _sequence(data: bytes, at: int) -> Proto:
         ) from error
 
 
-def _steps_of(feature: Feature, lists: Sequence[Mapping[str, Proto]]) -> list[Steps]:
+def _steps_of(feature: FeatureSpec, lists: Sequence[Mapping[str, Proto]]) -> list[SequenceSteps]:
     """Give the steps of each SequenceExample, none for one without the list."""
-    found: list[Steps] = []
+    found: list[SequenceSteps] = []
     for row, held in enumerate(lists):
         if feature.key in held:
             steps = held[feature.key].feature
@@ -130,7 +130,7 @@ def _steps_of(feature: Feature, lists: Sequence[Mapping[str, Proto]]) -> list[St
     return found
 
 
-def _values(feature: Feature, step: Proto, at: int) -> Sequence[Any]:
+def _values(feature: FeatureSpec, step: Proto, at: int) -> Sequence[Any]:
     kind = step.WhichOneof("kind")
     if kind is None:  # a step without values
         return ()
@@ -143,7 +143,7 @@ def _values(feature: Feature, step: Proto, at: int) -> Sequence[Any]:
     return values
 
 
-def _dense(dense: DenseList, rows: Sequence[Steps], scalar: bool) -> dict[str, Array]:
+def _dense(dense: DenseList, rows: Sequence[SequenceSteps], scalar: bool) -> dict[str, Array]:
     for at, values in chain.from_iterable(map(enumerate, rows)):
         if len(values) != dense.size:
             raise InvalidRequest(
@@ -166,7 +166,7 @@ def _dense(dense: DenseList, rows: Sequence[Steps], scalar: bool) -> dict[str, A
     }
 
 
-def _sparse(sparse: Sparse, rows: Sequence[Steps], scalar: bool) -> dict[str, Array]:
+def _sparse(sparse: Sparse, rows: Sequence[SequenceSteps], scalar: bool) -> dict[str, Array]:
     places = [
         (row, at, place)
         for row, steps in enumerate(rows)
@@ -186,7 +186,7 @@ def _sparse(sparse: Sparse, rows: Sequence[Steps], scalar: bool) -> dict[str, Ar
     }
 
 
-def _ragged(ragged: RaggedList, rows: Sequence[Steps]) -> dict[str, Array]:
+def _ragged(ragged: RaggedList, rows: Sequence[SequenceSteps]) -> dict[str, Array]:
     outer = list(accumulate(map(len, rows), initial=0))
     inner = list(accumulate((len(values) for steps in rows for values in steps), initial=0))
     return {
@@ -196,6 +196,6 @@ def _ragged(ragged: RaggedList, rows: Sequence[Steps]) -> dict[str, Array]:
     }
 
 
-def _joined(feature: Feature, rows: Sequence[Steps]) -> Array:
+def _joined(feature: FeatureSpec, rows: Sequence[SequenceSteps]) -> Array:
     values = [value for steps in rows for found in steps for value in found]
     return np.array(values, feature.dtype.numpy)

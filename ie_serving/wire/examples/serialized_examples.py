@@ -25,11 +25,11 @@ from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
     Dense,
     ExampleSpec,
-    Feature,
+    FeatureSpec,
     Ragged,
     Sparse,
 )
-from ie_serving.wire.examples.walked import Batch, Column
+from ie_serving.wire.examples.walked import Column, ExampleBatch
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.fields import Unclear
@@ -39,11 +39,11 @@ MOST_VALUES: Final = 1 << 16
 """Values of a dense tensor, with those that are filled up. Beyond, a list of Python takes longer
 than numpy's calls; and a long row among short ones would make it larger than memory."""
 
-Row: TypeAlias = Mapping[str, Proto]
+ExampleRow: TypeAlias = Mapping[str, Proto]
 """The features of one Example by name."""
 
 
-def tensors(spec: ExampleSpec, rows: Sequence[Row]) -> dict[str, Array]:
+def tensors(spec: ExampleSpec, rows: Sequence[ExampleRow]) -> dict[str, Array]:
     """Make the tensors that `spec` names of a few Examples; see `examples.parse`.
 
     Raises:
@@ -60,7 +60,7 @@ def tensors(spec: ExampleSpec, rows: Sequence[Row]) -> dict[str, Array]:
     return made
 
 
-def _few_dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
+def _few_dense(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     if dense.varies:
         return _few_padded(dense, rows, scalar)
     if not dense.size or dense.size * len(rows) > MOST_VALUES:
@@ -83,7 +83,7 @@ def _few_dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
     )
 
 
-def _few_padded(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
+def _few_padded(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     lists = _lists(dense, rows)
     stride = math.prod(dense.shape[1:])
     if not stride or any(len(values) % stride for values in lists):
@@ -98,7 +98,7 @@ def _few_padded(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
     return np.array(values, dense.dtype.numpy).reshape(shape if scalar else (len(rows), *shape))
 
 
-def _lists(feature: Feature, rows: Sequence[Row]) -> list[Sequence[Any]]:
+def _lists(feature: FeatureSpec, rows: Sequence[ExampleRow]) -> list[Sequence[Any]]:
     """Give the values of each row, none for a row without the feature."""
     key, kind = feature.key, feature.kind
     lists: list[Sequence[Any]] = []
@@ -111,11 +111,11 @@ def _lists(feature: Feature, rows: Sequence[Row]) -> list[Sequence[Any]]:
     return lists
 
 
-def _few_joined(feature: Feature, lists: Sequence[Sequence[Any]]) -> Array:
+def _few_joined(feature: FeatureSpec, lists: Sequence[Sequence[Any]]) -> Array:
     return np.array(list(chain.from_iterable(lists)), feature.dtype.numpy)
 
 
-def _few_sparse(sparse: Sparse, rows: Sequence[Row], scalar: bool) -> dict[str, Array]:
+def _few_sparse(sparse: Sparse, rows: Sequence[ExampleRow], scalar: bool) -> dict[str, Array]:
     lists = _lists(sparse, rows)
     longest = max(map(len, lists), default=0)
     places = [
@@ -130,7 +130,7 @@ def _few_sparse(sparse: Sparse, rows: Sequence[Row], scalar: bool) -> dict[str, 
     }
 
 
-def _few_ragged(ragged: Ragged, rows: Sequence[Row]) -> dict[str, Array]:
+def _few_ragged(ragged: Ragged, rows: Sequence[ExampleRow]) -> dict[str, Array]:
     lists = _lists(ragged, rows)
     splits = list(accumulate(map(len, lists), initial=0))
     return {
@@ -183,7 +183,7 @@ def _parse_unlike(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, A
     if len(serialized) < TOGETHER:
         return parse_rows(spec, _rows(serialized))
     try:
-        batch = Batch(serialized)
+        batch = ExampleBatch(serialized)
         columns = {each.key: batch.column(each.key, each.dtype) for each in spec.features}
     except Unclear:  # for protobuf to read, or to refuse
         rows = _rows(serialized)
@@ -227,7 +227,7 @@ def _tensors(spec: ExampleSpec, columns: Mapping[str, Column], count: int) -> di
     return tensors
 
 
-def _column(feature: Feature, rows: Sequence[Mapping[str, Proto]]) -> Column:
+def _column(feature: FeatureSpec, rows: Sequence[Mapping[str, Proto]]) -> Column:
     found = [_values(feature, row, at) for at, row in enumerate(rows)]
     lengths = np.array([0 if values is None else len(values) for values in found], np.int64)
     batch = np.empty(lengths.sum(), feature.dtype.numpy)
@@ -250,7 +250,7 @@ def _features(data: bytes, at: int) -> Mapping[str, Proto]:
     return found
 
 
-def _values(feature: Feature, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
+def _values(feature: FeatureSpec, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
     """Give the values of a feature in one Example; None where it is missing or of no kind."""
     if feature.key not in row:
         return None

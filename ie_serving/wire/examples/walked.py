@@ -233,7 +233,7 @@ def _varints(data: Array, last: Array) -> Array:
     return np.add.reduceat(parts, starts).view(np.int64)
 
 
-class Batch(Walked):
+class ExampleBatch(Walked):
     """Serialized Examples whose features have been found.
 
     Raises (the constructor, too):

@@ -9,7 +9,7 @@ from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.tensors import Array
 
 Colour = tuple[int, int, int]
-Place = tuple[int, int, int, int]
+Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; the last two are the first that are outside."""
 
 PALETTE: Final[tuple[Colour, ...]] = (
@@ -30,7 +30,7 @@ LONGEST_TEXT: Final = 60
 
 def drawn(
     pixels: Array,
-    places: Sequence[Place],
+    places: Sequence[Rectangle],
     texts: Sequence[str],
     colours: Sequence[Colour],
     line: int,

@@ -272,7 +272,7 @@ def encoded(pixels: Array, form: str) -> bytes:
     return file.getvalue()
 
 
-Places = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+PixelPlaces = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """For each new row or column: the old one before it, the next one, the weight of the latter."""
 
 
@@ -312,7 +312,7 @@ def _between(first: Array, second: Array, weight: Array) -> Array:
     return second
 
 
-def _places(old: int, new: int) -> Places:
+def _places(old: int, new: int) -> PixelPlaces:
     at = (np.arange(new) + 0.5) * (old / new) - 0.5
     at = at.clip(0, old - 1)  # beyond the outermost centres the edge is repeated
     before = at.astype(np.intp)

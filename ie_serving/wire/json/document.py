@@ -9,7 +9,7 @@ import simdjson
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.buffers import Lazy, parse_strictly
-from ie_serving.wire.json.rapidjson.document import Json, parse_document
+from ie_serving.wire.json.rapidjson.document import JsonValue, parse_document
 from ie_serving.wire.json.rapidjson.printing import clean, show
 
 SIGNATURE_NAME = "signature_name"
@@ -55,7 +55,7 @@ def signature_name_of(document: Lazy) -> str:
 
 # The levels bound the walk in Python to where equal keys may matter: rows, and their members. Below
 # lie the arrays, which simdjson converts at once.
-def plain(value: Lazy, levels: int = 3) -> Json:
+def plain(value: Lazy, levels: int = 3) -> JsonValue:
     """Turn simdjson's values into Python's.
 
     Of equal keys the first one counts where an object is `value` itself, or is in up to `levels`
@@ -63,7 +63,7 @@ def plain(value: Lazy, levels: int = 3) -> Json:
     key.
     """
     if isinstance(value, simdjson.Object):
-        members: dict[str, Json] = {}
+        members: dict[str, JsonValue] = {}
         for name, member in value.items():  # a look-up would stop at a zero byte in the name
             if name not in members:
                 members[name] = plain(member, levels - 1)

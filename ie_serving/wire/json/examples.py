@@ -13,13 +13,13 @@ from typing import Final
 from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of
-from ie_serving.wire.json.rapidjson.document import Json, bytes_of
+from ie_serving.wire.json.rapidjson.document import JsonValue, bytes_of
 from ie_serving.wire.json.rapidjson.printing import clean, kind_of, show
 from ie_serving.wire.json.tensor import CANNOT_DECODE_BASE64, decode_base64, is_base64, is_named
 
-Feature = list[int] | list[float] | list[bytes]
+FeatureList = list[int] | list[float] | list[bytes]
 """Values of one feature; an empty list is a feature without a kind."""
-Features = dict[str, Feature]
+FeatureLists = dict[str, FeatureList]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class ExamplesBody:
     """
 
     signature_name: str
-    context: Features | None
-    examples: Sequence[Features]
+    context: FeatureLists | None
+    examples: Sequence[FeatureLists]
 
 
 def parse_examples(body: bytes, method: str) -> ExamplesBody:
@@ -67,7 +67,7 @@ def parse_examples(body: bytes, method: str) -> ExamplesBody:
     return ExamplesBody(signature_name, context, [_features(example) for example in examples])
 
 
-def _features(example: Json) -> Features:
+def _features(example: JsonValue) -> FeatureLists:
     """Decode one Example.
 
     Raises:
@@ -79,7 +79,7 @@ def _features(example: Json) -> Features:
 
 
 # A single value counts as a list of one: clients leave the brackets out.
-def _feature(name: str, value: Json) -> Feature:
+def _feature(name: str, value: JsonValue) -> FeatureList:
     elements = value if isinstance(value, list) else [value]
     kinds = list(map(_FEATURE_KINDS.get, map(type, elements)))
     for element, kind in zip(elements, kinds, strict=True):
@@ -100,7 +100,7 @@ def _feature(name: str, value: Json) -> Feature:
     return [int(element) for element in elements] if kinds[:1] == ["int64"] else elements
 
 
-def _bytes(value: Json) -> bytes:
+def _bytes(value: JsonValue) -> bytes:
     if not is_base64(value):
         return bytes_of(value)
     content = decode_base64(value["b64"])

@@ -15,7 +15,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ATOL, RTOL, GoldenRequest, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.inputs import decode_columns, decode_rows
-from ie_serving.wire.json.rapidjson.document import Json, parse_file
+from ie_serving.wire.json.rapidjson.document import JsonValue, parse_file
 from ie_serving.wire.json.request import PredictBody, body_of
 from ie_serving.wire.json.tensor import is_named
 
@@ -48,7 +48,7 @@ def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
         yield _golden(f"requests[{number}]", entry, document)
 
 
-def _golden(place: str, entry: Json, document: Mapping[str, Json]) -> GoldenRequest:
+def _golden(place: str, entry: JsonValue, document: Mapping[str, JsonValue]) -> GoldenRequest:
     _check_keys(place, entry, {"request", "response", *_TOLERANCES}, {"request", "response"})
     for part in ("request", "response"):
         if not is_named(entry[part]):
@@ -59,7 +59,7 @@ def _golden(place: str, entry: Json, document: Mapping[str, Json]) -> GoldenRequ
     return GoldenRequest(place, request, partial(_expected, entry["response"]), *tolerances)
 
 
-def _check_keys(place: str, value: Json, known: set[str], needed: set[str]) -> None:
+def _check_keys(place: str, value: JsonValue, known: set[str], needed: set[str]) -> None:
     if not is_named(value) or not needed <= value.keys() <= known:
         raise InvalidRequest(
             f"{place} must be an object with {' and '.join(sorted(needed))}, and of other keys only"
@@ -68,7 +68,7 @@ def _check_keys(place: str, value: Json, known: set[str], needed: set[str]) -> N
 
 
 def _tolerance(
-    place: str, name: str, entry: Mapping[str, Json], document: Mapping[str, Json]
+    place: str, name: str, entry: Mapping[str, JsonValue], document: Mapping[str, JsonValue]
 ) -> float:
     value = entry.get(name, document.get(name, _TOLERANCES[name]))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -80,7 +80,7 @@ def _decode(body: PredictBody, signature: Signature) -> tuple[Mapping[str, Array
     return body.decode(signature)[0], None
 
 
-def _expected(response: Mapping[str, Json], signature: Signature) -> Mapping[str, Array]:
+def _expected(response: Mapping[str, JsonValue], signature: Signature) -> Mapping[str, Array]:
     """Decode the outputs that a reply holds. Raises: InvalidRequest, which names the response."""
     try:
         return _decoded(response, signature)
@@ -88,7 +88,7 @@ def _expected(response: Mapping[str, Json], signature: Signature) -> Mapping[str
         raise InvalidRequest(f"its response: {error}") from error
 
 
-def _decoded(response: Mapping[str, Json], signature: Signature) -> Mapping[str, Array]:
+def _decoded(response: Mapping[str, JsonValue], signature: Signature) -> Mapping[str, Array]:
     if len(response) != 1 or not response.keys() <= {PREDICTIONS, OUTPUTS}:
         raise InvalidRequest(f'it must have the one key "{PREDICTIONS}" or "{OUTPUTS}"')
     ((key, value),) = response.items()
@@ -101,7 +101,7 @@ def _decoded(response: Mapping[str, Json], signature: Signature) -> Mapping[str,
     return decode_rows(value, {a: signature.outputs[a].dtype for a in _named(value[0], signature)})
 
 
-def _named(value: Json, signature: Signature) -> list[str]:
+def _named(value: JsonValue, signature: Signature) -> list[str]:
     """Give the aliases of the outputs that a reply, or a row of one, holds."""
     known = ", ".join(sorted(signature.outputs))
     if is_named(value):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, advised, within
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.rapidjson.document import Json
+from ie_serving.wire.json.rapidjson.document import JsonValue
 from ie_serving.wire.json.rapidjson.printing import clean, show
 from ie_serving.wire.json.tensor import RowCheck, decode_tensor, is_base64, is_named, try_tensor
 
@@ -29,7 +29,7 @@ _CHUNK: Final = 1024
 Dtypes = Mapping[str, DataType]
 
 
-def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
+def decode_columns(value: JsonValue, dtypes: Dtypes) -> dict[str, Array]:
     """Decode `inputs`: one value, or an object with a value for each input; ignore other keys.
 
     Raises:
@@ -53,7 +53,7 @@ def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
 
 # The last error is raised only if the decoder refuses values that the checks allow, which is a
 # defect: the client still gets an error that it can act on, and not a 500.
-def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
+def decode_rows(rows: list[JsonValue], dtypes: Dtypes) -> dict[str, Array]:
     """Decode `instances`, a list that is not empty.
 
     The first row tells whether each is an object that names all inputs or the value of the only
@@ -80,7 +80,7 @@ def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
     return arrays
 
 
-def dtypes_for(value: Json, specs: Mapping[str, TensorSpec]) -> dict[str, DataType]:
+def dtypes_for(value: JsonValue, specs: Mapping[str, TensorSpec]) -> dict[str, DataType]:
     """Give the dtype to read each input as: strings for images, which come as base64.
 
     Args:
@@ -93,18 +93,20 @@ def dtypes_for(value: Json, specs: Mapping[str, TensorSpec]) -> dict[str, DataTy
     }
 
 
-def _is_bytes(value: Json, name: str) -> bool:
+def _is_bytes(value: JsonValue, name: str) -> bool:
     first = _first(value)
     return is_base64(_first(first.get(name)) if is_named(first) else first)
 
 
-def _first(value: Json) -> Json:
+def _first(value: JsonValue) -> JsonValue:
     while isinstance(value, list) and value:
         value = value[0]
     return value
 
 
-def without_left_out(value: Json, dtypes: Dtypes, optional: Collection[str]) -> dict[str, DataType]:
+def without_left_out(
+    value: JsonValue, dtypes: Dtypes, optional: Collection[str]
+) -> dict[str, DataType]:
     """Take out the inputs in `optional` that a body does not name.
 
     Args:
@@ -124,7 +126,7 @@ class _NamedRows:
         self._dtypes = dtypes
         self._checks = {name: RowCheck(dtype) for name, dtype in dtypes.items()}
 
-    def decode(self, rows: list[Json]) -> dict[str, Array] | None:
+    def decode(self, rows: list[JsonValue]) -> dict[str, Array] | None:
         """Decode all rows; None when that cannot be done."""
         if not all(is_named(row) and row.keys() == self._dtypes.keys() for row in rows):
             return None
@@ -136,7 +138,7 @@ class _NamedRows:
             arrays[name] = array
         return arrays
 
-    def check(self, index: int, row: Json) -> None:
+    def check(self, index: int, row: JsonValue) -> None:
         """Raise InvalidRequest for the first fault of one row."""
         if not is_named(row):
             raise InvalidRequest(f"Expecting object but got list at item {index} of input list")
@@ -159,12 +161,12 @@ class _PlainRows:
         ((self._name, self._dtype),) = dtypes.items()
         self._check = RowCheck(self._dtype)
 
-    def decode(self, rows: list[Json]) -> dict[str, Array] | None:
+    def decode(self, rows: list[JsonValue]) -> dict[str, Array] | None:
         """Decode all rows; None when that cannot be done."""
         array = try_tensor(rows, self._dtype)
         return None if array is None else {self._name: array}
 
-    def check(self, index: int, row: Json) -> None:
+    def check(self, index: int, row: JsonValue) -> None:
         """Raise InvalidRequest for the first fault of one row."""
         if is_named(row):
             raise InvalidRequest(
@@ -175,7 +177,7 @@ class _PlainRows:
 
 
 # Rows are decoded in chunks: decoding 1024 rows is faster than finding the fault in a few of them.
-def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
+def _explain(rows: list[JsonValue], form: _NamedRows | _PlainRows) -> None:
     """Raise InvalidRequest for the first row that is at fault."""
     for start in range(0, len(rows), _CHUNK):
         chunk = rows[start : start + _CHUNK]
@@ -185,7 +187,7 @@ def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
                 form.check(index, row)
 
 
-def _check_at(place: str, check: RowCheck, value: Json) -> None:
+def _check_at(place: str, check: RowCheck, value: JsonValue) -> None:
     """Check one value; its error names its place, in absl's words for a status."""
     try:
         check.check(value)
@@ -209,7 +211,7 @@ READ_AS: Mapping[str, str] = {"i": "iuf", "u": "iuf", "f": "f", "b": "b", "U": "
 """As which kinds of the model's dtypes values of a kind may be read."""
 
 
-def open_specs(value: Json, behind: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
+def open_specs(value: JsonValue, behind: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
     """Give the inputs that a body names, with dtypes and any shape.
 
     Args:
@@ -236,14 +238,14 @@ def open_specs(value: Json, behind: Mapping[str, TensorSpec]) -> dict[str, Tenso
     }
 
 
-def _dtype(value: Json, behind: TensorSpec | None) -> DataType:
+def _dtype(value: JsonValue, behind: TensorSpec | None) -> DataType:
     kind = _kind(value)
     if behind is not None and behind.dtype.numpy.kind in READ_AS[kind]:
         return behind.dtype
     return OWN[kind]
 
 
-def _kind(value: Json) -> str:
+def _kind(value: JsonValue) -> str:
     leaf = value
     while isinstance(leaf, list) and leaf:
         leaf = leaf[0]

@@ -54,7 +54,7 @@ _ESCAPES: Final = {
 }
 
 
-class Layout:
+class ColumnLayout:
     """Columns: a line for each value. `level` is how many brackets are open around it."""
 
     def array(self, items: Sequence[str], level: int) -> str:
@@ -75,7 +75,7 @@ class Layout:
 
 # TensorFlow Serving switches RapidJSON's writer to one line for each list of a row, and not for
 # objects: hence three layouts that differ in so little.
-class _OneLine(Layout):
+class _OneLine(ColumnLayout):
     """Rows: a list takes one line; objects are as among columns."""
 
     def array(self, items: Sequence[str], level: int) -> str:
@@ -83,7 +83,7 @@ class _OneLine(Layout):
         return f"[{', '.join(items)}]"
 
 
-class _Dense(Layout):
+class _Dense(ColumnLayout):
     """No white space at all."""
 
     def array(self, items: Sequence[str], level: int) -> str:
@@ -97,13 +97,13 @@ class _Dense(Layout):
         )
 
 
-LINES: Final = Layout()
+LINES: Final = ColumnLayout()
 ONE_LINE: Final = _OneLine()
 DENSE: Final = _Dense()
 
 
 def write_columns(
-    outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], layout: Layout
+    outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], layout: ColumnLayout
 ) -> str:
     """Write `outputs`: one value, or an object of several by name."""
     named = len(outputs) > 1
@@ -116,7 +116,7 @@ def write_columns(
     return layout.object({"outputs": content}, 0)
 
 
-def write_value(array: Array, spec: TensorSpec, layout: Layout) -> str:
+def write_value(array: Array, spec: TensorSpec, layout: ColumnLayout) -> str:
     """Write a single output."""
     texts = _texts(array, spec, layout, array.ndim)
     (value,) = _nest(texts, array, 0, layout, 0)
@@ -124,7 +124,7 @@ def write_value(array: Array, spec: TensorSpec, layout: Layout) -> str:
 
 
 def write_rows(
-    outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], layout: Layout
+    outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], layout: ColumnLayout
 ) -> str:
     """Write `predictions`: for each row the value of the only output, or an object of all."""
     level = 3 if len(outputs) > 1 else 2
@@ -136,12 +136,12 @@ def write_rows(
     return layout.object({"predictions": _predictions(rows, level == 3, layout)}, 0)
 
 
-def _named_rows(names: list[str], columns: list[list[str]], layout: Layout) -> list[str]:
+def _named_rows(names: list[str], columns: list[list[str]], layout: ColumnLayout) -> list[str]:
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return [layout.object(row, 2) for row in rows]
 
 
-def _predictions(rows: list[str], named: bool, layout: Layout) -> str:
+def _predictions(rows: list[str], named: bool, layout: ColumnLayout) -> str:
     """Write the list of all rows, which ends on a line of its own when it is not empty."""
     if layout is DENSE or not rows:
         return layout.array(rows, 1)
@@ -151,7 +151,9 @@ def _predictions(rows: list[str], named: bool, layout: Layout) -> str:
 
 
 # The innermost axis comes first, so that each text is joined once for each level around it.
-def _nest(texts: list[str], array: Array, outer: int, layout: Layout, level: int) -> list[str]:
+def _nest(
+    texts: list[str], array: Array, outer: int, layout: ColumnLayout, level: int
+) -> list[str]:
     """Put brackets around the texts of an array's elements, save for its first `outer` axes."""
     for axis in reversed(range(outer, array.ndim)):
         size = array.shape[axis]
@@ -162,7 +164,7 @@ def _nest(texts: list[str], array: Array, outer: int, layout: Layout, level: int
     return texts
 
 
-def _texts(array: Array, spec: TensorSpec, layout: Layout, level: int) -> list[str]:
+def _texts(array: Array, spec: TensorSpec, layout: ColumnLayout, level: int) -> list[str]:
     """Write each element, in row-major order."""
     flat = array.reshape(-1)
     if spec.dtype is DataType.STRING:
@@ -179,7 +181,7 @@ def _texts(array: Array, spec: TensorSpec, layout: Layout, level: int) -> list[s
     return list(map(str, flat.tolist()))
 
 
-def value_of(array: Array, layout: Layout, quote: Callable[[bytes], str]) -> str:
+def value_of(array: Array, layout: ColumnLayout, quote: Callable[[bytes], str]) -> str:
     """Write one array as a value; `quote` writes the strings in it."""
     if array.dtype.kind == "O":
         texts = [quote(value) for value in array.reshape(-1)]

@@ -58,7 +58,7 @@ _TEMPLATES: Final = 256
 """Shapes of replies whose layout is cached, of up to 8 KB each; beyond that the least recently used
 is evicted."""
 
-Layout = Callable[[bytes], bytes]
+LayOut = Callable[[bytes], bytes]
 """Gives an array of numbers that was written without white space its place in a reply."""
 
 _ROW: Final = Format.ROW
@@ -169,7 +169,7 @@ def check_rows(form: object, outputs: Mapping[str, Array]) -> None:
             )
 
 
-def _few_numbers(array: Array, lay_out: Layout) -> bytes | None:
+def _few_numbers(array: Array, lay_out: LayOut) -> bytes | None:
     """Write an array of few numbers; None where it takes the general way."""
     kind, size = array.dtype.char, array.size
     if not 0 < size <= EXACT_NUMBERS or kind not in _PRINTED_ALIKE or not array.ndim:
@@ -189,7 +189,7 @@ def _few_numbers(array: Array, lay_out: Layout) -> bytes | None:
 
 # Replies of one shape differ in the texts of their numbers alone.
 @lru_cache(_TEMPLATES)
-def _template(shape: tuple[int, ...], form: bytes, lay_out: Layout) -> bytes:
+def _template(shape: tuple[int, ...], form: bytes, lay_out: LayOut) -> bytes:
     """Lay out an array for `%` to fill in its numbers, each by `form`."""
     zeros = orjson.dumps(np.zeros(shape), option=_NUMPY)
     return lay_out(zeros.replace(b"0.0", form))

@@ -25,7 +25,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.json.rapidjson.document import Json, bytes_of
+from ie_serving.wire.json.rapidjson.document import JsonValue, bytes_of
 from ie_serving.wire.json.rapidjson.printing import kind_of, show
 
 MAX_RANK = 32
@@ -39,7 +39,7 @@ _CHUNK = 1024
 """Elements that are tried together in the search for the first one that is at fault."""
 
 
-def decode_tensor(value: Json, dtype: DataType) -> Array:
+def decode_tensor(value: JsonValue, dtype: DataType) -> Array:
     """Decode one value: its own nesting is the shape, a scalar has rank 0.
 
     Returns:
@@ -55,7 +55,7 @@ def decode_tensor(value: Json, dtype: DataType) -> Array:
     return array
 
 
-def try_tensor(value: Json, dtype: DataType) -> Array | None:
+def try_tensor(value: JsonValue, dtype: DataType) -> Array | None:
     """Decode as `decode_tensor` does, but return None instead of an error.
 
     Cut along the first axis alone: a row that is longer than a piece is converted whole.
@@ -76,7 +76,7 @@ def try_tensor(value: Json, dtype: DataType) -> Array | None:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _part(value: Json, shape: tuple[int, ...], dtype: DataType) -> Array | None:
+def _part(value: JsonValue, shape: tuple[int, ...], dtype: DataType) -> Array | None:
     leaves = _leaves(value, shape)
     flat = None if leaves is None else _flat(leaves, dtype)
     return None if flat is None else flat.reshape(shape)
@@ -89,7 +89,7 @@ class RowCheck:
         self._dtype = dtype
         self._first: tuple[int, ...] | None = None
 
-    def check(self, row: Json) -> None:
+    def check(self, row: JsonValue) -> None:
         """Look at the next row.
 
         Raises:
@@ -109,7 +109,7 @@ class RowCheck:
             _fail_depth(MAX_RANK - 1)
 
 
-def explain(value: Json, dtype: DataType) -> None:
+def explain(value: JsonValue, dtype: DataType) -> None:
     """Raise InvalidRequest for the first fault of `value`, in TensorFlow Serving's order."""
     shape = _shape(value)
     if len(shape) > MAX_RANK:
@@ -117,7 +117,7 @@ def explain(value: Json, dtype: DataType) -> None:
     _explain_level(value, 0, shape, dtype)
 
 
-def _explain_level(value: Json, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
+def _explain_level(value: JsonValue, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
     if not isinstance(value, list):
         _explain_leaf(value, level, shape, dtype)
         return
@@ -132,7 +132,7 @@ def _explain_level(value: Json, level: int, shape: tuple[int, ...], dtype: DataT
         _explain_level(element, level + 1, shape, dtype)
 
 
-def _suspects(elements: list[Json], dtype: DataType) -> Iterator[Json]:
+def _suspects(elements: list[JsonValue], dtype: DataType) -> Iterator[JsonValue]:
     """Yield the elements of those chunks that cannot be decoded."""
     for start in range(0, len(elements), _CHUNK):
         chunk = elements[start : start + _CHUNK]
@@ -140,7 +140,7 @@ def _suspects(elements: list[Json], dtype: DataType) -> Iterator[Json]:
             yield from chunk
 
 
-def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
+def _explain_leaf(value: JsonValue, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
     if level != len(shape):
         _fail(
             f"JSON Value: {show(value)} found at incorrect level: {level + 1} in the JSON DOM."
@@ -153,7 +153,7 @@ def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataTy
     _fail_type(value, dtype)
 
 
-def _fail_type(value: Json, dtype: DataType) -> NoReturn:
+def _fail_type(value: JsonValue, dtype: DataType) -> NoReturn:
     _fail(
         advised(
             f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
@@ -163,13 +163,13 @@ def _fail_type(value: Json, dtype: DataType) -> NoReturn:
     )
 
 
-def _fail_base64(value: dict[str, Json]) -> NoReturn:
+def _fail_base64(value: dict[str, JsonValue]) -> NoReturn:
     if is_base64(value):
         _fail(CANNOT_DECODE_BASE64)
     _fail(f"JSON Value: {show(value)} not formatted correctly for base64 data")
 
 
-def _range(value: Json, dtype: DataType) -> str:
+def _range(value: JsonValue, dtype: DataType) -> str:
     if type(value) is not int or dtype not in _INTEGERS:
         return ""
     low, high = _INTEGERS[dtype]
@@ -177,7 +177,7 @@ def _range(value: Json, dtype: DataType) -> str:
 
 
 # One level too deep is enough to be refused: a body of brackets alone must not be followed down.
-def _shape(value: Json) -> tuple[int, ...]:
+def _shape(value: JsonValue) -> tuple[int, ...]:
     """Follow the first elements down, not further than one level too deep."""
     shape: list[int] = []
     while isinstance(value, list) and len(shape) <= MAX_RANK:
@@ -186,7 +186,7 @@ def _shape(value: Json) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _leaves(value: Json, shape: tuple[int, ...]) -> list[Json] | None:
+def _leaves(value: JsonValue, shape: tuple[int, ...]) -> list[JsonValue] | None:
     """Flatten in row-major order; None when a part does not agree with `shape`."""
     level = [value]
     for size in shape:
@@ -196,20 +196,20 @@ def _leaves(value: Json, shape: tuple[int, ...]) -> list[Json] | None:
     return None if list in set(map(type, level)) else level
 
 
-def _flat(leaves: list[Json], dtype: DataType) -> Array | None:
+def _flat(leaves: list[JsonValue], dtype: DataType) -> Array | None:
     return _CONVERT[dtype](leaves, dtype)
 
 
 # The way leads over float64: values beyond float32 and smaller dtypes become infinite. bool is no
 # number here, though Python counts it as an int: hence the exact types.
-def _floats(leaves: list[Json], dtype: DataType) -> Array | None:
+def _floats(leaves: list[JsonValue], dtype: DataType) -> Array | None:
     if not set(map(type, leaves)) <= {int, float}:
         return None
     with np.errstate(over="ignore"):
         return np.array(leaves, np.float64).astype(dtype.numpy)
 
 
-def _integers(leaves: list[Json], dtype: DataType) -> Array | None:
+def _integers(leaves: list[JsonValue], dtype: DataType) -> Array | None:
     if not set(map(type, leaves)) <= {int}:
         return None
     low, high = _INTEGERS[dtype]
@@ -218,13 +218,13 @@ def _integers(leaves: list[Json], dtype: DataType) -> Array | None:
     return np.array(leaves, dtype.numpy)
 
 
-def _booleans(leaves: list[Json], dtype: DataType) -> Array | None:
+def _booleans(leaves: list[JsonValue], dtype: DataType) -> Array | None:
     if not set(map(type, leaves)) <= {bool}:
         return None
     return np.array(leaves, dtype.numpy)
 
 
-def _strings(leaves: list[Json], dtype: DataType) -> Array | None:
+def _strings(leaves: list[JsonValue], dtype: DataType) -> Array | None:
     array = np.empty(len(leaves), dtype.numpy)
     for index, leaf in enumerate(leaves):
         value = bytes_of(leaf) if type(leaf) is str else None
@@ -262,7 +262,7 @@ _INTEGERS: Final = {
     for dtype in DataType
     if dtype.numpy.kind in "iu"
 }
-_BY_KIND: Final[dict[str, Callable[[list[Json], DataType], Array | None]]] = {
+_BY_KIND: Final[dict[str, Callable[[list[JsonValue], DataType], Array | None]]] = {
     "f": _floats,
     "i": _integers,
     "u": _integers,
@@ -279,12 +279,12 @@ CANNOT_DECODE_BASE64 = advised(
 )
 
 
-def is_base64(value: Json) -> TypeGuard[dict[str, str]]:
+def is_base64(value: JsonValue) -> TypeGuard[dict[str, str]]:
     """Tell whether this is an object with the one key `b64` and a string under it."""
     return type(value) is dict and len(value) == 1 and type(value.get(BASE64_KEY)) is str
 
 
-def is_named(value: Json) -> TypeGuard[dict[str, Json]]:
+def is_named(value: JsonValue) -> TypeGuard[dict[str, JsonValue]]:
     """Tell whether this is an object that names inputs, rather than one that holds base64."""
     return type(value) is dict and not is_base64(value)
 

@@ -46,12 +46,12 @@ LIST_OF: Final[Mapping[DataType, ListField]] = {
 LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
 """The same lists by field number."""
 
-Pieces: TypeAlias = Mapping[int, Sequence[memoryview]]
+ContentPieces: TypeAlias = Mapping[int, Sequence[memoryview]]
 """Encoded values by the number of their list; the pieces of one list in their order."""
 
 
 def decode_contents(
-    contents: Proto | Pieces, dtype: DataType, shape: tuple[int, ...], tensor: str
+    contents: Proto | ContentPieces, dtype: DataType, shape: tuple[int, ...], tensor: str
 ) -> Array:
     """Decode the typed values of one tensor.
 
@@ -94,12 +94,12 @@ def decode_contents(
     return shaped(_in_range(values, dtype, tensor), shape, tensor)
 
 
-def texts_of(contents: Proto | Pieces) -> list[bytes]:
+def texts_of(contents: Proto | ContentPieces) -> list[bytes]:
     """Give the values of BYTES, however many the shape says."""
     return [*_values(contents, _BYTES)]
 
 
-def _filled(contents: Proto | Pieces) -> dict[int, str]:
+def _filled(contents: Proto | ContentPieces) -> dict[int, str]:
     """Name the lists that have values, by number."""
     if isinstance(contents, Mapping):
         return {
@@ -110,7 +110,7 @@ def _filled(contents: Proto | Pieces) -> dict[int, str]:
     return {field.number: field.name for field, _ in contents.ListFields()}
 
 
-def _values(contents: Proto | Pieces, wanted: ListField) -> Array | list[bytes]:
+def _values(contents: Proto | ContentPieces, wanted: ListField) -> Array | list[bytes]:
     if not isinstance(contents, Mapping):
         values = getattr(contents, wanted.name)
         if wanted.dtype is None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ie_serving.wire.kserve.model_metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer, delimited, head
+from ie_serving.wire.protobuf.fields import Encoded, delimited, head
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.request_messages import parse
 
@@ -30,7 +30,7 @@ def server_metadata(name: str, version: str, extensions: Sequence[str]) -> bytes
     return bytes(reply.SerializeToString())
 
 
-def read_model(kind: Proto, payload: Buffer) -> tuple[str, str]:
+def read_model(kind: Proto, payload: Encoded) -> tuple[str, str]:
     """Read model and version of a message of class `kind`. Raises: InvalidRequest."""
     request = parse(kind, payload)
     return request.name, request.version
@@ -61,7 +61,7 @@ def model_statistics(found: Sequence[Mapping[str, Any]]) -> bytes:
     return bytes(messages.ModelStatisticsResponse(model_stats=found).SerializeToString())
 
 
-def read_repository_index(payload: Buffer) -> bool:
+def read_repository_index(payload: Encoded) -> bool:
     """Read whether versions alone are wanted that answer. Raises: InvalidRequest."""
     return bool(parse(messages.RepositoryIndexRequest, payload).ready)
 
@@ -74,12 +74,12 @@ def repository_index(found: Iterable[ModelIndex]) -> bytes:
     return bytes(reply.SerializeToString())
 
 
-def read_repository_load(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+def read_repository_load(payload: Encoded) -> tuple[str, Mapping[str, object]]:
     """Read model and parameters of a RepositoryModelLoadRequest. Raises: InvalidRequest."""
     return _model_and_parameters(parse(messages.RepositoryModelLoadRequest, payload))
 
 
-def read_repository_unload(payload: Buffer) -> tuple[str, Mapping[str, object]]:
+def read_repository_unload(payload: Encoded) -> tuple[str, Mapping[str, object]]:
     """Read model and parameters of a RepositoryModelUnloadRequest. Raises: InvalidRequest."""
     return _model_and_parameters(parse(messages.RepositoryModelUnloadRequest, payload))
 
@@ -99,7 +99,7 @@ def model_config(config: Mapping[str, Any]) -> bytes:
     return bytes(messages.ModelConfigResponse(config=config).SerializeToString())
 
 
-def read_trace_setting(payload: Buffer) -> tuple[str, dict[str, object]]:
+def read_trace_setting(payload: Encoded) -> tuple[str, dict[str, object]]:
     """Read the model and the settings of a TraceSettingRequest, each setting a list.
 
     Raises:
@@ -117,7 +117,7 @@ def trace_setting(settings: Mapping[str, Any]) -> bytes:
     return bytes(reply.SerializeToString())
 
 
-def read_log_settings(payload: Buffer) -> dict[str, object]:
+def read_log_settings(payload: Encoded) -> dict[str, object]:
     """Read the settings of a LogSettingsRequest. Raises: InvalidRequest."""
     return _chosen(parse(messages.LogSettingsRequest, payload).settings)
 
@@ -133,7 +133,7 @@ def log_settings(settings: Mapping[str, Any]) -> bytes:
 _PARAMETERS: Final = {bool: "bool_param", int: "uint32_param", str: "string_param"}
 
 
-def read_shared_memory_register(payload: Buffer) -> tuple[str, str, int, int]:
+def read_shared_memory_register(payload: Encoded) -> tuple[str, str, int, int]:
     """Read name, key, offset and size of a SystemSharedMemoryRegisterRequest.
 
     Raises:
@@ -143,7 +143,7 @@ def read_shared_memory_register(payload: Buffer) -> tuple[str, str, int, int]:
     return request.name, request.key, request.offset, request.byte_size
 
 
-def read_shared_memory_name(payload: Buffer) -> str:
+def read_shared_memory_name(payload: Encoded) -> str:
     """Read the name that a request for a region's status, or its end, has. Raises: InvalidRequest.
 
     Both messages have the same field.

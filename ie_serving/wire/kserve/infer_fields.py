@@ -30,7 +30,7 @@ _LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP3
 """Element types whose packed list has the bytes that numpy has."""
 
 
-class TensorFields(NamedTuple):
+class InputFields(NamedTuple):
     """One input in a payload.
 
     Attributes:
@@ -54,7 +54,7 @@ class TensorFields(NamedTuple):
         return pieces[0] if len(pieces) == 1 and pieces[0].kind == DELIMITED else None
 
 
-class Walked(NamedTuple):
+class WalkedRequest(NamedTuple):
     """A request, taken apart.
 
     Attributes:
@@ -66,11 +66,11 @@ class Walked(NamedTuple):
 
     rest: Proto
     id: Field | None
-    tensors: list[TensorFields]
+    tensors: list[InputFields]
     is_raw: bool
 
 
-def walk(payload: memoryview) -> Walked:
+def walk(payload: memoryview) -> WalkedRequest:
     """Take a ModelInferRequest apart.
 
     Raises:
@@ -92,7 +92,7 @@ def walk(payload: memoryview) -> Walked:
     places: list[Field] | list[None] = raws or [None] * len(inputs)
     tensors = [_tensor(payload, *each) for each in zip(inputs, places, strict=True)]
     message = parse_pieces(messages.ModelInferRequest, payload, rest)
-    return Walked(message, _id(payload, rest), tensors, bool(raws))
+    return WalkedRequest(message, _id(payload, rest), tensors, bool(raws))
 
 
 def _id(payload: memoryview, rest: list[Field]) -> Field | None:
@@ -111,7 +111,7 @@ def _id(payload: memoryview, rest: list[Field]) -> Field | None:
     return field
 
 
-def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> TensorFields:
+def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> InputFields:
     """Read one InferInputTensor.
 
     Raises:
@@ -126,7 +126,7 @@ def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> TensorFiel
             lists = _lists(payload, field)
         else:
             raise Unclear
-    return TensorFields(parse_pieces(messages.InferInputTensor, payload, rest), lists, raw)
+    return InputFields(parse_pieces(messages.InferInputTensor, payload, rest), lists, raw)
 
 
 def _lists(payload: memoryview, contents: Field) -> dict[int, list[Field]]:

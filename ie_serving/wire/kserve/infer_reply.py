@@ -17,7 +17,7 @@ from ie_serving.wire.kserve.raw import join_elements, told
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 
@@ -37,7 +37,7 @@ _SHAPES: Final = 256
 for Predict."""
 
 
-class ReplyEncoder:
+class GrpcReplyEncoder:
     """Encodes the replies of one version.
 
     Args of the constructor:
@@ -64,11 +64,11 @@ class ReplyEncoder:
         Args:
             outputs: at least the encoder's outputs. Nothing of them is kept.
         """
-        pieces: list[Buffer] = [self._start]
+        pieces: list[Encoded] = [self._start]
         for alias, output in self._outputs.items():
             array = outputs[alias]
             if output.in_memory is not None:  # as for Predict, nearly every output is so
-                body: Buffer = np.ascontiguousarray(array, output.in_memory).data
+                body: Encoded = np.ascontiguousarray(array, output.in_memory).data
             else:
                 body = output.body(array)
             length = body.nbytes if type(body) is memoryview else len(body)
@@ -83,7 +83,7 @@ def encode_placed(
     form: Placing,
     outputs: Mapping[str, Array],
 ) -> bytes:
-    """Write some outputs to regions, and encode a ModelInferResponse; see `ReplyEncoder`.
+    """Write some outputs to regions, and encode a ModelInferResponse; see `GrpcReplyEncoder`.
 
     Raises:
         InvalidRequest, NotFound: as `Placing.write`.
@@ -95,7 +95,7 @@ def encode_placed(
     pieces = []  # messages behind each other are one: their lists are joined
     for alias, spec in specs.items():
         if alias not in told:
-            one = ReplyEncoder(model, version, {alias: spec}, raw=is_raw)
+            one = GrpcReplyEncoder(model, version, {alias: spec}, raw=is_raw)
             pieces.append(one.encode(outputs))
             continue
         reply = messages.ModelInferResponse(model_name=model, model_version=str(version))
@@ -111,7 +111,7 @@ def encode_placed(
     return b"".join(pieces)
 
 
-class OpenReplyEncoder:
+class OpenGrpcReplyEncoder:
     """Encodes replies of untyped outputs, raw; see `core/values/tensors.py`.
 
     Args of the constructor:
@@ -126,8 +126,8 @@ class OpenReplyEncoder:
         self._wanted = wanted
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
-        """Encode as `ReplyEncoder`. Raises: InvalidRequest where there is no such output."""
-        pieces: list[Buffer] = [self._start]
+        """Encode as `GrpcReplyEncoder`. Raises: InvalidRequest where there is no such output."""
+        pieces: list[Encoded] = [self._start]
         for alias, array in present(chosen(outputs, self._wanted)).items():
             word, shape, body = told(array)
             described = fields.delimited(_NAME, alias.encode())
@@ -162,7 +162,7 @@ class _Output:
         self.in_memory = self._encoder.in_memory
         self.head = lru_cache(_SHAPES)(self._head)
 
-    def body(self, array: Array) -> Buffer:
+    def body(self, array: Array) -> Encoded:
         """Encode the values; see `TensorEncoder.body`."""
         if not self._string:
             return self._encoder.body(array)

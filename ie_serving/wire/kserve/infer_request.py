@@ -16,9 +16,9 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Sent, Signature
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
-from ie_serving.wire.kserve.contents import Pieces, decode_contents, texts_of
+from ie_serving.wire.kserve.contents import ContentPieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
-from ie_serving.wire.kserve.infer_fields import ID, REWRITTEN, TensorFields, Walked, walk
+from ie_serving.wire.kserve.infer_fields import ID, REWRITTEN, InputFields, WalkedRequest, walk
 from ie_serving.wire.kserve.inputs import SENT, check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw, join_elements
 from ie_serving.wire.kserve.regions import (
@@ -33,7 +33,7 @@ from ie_serving.wire.kserve.regions import (
     place_of,
 )
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer, Unclear, delimited
+from ie_serving.wire.protobuf.fields import Encoded, Unclear, delimited
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
@@ -82,11 +82,11 @@ class RequestTensor(NamedTuple):
     """
 
     described: Proto
-    contents: Proto | Pieces | None
-    raw: Buffer | None
+    contents: Proto | ContentPieces | None
+    raw: Encoded | None
 
 
-def parse_soon(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> ModelInfer:
+def parse_soon(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> ModelInfer:
     """Parse a ModelInferRequest, if that is quick.
 
     Args:
@@ -109,7 +109,7 @@ def parse_soon(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> Mode
     return _request(spec_of, rest, split, is_raw, field, payload, regions)
 
 
-def parse_whole(spec_of: SpecOf, payload: Buffer, regions: Regions = OFF) -> ModelInfer:
+def parse_whole(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> ModelInfer:
     """Parse a ModelInferRequest with protobuf alone; see `parse_soon`."""
     message = parse(messages.ModelInferRequest, payload)
     inputs, raws = message.inputs, message.raw_input_contents
@@ -139,8 +139,8 @@ def _beside_regions(raws: Sequence[bytes], inputs: Sequence[Proto]) -> list[byte
     return [next(left) if is_outside else None for is_outside in outside]
 
 
-def _split(payload: memoryview, tensor: TensorFields) -> RequestTensor:
-    lists: Pieces | None = None
+def _split(payload: memoryview, tensor: InputFields) -> RequestTensor:
+    lists: ContentPieces | None = None
     if tensor.lists is not None:
         lists = {
             number: [payload[piece.value : piece.end] for piece in pieces]
@@ -156,7 +156,7 @@ def _request(
     tensors: Sequence[RequestTensor],
     is_raw: bool,
     id: bytes,
-    payload: Buffer,
+    payload: Encoded,
     regions: Regions,
 ) -> ModelInfer:
     if not message.model_name:
@@ -321,7 +321,7 @@ def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
     return Sent(join_elements(texts_of(contents)), word, shape).array
 
 
-def _has_values(contents: Proto | Pieces) -> bool:
+def _has_values(contents: Proto | ContentPieces) -> bool:
     # Some clients send the message without a value in it.
     return bool(contents) if isinstance(contents, Mapping) else contents.ByteSize() > 0
 
@@ -339,7 +339,11 @@ class InferLayout(Layout[ModelInfer]):
     __slots__ = ("_classes", "_dtypes", "_form", "_id", "_model", "_outputs", "_same", "_tensors")
 
     def __init__(
-        self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[TensorPlace]
+        self,
+        payload: Encoded,
+        request: ModelInfer,
+        walked: WalkedRequest,
+        tensors: list[TensorPlace],
     ) -> None:
         self._model = request.model
         self._outputs = request.output_filter
@@ -355,7 +359,7 @@ class InferLayout(Layout[ModelInfer]):
         places = [*((each.start, each.end) for each in tensors), *texts]
         self._same = list(between(payload, sorted(places)))
 
-    def read(self, payload: Buffer) -> ModelInfer | None:
+    def read(self, payload: Encoded) -> ModelInfer | None:
         """See `Layout`."""
         for start, end, same in self._same:
             if payload[start:end] != same:
@@ -370,7 +374,7 @@ class InferLayout(Layout[ModelInfer]):
             self._model, "", decode, size, decode, self._outputs, None, id, self._classes
         )
 
-    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], object]:
+    def _decode(self, payload: Encoded, signature: Signature) -> tuple[dict[str, Array], object]:
         arrays: dict[str, Array] = {}
         specs, dtypes = signature.inputs, self._dtypes
         for name, dtype, shape, start, _ in self._tensors:  # as for Predict
@@ -389,11 +393,11 @@ class InferParser(RepeatedParser[ModelInfer]):
         self._spec_of = spec_of
         self._regions = SmallParts(regions)
 
-    def parse_anew(self, payload: Buffer) -> ModelInfer:
+    def parse_anew(self, payload: Encoded) -> ModelInfer:
         """See `RepeatedParser`. Raises: as `infer_request.parse_soon`."""
         return parse_soon(self._spec_of, payload, self._regions.anew())
 
-    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout:
+    def layout_of(self, payload: Encoded, request: ModelInfer) -> InferLayout:
         """See `RepeatedParser`."""
         walked = walk(memoryview(payload))
         found = ((each.rest.name, each) for each in walked.tensors)

@@ -16,7 +16,7 @@ from ie_serving.core.runtime.budget import BUDGET, SMALL, Leased
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, sent_in, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF, shown
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS, from_bits
 
@@ -59,7 +59,7 @@ def checked_shape(sizes: Sequence[object], tensor: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str) -> Array:
+def decode_raw(raw: Encoded, dtype: DataType, shape: tuple[int, ...], tensor: str) -> Array:
     """Decode the bytes of one tensor, without copying where memory has them alike.
 
     Args:
@@ -87,7 +87,7 @@ def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str
     return shaped(from_bits(np.frombuffer(raw, bits), dtype), shape, tensor)
 
 
-def _elements(raw: Buffer, count: int, tensor: str) -> Array:
+def _elements(raw: Encoded, count: int, tensor: str) -> Array:
     """Give the elements of BYTES, counted in the budget where they are many.
 
     Raises:
@@ -106,7 +106,7 @@ def _elements(raw: Buffer, count: int, tensor: str) -> Array:
     return found
 
 
-def encode_raw(array: Array, dtype: DataType) -> Buffer:
+def encode_raw(array: Array, dtype: DataType) -> Encoded:
     """Encode one tensor.
 
     Args:
@@ -121,7 +121,7 @@ def encode_raw(array: Array, dtype: DataType) -> Buffer:
     return _ENCODERS[dtype].body(array)
 
 
-def told(array: Array) -> tuple[str, tuple[int, ...], Buffer]:
+def told(array: Array) -> tuple[str, tuple[int, ...], Encoded]:
     """Give what an untyped tensor is, datatype, shape and bytes; see `core/values/tensors.py`."""
     if (sent := sent_in(array)) is not None:
         return sent.datatype, sent.shape, sent
@@ -129,7 +129,7 @@ def told(array: Array) -> tuple[str, tuple[int, ...], Buffer]:
     return NAME_OF[dtype], array.shape, encode_raw(array, dtype)
 
 
-def split_elements(raw: Buffer, count: int, tensor: str) -> list[bytes]:
+def split_elements(raw: Encoded, count: int, tensor: str) -> list[bytes]:
     """Split the bytes of a BYTES tensor into its elements.
 
     Args:

@@ -12,7 +12,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
-from ie_serving.wire.protobuf.fields import Buffer, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, Unclear
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
 REGION: Final = "shared_memory_region"
@@ -43,10 +43,10 @@ class Regions(Protocol):
     def check(self, place: RegionPart) -> None:
         """Refuse a place that is in no region."""
 
-    def read(self, place: RegionPart) -> Buffer:
+    def read(self, place: RegionPart) -> Encoded:
         """Copy the bytes of a place: a client may change its memory at any time."""
 
-    def write(self, place: RegionPart, data: Buffer) -> None:
+    def write(self, place: RegionPart, data: Encoded) -> None:
         """Write bytes to the beginning of a place."""
 
 
@@ -84,7 +84,7 @@ class SmallParts:
         self._left = AT_ONCE
         return self
 
-    def read(self, place: RegionPart) -> Buffer:
+    def read(self, place: RegionPart) -> Encoded:
         """See `Regions`. Raises: Unclear, beyond `AT_ONCE` bytes."""
         self.check(place)
         self._left -= place.size

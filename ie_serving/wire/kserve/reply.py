@@ -15,7 +15,7 @@ from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, told
 from ie_serving.wire.kserve.regions import Placing
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
@@ -72,7 +72,7 @@ class ReplyEncoder:
         """Write those outputs raw that `binary` says, others as JSON; none of them is kept."""
         heads = self._heads
         written: list[bytes] = []
-        raw: list[Buffer] = []
+        raw: list[Encoded] = []
         for name, spec in self._specs.items():
             array = outputs[name]
             shape = b",".join([b"%d" % size for size in array.shape])
@@ -135,7 +135,7 @@ class OpenReplyEncoder(ReplyEncoder):
     def mixed(self, outputs: Mapping[str, Array], binary: Mapping[str, bool]) -> InferReply:
         """See `ReplyEncoder`. Raises: InvalidRequest where there is no such output."""
         written: list[bytes] = []
-        raw: list[Buffer] = []
+        raw: list[Encoded] = []
         for name, array in present(chosen(outputs, self._wanted)).items():
             word, shape, data = told(array)
             if binary.get(name):

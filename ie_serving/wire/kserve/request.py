@@ -35,8 +35,8 @@ from ie_serving.wire.json.tensor import MAX_RANK
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.regions import OFF, Regions
 from ie_serving.wire.kserve.tensors import (
+    InputTensor,
     RawTail,
-    Tensor,
     as_declared,
     read_quickly,
     read_tensors,
@@ -94,7 +94,7 @@ def values_of(found: Cut) -> Lazy:
     return parse_strictly(found.values)
 
 
-Body = bytes | memoryview
+BodyBytes = bytes | memoryview
 LARGE_TEXT: Final = 32 * 1024
 """Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
 SLICED: Final = 1 << 20
@@ -126,7 +126,7 @@ class InferBody:
     )
 
     def __init__(
-        self, text: bytes, document: Lazy, tensors: Sequence[Tensor], regions: Regions
+        self, text: bytes, document: Lazy, tensors: Sequence[InputTensor], regions: Regions
     ) -> None:
         keys = list(document)
         self.id = _id(document) if "id" in keys else None
@@ -135,7 +135,7 @@ class InferBody:
         self.wanted: Wanted = wanted_outputs(outputs, self._parameters, regions)
         self.outputs = self.wanted.names
         self._text = text
-        self._tensors: Sequence[Tensor] = tensors
+        self._tensors: Sequence[InputTensor] = tensors
         # The lists of the body beside the data: inputs, outputs and shapes.
         self._others = 1 + ("outputs" in keys) + len(tensors)
         self._arrays: dict[str, Array] | None = None
@@ -147,7 +147,7 @@ class InferBody:
         made._parameters = self._parameters
         made._text, made._others, made._arrays = text, 0, None
         name, dtype, shape, _, raw, base64 = self._tensors[0]
-        made._tensors = (Tensor(name, dtype, shape, values, raw, base64),)
+        made._tensors = (InputTensor(name, dtype, shape, values, raw, base64),)
         return made
 
     def without_values(self) -> "InferBody | None":
@@ -222,7 +222,7 @@ class SlicedInferBody(InferBody):
         whole: bytes,
         rest: bytes,
         document: Lazy,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[InputTensor],
         cuts: Cuts,
         regions: Regions,
     ) -> None:
@@ -247,7 +247,7 @@ class SlicedInferBody(InferBody):
         """Never do so: it is worth a thread."""
 
 
-def parse_at_once(body: Body, length: int | None, regions: Regions = OFF) -> InferBody | None:
+def parse_at_once(body: BodyBytes, length: int | None, regions: Regions = OFF) -> InferBody | None:
     """Do as `parse_infer`, except for bodies that block the event loop for over 2 ms.
 
     Returns:
@@ -283,7 +283,7 @@ def _remember(found: Cut, made: InferBody) -> None:
         _known[found.around] = kept
 
 
-def parse_infer(body: Body, length: int | None, regions: Regions = OFF) -> InferBody:
+def parse_infer(body: BodyBytes, length: int | None, regions: Regions = OFF) -> InferBody:
     """Check the syntax of a body.
 
     Args:
@@ -304,7 +304,7 @@ def parse_infer(body: Body, length: int | None, regions: Regions = OFF) -> Infer
     return SlicedInferBody(text, rest, document, tensors, cuts, regions)
 
 
-def _tail(body: Body, length: int | None) -> RawTail | None:
+def _tail(body: BodyBytes, length: int | None) -> RawTail | None:
     return None if length is None else RawTail(memoryview(body)[length:])
 
 
@@ -312,7 +312,7 @@ def _body(text: bytes, document: Lazy, tail: RawTail | None, regions: Regions) -
     return InferBody(text, document, _tensors(document, tail, regions), regions)
 
 
-def _tensors(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[Tensor]:
+def _tensors(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[InputTensor]:
     if "inputs" not in list(document):
         raise InvalidRequest('the request has no "inputs"')
     given = entries(document, "inputs")

@@ -24,7 +24,7 @@ BASE64: Final = "base64"
 """MLServer's word for BYTES whose elements are base64 in JSON."""
 
 
-class Tensor(NamedTuple):
+class InputTensor(NamedTuple):
     """An input whose values are not yet decoded.
 
     Attributes:
@@ -91,7 +91,7 @@ class RawTail:
             raise InvalidRequest(f"{left} bytes behind the JSON belong to no input")
 
 
-def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool) -> Tensor:
+def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool) -> InputTensor:
     """Read the description of an input.
 
     Args:
@@ -120,14 +120,14 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
         if _is_given(data) or parameters.get(SIZE) is not None:
             raise InvalidRequest(f'input "{name[:200]}" has values, and parameter "{REGION}"')
         read = memoryview(regions.read(place))
-        return Tensor(name, dtype, shape, None, read, base64=False)
+        return InputTensor(name, dtype, shape, None, read, base64=False)
     raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
     if raw is None and data is None:
         raise InvalidRequest(f'input "{name[:200]}" has neither "data" nor "{SIZE}"')
     if raw is None and isinstance(dtype, Custom):
         datatype(dtype.word, name[:200])  # raises: values in JSON are of known types
     is_base64 = dtype is DataType.STRING and parameters.get(CONTENT_TYPE) == BASE64
-    return Tensor(name, dtype, shape, None if raw is not None else data, raw, is_base64)
+    return InputTensor(name, dtype, shape, None if raw is not None else data, raw, is_base64)
 
 
 def _is_given(data: Lazy) -> bool:
@@ -177,7 +177,7 @@ def _raw(
     return tail.take(size, name)
 
 
-def read_tensors(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array]:
+def read_tensors(tensors: Sequence[InputTensor], text: bytes, others: int) -> dict[str, Array]:
     """Decode all inputs.
 
     Args:
@@ -194,7 +194,9 @@ def read_tensors(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[st
     return {each.name: _array(each, found) for each in tensors}
 
 
-def read_quickly(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array] | None:
+def read_quickly(
+    tensors: Sequence[InputTensor], text: bytes, others: int
+) -> dict[str, Array] | None:
     """Decode as `read_tensors` does, if that takes little time; else give None."""
     if not all(each.raw is None or each.is_view for each in tensors):
         return None
@@ -202,13 +204,13 @@ def read_quickly(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[st
     return None if found is None else {each.name: _array(each, found) for each in tensors}
 
 
-def _array(tensor: Tensor, found: Mapping[str, Array]) -> Array:
+def _array(tensor: InputTensor, found: Mapping[str, Array]) -> Array:
     if tensor.raw is None:
         return as_declared(found[tensor.name], tensor)
     return decode_raw(tensor.raw, tensor.dtype, tensor.shape, tensor.name[:200])
 
 
-def _quick(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array] | None:
+def _quick(tensors: Sequence[InputTensor], text: bytes, others: int) -> dict[str, Array] | None:
     """Read the numbers among them, if these are plain lists."""
     listed = [each for each in tensors if each.raw is None]
     if not listed:
@@ -221,7 +223,7 @@ def _quick(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Arr
     return read_arrays({each.name: each.data for each in listed}, dtypes, text, others)
 
 
-def _slow(tensor: Tensor) -> Array:
+def _slow(tensor: InputTensor) -> Array:
     try:
         array = decode_tensor(plain(tensor.data, 0), tensor.dtype)
     except InvalidRequest as error:
@@ -231,7 +233,7 @@ def _slow(tensor: Tensor) -> Array:
     return array
 
 
-def _from_base64(array: Array, tensor: Tensor) -> Array:
+def _from_base64(array: Array, tensor: InputTensor) -> Array:
     flat: Any = array.reshape(-1)
     for index, element in enumerate(flat.tolist()):
         found = decode_base64(element.decode("latin-1"))
@@ -241,7 +243,7 @@ def _from_base64(array: Array, tensor: Tensor) -> Array:
     return array
 
 
-def as_declared(array: Array, tensor: Tensor) -> Array:
+def as_declared(array: Array, tensor: InputTensor) -> Array:
     """Give values the shape of their tensor: they came flat, or nested just so.
 
     Dimensions of size 1 may be nested or not. Raises: InvalidTensor.

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import orjson
 
-from ie_serving.core.values.requests import Feature, ModelSpec
+from ie_serving.core.values.requests import FeatureValues, ModelSpec
 from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.paths import model_path
@@ -112,13 +112,13 @@ def _in_lists(value: str, sizes: tuple[int, ...]) -> str:
     return str(Filled(value, sizes))
 
 
-def _features(signature: Signature) -> Mapping[str, Feature]:
+def _features(signature: Signature) -> Mapping[str, FeatureValues]:
     binding = signature.examples
     assert binding
     return {binding.features[name]: _feature(spec) for name, spec in binding.base.inputs.items()}
 
 
-def _feature(spec: TensorSpec) -> Feature:
+def _feature(spec: TensorSpec) -> FeatureValues:
     count = math.prod(filled(spec, 1).sizes)
     if spec.dtype is DataType.STRING:
         return [b""] * count
@@ -163,7 +163,7 @@ SCHEMES: Final[Mapping[str, Schema]] = {
 }
 """How callers may say who they are, where the server asks."""
 
-Calls = Mapping[str, Sequence[Signature]]
+SignaturesOfPath = Mapping[str, Sequence[Signature]]
 """The signatures that each verb of TensorFlow Serving's API can call."""
 
 
@@ -173,12 +173,12 @@ class Target(NamedTuple):
     Attributes:
         model: names the version, a label, or neither for the default.
         version: the number of the version that answers.
-        calls: see `Calls`.
+        calls: see `SignaturesOfPath`.
     """
 
     model: ModelSpec
     version: int
-    calls: Calls
+    calls: SignaturesOfPath
 
 
 def document(targets: Sequence[Target], *, release: str, asks_callers: bool) -> bytes:

@@ -21,7 +21,7 @@ from ie_serving.wire.protobuf.fields import (
     GROUP_END,
     LEAST_TAG,
     VARINT,
-    Buffer,
+    Encoded,
     Unclear,
     extent,
     read_varint,
@@ -73,7 +73,7 @@ def check_sum(payloads: Sequence[bytes], descriptor: Any) -> None:  # noqa: ANN4
         _check(payloads, descriptor, MOST_MESSAGES, MOST_FIELDS)
 
 
-def _check(payloads: Iterable[Buffer], descriptor: Any, messages: int, fields: int) -> int:  # noqa: ANN401
+def _check(payloads: Iterable[Encoded], descriptor: Any, messages: int, fields: int) -> int:  # noqa: ANN401
     left = _Left(messages, fields)
     try:
         for payload in payloads:

@@ -16,7 +16,7 @@ Source: the encoding specification of protocol buffers.
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-Buffer: TypeAlias = bytes | memoryview
+Encoded: TypeAlias = bytes | memoryview
 
 # Wire types, the lowest three bits of a tag.
 VARINT: Final = 0

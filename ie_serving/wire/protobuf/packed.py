@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 
 LONGEST_VARINT: Final = 10
 """Bytes of a varint of 64 bits; a longer one is malformed."""
@@ -19,7 +19,7 @@ BLOCK: Final = 1 << 18
 bytes for each byte of a block; a longer list is decoded block by block."""
 
 
-def decode_varints(raw: Buffer, most: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+def decode_varints(raw: Encoded, most: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
     """Decode packed varints.
 
     Args:
@@ -73,7 +73,7 @@ def _decode_block(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.generic]:
     return values
 
 
-def encode_varints(values: npt.NDArray[np.generic]) -> Buffer:
+def encode_varints(values: npt.NDArray[np.generic]) -> Encoded:
     """Encode integers or booleans as packed varints; negative ones take ten bytes each.
 
     Args:

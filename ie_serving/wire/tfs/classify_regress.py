@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Final
 
 from ie_serving.core.values.errors import InvalidRequest, advised
-from ie_serving.core.values.requests import Feature, Features
+from ie_serving.core.values.requests import Features, FeatureValues
 from ie_serving.core.values.tensors import CLASSES, OUTPUTS, SCORES, Array
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
@@ -140,7 +140,7 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
     return [_WithContext(example, context) for example in examples] if context else list(examples)
 
 
-class _Received(Mapping[str, Feature]):
+class _Received(Mapping[str, FeatureValues]):
     """The features of one Example, read from its message on access.
 
     A model that parses Examples itself gets the message, so its features are never read here.
@@ -152,7 +152,7 @@ class _Received(Mapping[str, Feature]):
         self.message = message
         self._held = message.features.feature
 
-    def __getitem__(self, name: str) -> Feature:
+    def __getitem__(self, name: str) -> FeatureValues:
         if name not in self._held:  # protobuf's map would add it
             raise KeyError(name)
         return _values(self._held[name])
@@ -164,7 +164,7 @@ class _Received(Mapping[str, Feature]):
         return len(self._held)
 
 
-class _WithContext(Mapping[str, Feature]):
+class _WithContext(Mapping[str, FeatureValues]):
     """The features of one example, and after them those of the context.
 
     Looked up, not merged: merging would copy a context of thousands of features for each of
@@ -177,7 +177,7 @@ class _WithContext(Mapping[str, Feature]):
         self.own = own
         self.context = context
 
-    def __getitem__(self, name: str) -> Feature:
+    def __getitem__(self, name: str) -> FeatureValues:
         own = self.own
         return own[name] if name in own else self.context[name]
 
@@ -232,8 +232,8 @@ def _serialized(features: Features) -> bytes:
     return bytes(example.SerializeToString())
 
 
-def _values(feature: Proto) -> Feature:
+def _values(feature: Proto) -> FeatureValues:
     kind = feature.WhichOneof("kind")
     # The slice copies protobuf's list into Python's, which does not keep the message in memory.
-    values: Feature = getattr(feature, kind).value[:] if kind else []
+    values: FeatureValues = getattr(feature, kind).value[:] if kind else []
     return values

@@ -20,12 +20,12 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec, present, specs_of
 from ie_serving.wire.protobuf import fields, messages
-from ie_serving.wire.protobuf.fields import Buffer, Unclear, delimited, head, tag, varint
+from ie_serving.wire.protobuf.fields import Encoded, Unclear, delimited, head, tag, varint
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict_fields import KEY, VALUE, walk
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
-from ie_serving.wire.tfs.tensor_proto import Filling, SplitTensor, decode_tensor, missing_bytes
+from ie_serving.wire.tfs.tensor_proto import FillBudget, SplitTensor, decode_tensor, missing_bytes
 
 LARGE = 1 << 16
 """Bytes of a request from which walking it costs less than protobuf's copies; below, protobuf
@@ -75,12 +75,12 @@ def _decode(
             `MOST_FILLED_BYTES` together.
         InvalidRequest: a list is not validly encoded.
     """
-    filling = Filling()
+    filling = FillBudget()
     arrays = {alias: decode_tensor(tensor, alias, filling) for alias, tensor in tensors.items()}
     return arrays, None
 
 
-def parse_request(payload: Buffer) -> InferRequest:
+def parse_request(payload: Encoded) -> InferRequest:
     """Parse a PredictRequest.
 
     Args:
@@ -95,7 +95,7 @@ def parse_request(payload: Buffer) -> InferRequest:
         return parse_whole(payload)
 
 
-def parse_soon(payload: Buffer) -> InferRequest:
+def parse_soon(payload: Encoded) -> InferRequest:
     """Parse a PredictRequest as `parse_request` does, if that takes no time.
 
     Raises:
@@ -108,7 +108,7 @@ def parse_soon(payload: Buffer) -> InferRequest:
     return _split(memoryview(payload))
 
 
-def parse_whole(payload: Buffer) -> InferRequest:
+def parse_whole(payload: Encoded) -> InferRequest:
     """Parse a PredictRequest with protobuf alone; see `parse_request`."""
     request = parse(messages.PredictRequest, payload)
     tensors = request.inputs
@@ -161,11 +161,11 @@ class ResponseEncoder:
         Args:
             outputs: at least the encoder's outputs. Nothing of them is kept.
         """
-        pieces: list[Buffer] = []
+        pieces: list[Encoded] = []
         for alias, output in self._outputs.items():
             array = outputs[alias]
             if output.in_memory is not None:  # here and not in `body`: nearly every output is so
-                body: Buffer = np.ascontiguousarray(array, output.in_memory).data
+                body: Encoded = np.ascontiguousarray(array, output.in_memory).data
             else:
                 body = output.encoder.body(array)
             # `size_of` would be a call more for each output of each reply.

@@ -44,7 +44,7 @@ _LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP3
 """Dtypes whose packed list has the bytes that numpy has."""
 
 
-class TensorFields(NamedTuple):
+class TensorProtoFields(NamedTuple):
     """One TensorProto in a payload.
 
     Attributes:
@@ -79,14 +79,14 @@ class TensorFields(NamedTuple):
         return pieces[0] if len(pieces) == 1 and pieces[0].kind == DELIMITED else None
 
 
-def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorFields]]:
+def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorProtoFields]]:
     """Take a PredictRequest apart: the message without its inputs, and where those lie, by alias.
 
     Raises:
         Unclear: anything that is for protobuf to judge.
     """
     rest: list[Field] = []
-    tensors: dict[str, TensorFields] = {}
+    tensors: dict[str, TensorProtoFields] = {}
     for field in fields.scan(payload):
         if field.number == INPUTS and field.kind == DELIMITED:
             # The later of equal keys counts, as in every map of protobuf.
@@ -99,7 +99,7 @@ def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorFields]]:
     return parse_pieces(messages.PredictRequest, payload, rest), tensors
 
 
-def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorFields]:
+def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorProtoFields]:
     """Read one entry of the map of inputs.
 
     Raises:
@@ -119,7 +119,7 @@ def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorFields]:
     return alias, _tensor(payload, found[VALUE])
 
 
-def _tensor(payload: memoryview, tensor: Field) -> TensorFields:
+def _tensor(payload: memoryview, tensor: Field) -> TensorProtoFields:
     """Read one TensorProto.
 
     Raises:
@@ -142,7 +142,7 @@ def _tensor(payload: memoryview, tensor: Field) -> TensorFields:
     dtype = BY_NUMBER.get(proto.dtype)
     if lists and (content or dtype is None or lists.keys() != {LIST_OF[dtype].number}):
         raise Unclear
-    return TensorFields(proto, content, lists)
+    return TensorProtoFields(proto, content, lists)
 
 
 def in_list(field: Field, lists: Mapping[int, ListField]) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Arrays, Signature
-from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, Field, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import walk
 
@@ -33,7 +33,7 @@ MOST_BYTES: Final = 2048
 """Most bytes that a remembered layout has beside the values, and most bytes of its fixed values. A
 request with more, by many inputs, long names or lists of integers, is parsed each time."""
 
-Key = tuple[int, bytes]
+LayoutKey = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""
 
 
@@ -64,7 +64,7 @@ class Layout(Generic[R]):
     __slots__ = ()
     fixed: Arrays = MappingProxyType({})
 
-    def read(self, payload: Buffer) -> R | None:
+    def read(self, payload: Encoded) -> R | None:
         """Read a request of the length that this layout is of; None where it is another."""
         raise NotImplementedError
 
@@ -82,13 +82,13 @@ class RepeatedParser(Generic[R]):
     """Parses requests, and remembers how those lie that come more than once."""
 
     def __init__(self) -> None:
-        self._layouts: dict[Key, Layout[R] | _Seen] = {}
+        self._layouts: dict[LayoutKey, Layout[R] | _Seen] = {}
 
     def __len__(self) -> int:
         """Count the requests that something is remembered of."""
         return len(self._layouts)
 
-    def parse(self, payload: Buffer) -> R:
+    def parse(self, payload: Encoded) -> R:
         """Parse one request. Raises: as `parse_anew`."""
         # A message begins with a field's number and length, one byte each, so the key holds the
         # whole first field. Where that is longer than 127 bytes the second byte is only part of the
@@ -107,11 +107,11 @@ class RepeatedParser(Generic[R]):
 
     # What a subclass does.
 
-    def parse_anew(self, payload: Buffer) -> R:
+    def parse_anew(self, payload: Encoded) -> R:
         """Parse a request without a layout."""
         raise NotImplementedError
 
-    def layout_of(self, payload: Buffer, request: R) -> Layout[R]:
+    def layout_of(self, payload: Encoded, request: R) -> Layout[R]:
         """Find where a request's values lie.
 
         Args:
@@ -127,7 +127,7 @@ class RepeatedParser(Generic[R]):
     # request that a layout did not fit comes here too, and counts as new: the client has changed
     # its request.
     def _learn(
-        self, key: Key, known: Layout[R] | _Seen | None, payload: Buffer, request: R
+        self, key: LayoutKey, known: Layout[R] | _Seen | None, payload: Encoded, request: R
     ) -> None:
         if known is _Seen.UNFIT:
             return
@@ -145,7 +145,7 @@ class RepeatedParser(Generic[R]):
 
 
 def in_place(
-    payload: Buffer, request: InferRequest, found: Iterable[tuple[str, Placed]]
+    payload: Encoded, request: InferRequest, found: Iterable[tuple[str, Placed]]
 ) -> tuple[list[TensorPlace], dict[str, Array]]:
     """List the tensors of a request in the order of their places; give the others by alias.
 
@@ -176,7 +176,9 @@ def in_place(
     return sorted(tensors, key=lambda tensor: tensor.start), fixed
 
 
-def between(payload: Buffer, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
+def between(
+    payload: Encoded, places: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, bytes]]:
     """Yield the bytes before, between and after `places`, each with its start and end."""
     starts = [0, *(end for _, end in places)]
     ends = [*(start for start, _ in places), len(payload)]
@@ -193,7 +195,7 @@ class PredictLayout(Layout[InferRequest]):
 
     def __init__(
         self,
-        payload: Buffer,
+        payload: Encoded,
         request: InferRequest,
         tensors: list[TensorPlace],
         fixed: dict[str, Array],
@@ -204,7 +206,7 @@ class PredictLayout(Layout[InferRequest]):
         self._tensors = tensors
         self._same = list(between(payload, [(each.start, each.end) for each in tensors]))
 
-    def read(self, payload: Buffer) -> InferRequest | None:
+    def read(self, payload: Encoded) -> InferRequest | None:
         """See `Layout`."""
         for start, end, same in self._same:
             if payload[start:end] != same:
@@ -214,7 +216,7 @@ class PredictLayout(Layout[InferRequest]):
         size = len(payload)
         return InferRequest(model, model.signature, decode, size, decode, self._output_filter)
 
-    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], None]:
+    def _decode(self, payload: Encoded, signature: Signature) -> tuple[dict[str, Array], None]:
         arrays = self.fixed.copy()
         for alias, dtype, shape, start, _ in self._tensors:  # a comprehension is one call more
             arrays[alias] = np.ndarray(shape, dtype, payload, start)
@@ -224,11 +226,11 @@ class PredictLayout(Layout[InferRequest]):
 class RequestParser(RepeatedParser[InferRequest]):
     """Parses PredictRequests, and remembers how those lie that come more than once."""
 
-    def parse_anew(self, payload: Buffer) -> InferRequest:
+    def parse_anew(self, payload: Encoded) -> InferRequest:
         """See `RepeatedParser`. Raises: as `predict.parse_soon`."""
         return parse_soon(payload)
 
-    def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout:
+    def layout_of(self, payload: Encoded, request: InferRequest) -> PredictLayout:
         """See `RepeatedParser`."""
         _, found = walk(memoryview(payload))
         return PredictLayout(payload, request, *in_place(payload, request, found.items()))

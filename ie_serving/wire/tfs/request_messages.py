@@ -9,11 +9,11 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.wire.protobuf.counting import COUNTED, PARSED, check_count
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.protobuf.messages import Proto
 
 
-def parse(kind: Proto, payload: Buffer) -> Proto:
+def parse(kind: Proto, payload: Encoded) -> Proto:
     """Parse a message of class `kind`.
 
     Raises:
@@ -31,7 +31,7 @@ def parse(kind: Proto, payload: Buffer) -> Proto:
         lease.release()
 
 
-def _parse(kind: Proto, payload: Buffer) -> Proto:
+def _parse(kind: Proto, payload: Encoded) -> Proto:
     try:
         return kind.FromString(payload)
     except DecodeError as error:

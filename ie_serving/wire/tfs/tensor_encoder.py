@@ -11,7 +11,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.protobuf import fields
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.protobuf.packed import encode_varints
 from ie_serving.wire.tfs.tensor_proto import BITS, CONTENT, LIST_OF
 
@@ -50,7 +50,7 @@ class TensorEncoder:
         self._field = CONTENT if tensor_content else listed.number
         self._start = fields.tag(_DTYPE, fields.VARINT) + fields.varint(dtype.number)
 
-    def body(self, array: Array) -> Buffer:
+    def body(self, array: Array) -> Encoded:
         """Encode the values.
 
         Args:
@@ -82,7 +82,7 @@ class TensorEncoder:
         return start + fields.head(self._field, length)
 
 
-def size_of(body: Buffer) -> int:
+def size_of(body: Encoded) -> int:
     """Count the bytes of a body."""
     return body.nbytes if isinstance(body, memoryview) else len(body)
 

@@ -25,7 +25,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.protobuf.messages import Proto
 
 MOST_FILLED_BYTES = 1 << 26
@@ -102,7 +102,7 @@ BITS: Final[Mapping[DataType, np.dtype[np.generic]]] = {
 """How elements lie in memory on the wire, where it is not as their numpy dtype."""
 
 
-class Filling:
+class FillBudget:
     """The bytes that may still be filled up in one request."""
 
     def __init__(self, most_bytes: int = MOST_FILLED_BYTES) -> None:
@@ -153,7 +153,7 @@ class SplitTensor:
     """
 
     rest: Proto
-    content: Buffer
+    content: Encoded
     lists: Mapping[int, list[memoryview]]
 
     def missing_bytes(self) -> int:
@@ -162,7 +162,9 @@ class SplitTensor:
         return missing_bytes(self.rest, len(self.content) + sum(pieces))
 
 
-def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | None = None) -> Array:
+def decode_tensor(
+    tensor: Proto | SplitTensor, alias: str, filling: FillBudget | None = None
+) -> Array:
     """Decode one tensor, without copying where the wire allows it.
 
     Args:
@@ -179,7 +181,7 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
         InvalidRequest: a list is not validly encoded.
     """
     # TensorFlow's prefix for both kinds of error, so that it can be searched for.
-    filling = filling or Filling()
+    filling = filling or FillBudget()
     try:
         if isinstance(tensor, SplitTensor):
             read = partial(_from_pieces, tensor.lists)
@@ -191,11 +193,11 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | No
         raise InvalidRequest(advised(f"tensor parsing error: {alias}", f": {error}")) from error
 
 
-Read = Callable[[ListField, int], Array | list[bytes]]
+ReadList = Callable[[ListField, int], Array | list[bytes]]
 """Gives the values of a list: at least the given number, if the list has as many."""
 
 
-def _decode(proto: Proto, content: Buffer, read: Read, filling: Filling) -> Array:
+def _decode(proto: Proto, content: Encoded, read: ReadList, filling: FillBudget) -> Array:
     dtype = _dtype(proto)
     shape = _shape(proto)
     count = math.prod(shape)
@@ -239,7 +241,7 @@ def _shaped(values: Array, shape: tuple[int, ...]) -> Array:
         raise InvalidTensor(f"shape {shape} is too large: {error}") from error
 
 
-def _from_content(content: Buffer, dtype: DataType, shape: tuple[int, ...], count: int) -> Array:
+def _from_content(content: Encoded, dtype: DataType, shape: tuple[int, ...], count: int) -> Array:
     raw = BITS.get(dtype, dtype.numpy)
     if len(content) != count * raw.itemsize:
         raise InvalidTensor(
@@ -318,7 +320,7 @@ def _from_pieces(
     return np.frombuffer(raw, field.dtype)
 
 
-def _split_strings(content: Buffer, count: int) -> list[bytes]:
+def _split_strings(content: Encoded, count: int) -> list[bytes]:
     """Split the `tensor_content` of strings: all lengths as varints, then all bytes."""
     view = memoryview(content)
     try:

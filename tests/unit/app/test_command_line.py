@@ -12,7 +12,7 @@ from ie_serving.app import command_line as main
 from ie_serving.config.settings import Settings
 from ie_serving.core.values import hints
 from ie_serving.core.values.hints import Hint
-from ie_serving.server.process.gunicorn_app import Ended
+from ie_serving.server.process.gunicorn_app import ServerEnd
 from ie_serving.telemetry.log import logs
 
 ROOT = Path(__file__).parents[3]
@@ -28,9 +28,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
     """What the processes would serve; none is started, and none fails."""
     found: list[Settings] = []
 
-    def run(settings: Settings, build: object, **_: object) -> Ended:
+    def run(settings: Settings, build: object, **_: object) -> ServerEnd:
         found.append(settings)
-        return Ended(0)
+        return ServerEnd(0)
 
     monkeypatch.setattr(main.gunicorn_app, "run", run)
     monkeypatch.setattr(main.signal, "signal", lambda number, handler: None)
@@ -153,7 +153,7 @@ def test_what_cannot_be_prepared_ends_the_original_in_its_words(
 def test_a_server_that_fails_ends_the_original_in_its_words(
     cause: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = Ended(1, cause)
+    ended = ServerEnd(1, cause)
     monkeypatch.setattr(main.gunicorn_app, "run", lambda *_, **__: ended)
     with pytest.raises(SystemExit) as caught:
         main.tensorflow_model_server(["--model_base_path=/m"])
@@ -165,7 +165,7 @@ def test_the_arbiter_stays_light_when_it_has_read_its_configuration() -> None:
     """It holds the settings for as long as the server runs; workers import what is heavy."""
     script = (
         "import sys; from ie_serving.app import command_line as main\n"
-        "main.gunicorn_app.run = lambda *_, **__: main.gunicorn_app.Ended(0)\n"
+        "main.gunicorn_app.run = lambda *_, **__: main.gunicorn_app.ServerEnd(0)\n"
         "argv = ['config', '--config_path=config/every_key.json', '--rest_port=1']\n"
         "assert main.main(argv) == 0\n"
         "print(*sys.modules)"

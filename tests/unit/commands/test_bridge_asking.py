@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ie_serving.commands.bridge import Asker
+from ie_serving.commands.bridge import BridgeConnection
 from ie_serving.config.dialects import bridge
 from ie_serving.core.values.errors import ConfigError
 
@@ -52,9 +52,11 @@ def server() -> Iterator[Answering]:
         server.shutdown()
 
 
-def asker(port: int, waits: list[float], retry_s: float = 60.0) -> Asker:
+def asker(port: int, waits: list[float], retry_s: float = 60.0) -> BridgeConnection:
     url = f"http://127.0.0.1:{port}/behind"
-    return Asker(url, "/v1/m:predict", "key", timeout_s=5, retry_s=retry_s, wait=waits.append)
+    return BridgeConnection(
+        url, "/v1/m:predict", "key", timeout_s=5, retry_s=retry_s, wait=waits.append
+    )
 
 
 def test_it_asks_again_while_the_server_has_no_room(server: Answering) -> None:
@@ -119,4 +121,4 @@ def test_a_value_that_a_flag_cannot_have(flag: str, expected: str) -> None:
 )
 def test_a_server_without_an_address(url: str) -> None:
     with pytest.raises(ConfigError, match="expected http://HOST:PORT"):
-        Asker(url, "/p", "", timeout_s=1, retry_s=0)
+        BridgeConnection(url, "/p", "", timeout_s=1, retry_s=0)

@@ -11,7 +11,7 @@ import pytest
 from ie_serving.commands.check import check
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError, NoneServed
-from ie_serving.models.configuration import Graph, ModelConfig
+from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.storage.backends.local import LocalStorage
 from tests.stand_in_engine import FILE, StandInEngine
@@ -255,8 +255,8 @@ def test_graphs_are_held_against_their_models_wherever_they_stand(
     models = (
         ModelConfig(name="g", base_path=str(tmp_path / "g")),
         ModelConfig(name="m", base_path=str(tmp_path / "m"), version_policy=All()),
-        ModelConfig(name="lacking", base_path="", graph=Graph(text=json.dumps(lacking))),
-        ModelConfig(name="odd", base_path="", graph=Graph(text=json.dumps(odd))),
+        ModelConfig(name="lacking", base_path="", graph=ConfiguredGraph(text=json.dumps(lacking))),
+        ModelConfig(name="odd", base_path="", graph=ConfiguredGraph(text=json.dumps(odd))),
     )
     settings = Settings(server=ServerSettings(), models=models)
     assert check(settings, lambda model: StandInEngine(), LocalStorage) == 1

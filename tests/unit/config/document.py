@@ -19,7 +19,7 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL, OF_STORE, SERVER, SETTINGS, TUNE
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import Hint
-from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
+from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Option, StepInputs
 from ie_serving.engines.steps.registry import TABLE as STEPS
 from tests.unit.config.migration import document as migration
 
@@ -161,7 +161,7 @@ def steps() -> str:
     return "\n".join([shown, "", "What each option takes, and its default:", "", *options])
 
 
-def listed(inputs: Inputs) -> str:
+def listed(inputs: StepInputs) -> str:
     """Name inputs; those that may be left out in brackets."""
     named = (f"[{code(n)}]" if each.optional else code(n) for n, each in inputs.items())
     return ", ".join(named) or "any"

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.drivers import Drivers, Listed
+from ie_serving.engines.drivers import DriverRow, Drivers
 from tests.stand_in_engine import FILE, StandInEngine
 
 
@@ -67,7 +67,7 @@ def test_a_directory_is_complete_when_it_is_for_one_driver(drivers: list[Claimin
     assert Drivers(drivers).missing([]) == f"general: {FILE} is missing"
 
 
-ROW = Listed(name="own", place="tests.unit.engines.test_drivers:loaded", suffixes=(".own",))
+ROW = DriverRow(name="own", place="tests.unit.engines.test_drivers:loaded", suffixes=(".own",))
 LOADED: list[Path] = []
 
 

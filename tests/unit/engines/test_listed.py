@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import Driver, EngineOptions
-from ie_serving.engines.drivers import Drivers, Listed, every, names, rows
+from ie_serving.engines.drivers import DriverRow, Drivers, every, names, rows
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.storage.forms import SUFFIXES
@@ -101,7 +101,7 @@ def test_without_its_library_a_driver_says_how_to_install_it(
 
 # The words of a kernel are its author's.
 @pytest.mark.parametrize("row", [r for r in TABLE if r.name != "python"], ids=lambda row: row.name)
-def test_words_that_a_driver_does_not_know_are_refused(tmp_path: Path, row: Listed) -> None:
+def test_words_that_a_driver_does_not_know_are_refused(tmp_path: Path, row: DriverRow) -> None:
     (tmp_path / f"m{[*row.suffixes, *row.begins, ''][0]}").write_bytes(LIGHTGBM)
     with pytest.raises(LoadFailed, match=f'params: driver {row.name} has no "inptus"'):
         row.compile(tmp_path, EngineOptions(params={"inptus": {}}))
@@ -135,5 +135,5 @@ def test_what_could_be_there_is_told_where_nothing_is() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_file_of_a_driver_can_be_a_base_path(row: Listed) -> None:
+def test_a_file_of_a_driver_can_be_a_base_path(row: DriverRow) -> None:
     assert SUFFIXES.issuperset((*row.suffixes, *row.begins))

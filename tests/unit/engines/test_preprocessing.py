@@ -8,20 +8,27 @@ from ie_serving.core.settings.faults import Parser
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.tensors import BY_OPENVINO
 from ie_serving.engines import preprocessing
-from ie_serving.engines.preprocessing import Pair, color_format, layout, mean, precision, scale
+from ie_serving.engines.preprocessing import (
+    PropertyPair,
+    color_format,
+    layout,
+    mean,
+    precision,
+    scale,
+)
 
 
 @pytest.mark.parametrize(
     ("parse", "value", "meant"),
     [
-        pytest.param(layout, "nhwc:nchw", Pair("NHWC", "NCHW"), id="transposed"),
-        pytest.param(layout, "CN", Pair("CN"), id="said only"),
-        pytest.param(layout, "N...C", Pair("N...C"), id="of any rank"),
-        pytest.param(layout, "N?C", Pair("N?C"), id="a dimension without a name"),
+        pytest.param(layout, "nhwc:nchw", PropertyPair("NHWC", "NCHW"), id="transposed"),
+        pytest.param(layout, "CN", PropertyPair("CN"), id="said only"),
+        pytest.param(layout, "N...C", PropertyPair("N...C"), id="of any rank"),
+        pytest.param(layout, "N?C", PropertyPair("N?C"), id="a dimension without a name"),
         pytest.param(
             layout,
             '{"a":"NC:CN","b":"N..."}',
-            BY_NAME := {"a": Pair("NC", "CN"), "b": Pair("N...")},
+            BY_NAME := {"a": PropertyPair("NC", "CN"), "b": PropertyPair("N...")},
             id="text by name",
         ),
         pytest.param(layout, {"a": "NC:CN", "b": "N..."}, BY_NAME, id="object by name"),
@@ -30,11 +37,11 @@ from ie_serving.engines.preprocessing import Pair, color_format, layout, mean, p
         pytest.param(mean, "(1,2)", (1.0, 2.0), id="parentheses"),
         pytest.param(mean, [0, -1], (0.0, -1.0), id="JSON"),
         pytest.param(scale, 2, (2.0,), id="JSON number"),
-        pytest.param(color_format, "bgr:RGB", Pair("BGR", "RGB"), id="colours"),
-        pytest.param(color_format, "RGB", Pair("RGB", "RGB"), id="colours of both"),
-        pytest.param(precision, "uint8:fp32", Pair("u8", "f32"), id="types"),
-        pytest.param(precision, "FP16", Pair("f16"), id="the client's type"),
-        pytest.param(precision, "i64", Pair("i64"), id="OpenVINO's own word"),
+        pytest.param(color_format, "bgr:RGB", PropertyPair("BGR", "RGB"), id="colours"),
+        pytest.param(color_format, "RGB", PropertyPair("RGB", "RGB"), id="colours of both"),
+        pytest.param(precision, "uint8:fp32", PropertyPair("u8", "f32"), id="types"),
+        pytest.param(precision, "FP16", PropertyPair("f16"), id="the client's type"),
+        pytest.param(precision, "i64", PropertyPair("i64"), id="OpenVINO's own word"),
     ],
 )
 def test_value(parse: Parser[Any], value: object, meant: object) -> None:

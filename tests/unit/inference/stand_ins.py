@@ -40,7 +40,7 @@ class Loaded:
         self.name = name
         self.labels = labels
         self.available = {servable.version: servable for servable in servables}
-        self.default = self.unnamed = self.available[max(self.available)]
+        self.default = self.unsplit_default = self.available[max(self.available)]
         self.unnamed_version = self.default.version
         self.split = None
         self.trouble = None
@@ -48,7 +48,7 @@ class Loaded:
         self.is_admitted = True
 
     @property
-    def answerable(self) -> Collection[int]:
+    def reachable_versions(self) -> Collection[int]:
         return self.available.keys()
 
     def loads_for(self, version: int | None) -> bool:

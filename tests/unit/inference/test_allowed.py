@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.values.access import Caller, Right
+from ie_serving.core.values.access import Principal, Right
 from ie_serving.core.values.errors import Forbidden, NotFound
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.served import AllowedModels, ServedModels
 from tests.unit.inference.stand_ins import MODEL, Heart
 
-OF_OTHERS = Caller(name="zoe", rights=Right.READ, models=("other",))
-OF_IT = Caller(name="alice", rights=Right.READ, models=("oth*", MODEL))
+OF_OTHERS = Principal(name="zoe", rights=Right.READ, models=("other",))
+OF_IT = Principal(name="alice", rights=Right.READ, models=("oth*", MODEL))
 VIEWS: dict[str, Callable[[ServedModels], ServedModels]] = {
     "alone": lambda models: models,
 }
@@ -27,7 +27,7 @@ ASKED: dict[str, Callable[[ServedModels, str], Any]] = {
 }
 
 
-async def models_of(caller: Caller, view: str) -> ServedModels:
+async def models_of(caller: Principal, view: str) -> ServedModels:
     served = (await Heart().plane())._models
     return VIEWS[view](AllowedModels(served, caller))
 

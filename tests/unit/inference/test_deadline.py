@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.runtime.eager import Direct, begin, begin_unawaited_by_hand
 from ie_serving.core.values.errors import DeadlineExceeded
-from ie_serving.inference.deadline import Alarm, Limited, limited
+from ie_serving.inference.deadline import Alarm, LimitedWork, limited
 from tests.unit.alarms import LONG_S, Alarms
 
 PATIENCE_S = 10
@@ -262,7 +262,7 @@ class Clock:
         return self.now
 
 
-class Ended(Limited[None]):
+class Ended(LimitedWork[None]):
     """Work that notes when its time was up."""
 
     def __init__(self, alarm: Alarm, ended: list["Ended"]) -> None:

@@ -11,9 +11,9 @@ from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.core.values.errors import BudgetFull
 from ie_serving.inference.stream_flow import (
     ITEM,
-    Answered,
     Inflow,
     Item,
+    StreamOutcome,
     in_order,
     newest,
     numbered,
@@ -79,7 +79,7 @@ async def settled() -> None:
 
 def answers(
     source: Source, work: Callable[[bytes], Awaitable[bytes]], most: int = 2
-) -> AsyncGenerator[Answered[bytes], None]:
+) -> AsyncGenerator[StreamOutcome[bytes], None]:
     return in_order(numbered(Inflow(source.__aiter__()), LEASE), work, most)
 
 
@@ -105,8 +105,8 @@ async def test_answers_come_in_the_order_of_their_requests() -> None:
     await settled()
     assert not first.done()
     work.finish(b"a")
-    assert await first == Answered(0, b"A")
-    assert [each async for each in replies] == [Answered(1, b"B")]
+    assert await first == StreamOutcome(0, b"A")
+    assert [each async for each in replies] == [StreamOutcome(1, b"B")]
 
 
 async def test_no_more_is_read_than_is_worked_on() -> None:
@@ -153,7 +153,7 @@ async def test_a_stream_that_is_left_while_its_client_waits() -> None:
         return payload
 
     replies = answers(source, work)
-    assert await anext(replies) == Answered(0, b"a")
+    assert await anext(replies) == StreamOutcome(0, b"a")
     await replies.aclose()
     await settled()
 
@@ -167,7 +167,7 @@ async def test_the_end_from_outside_answers_what_has_come() -> None:
     inflow.end()
     await settled()
     work.finish(b"a")
-    assert await first == Answered(0, b"A")
+    assert await first == StreamOutcome(0, b"A")
     assert [each async for each in replies] == []
 
 
@@ -180,7 +180,7 @@ async def test_what_the_requests_end_with_comes_behind_the_answers() -> None:
         return payload
 
     replies = in_order(numbered(Inflow(requests()), LEASE), work, 2)
-    assert await anext(replies) == Answered(0, b"a")
+    assert await anext(replies) == StreamOutcome(0, b"a")
     with pytest.raises(BudgetFull):
         await anext(replies)
 

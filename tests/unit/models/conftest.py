@@ -17,9 +17,9 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.repository.source import Source
+from ie_serving.models.repository.source import VersionSource
 from ie_serving.models.stream import ModelStream
-from ie_serving.models.stream_rules import OnDemand, StreamRules
+from ie_serving.models.stream_rules import LoadOnDemand, StreamRules
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage
@@ -46,7 +46,7 @@ class World:
         self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
         self.load_timeout_s = 0.0
-        self.on_demand: OnDemand | None = None
+        self.on_demand: LoadOnDemand | None = None
         self.storages: dict[str, Callable[[str], Storage]] = {}
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
@@ -75,7 +75,7 @@ class World:
         storage = self.storages.get(config.name, LocalStorage)(config.base_path)
         return ModelStream(
             config.name,
-            Source(storage, self.engine, rest_s=self.poll_s, unload_when_empty=True),
+            VersionSource(storage, self.engine, rest_s=self.poll_s, unload_when_empty=True),
             lambda: Loader(
                 config.name,
                 storage,

@@ -16,7 +16,7 @@ from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import LoadFailed, StorageError, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.listing.schedule import Polls
-from ie_serving.models.repository.source import Candidate, Source
+from ie_serving.models.repository.source import Candidate, VersionSource
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
@@ -160,7 +160,7 @@ class Stand:
     ) -> ModelStream:
         return ModelStream(
             "m",
-            Source(
+            VersionSource(
                 self.store,
                 self.engine,
                 rest_s=poll_wait_s,

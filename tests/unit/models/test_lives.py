@@ -27,7 +27,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.repository.source import Source
+from ie_serving.models.repository.source import VersionSource
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
@@ -162,7 +162,7 @@ class Server:
         loader = Loader(config.name, store, self.engine, config.engine, warm_up, threads, threads)
         return ModelStream(
             config.name,
-            Source(store, self.engine, rest_s=1.0, clock=self.clock),
+            VersionSource(store, self.engine, rest_s=1.0, clock=self.clock),
             lambda: loader,
             self._polls,
             store="file",

@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.core.values.versions import State, VersionStatus
-from ie_serving.models.peers import Known, ListedPeers, gained_or_lost, merged
+from ie_serving.models.peers import KnownStatuses, ListedPeers, gained_or_lost, merged
 from ie_serving.models.version.transition_policy import Snapshot, preserve_availability
 
 LETTERS = {
@@ -46,7 +46,7 @@ def test_the_first_error_is_told_also_where_another_worker_serves() -> None:
 
 
 def beside(*others: str) -> ListedPeers:
-    known: list[Known] = [{"m": statuses(each)} for each in others]
+    known: list[KnownStatuses] = [{"m": statuses(each)} for each in others]
     return ListedPeers(lambda: known, lambda: None)
 
 
@@ -77,7 +77,7 @@ def test_what_is_loaded_already_is_not_loaded_again() -> None:
 
 
 def test_models_whose_versions_others_gain_or_lose_are_looked_at_again() -> None:
-    before: list[Known] = [{"a": statuses("1A"), "b": statuses("1L"), "c": statuses("1L")}]
-    after: list[Known] = [{"a": statuses("1A"), "b": statuses("1A"), "c": statuses("1S")}]
+    before: list[KnownStatuses] = [{"a": statuses("1A"), "b": statuses("1L"), "c": statuses("1L")}]
+    after: list[KnownStatuses] = [{"a": statuses("1A"), "b": statuses("1A"), "c": statuses("1S")}]
     assert gained_or_lost(before, after) == {"b"}
     assert gained_or_lost(after, []) == {"a", "b", "c"}  # another number of workers

@@ -7,10 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.requests import Key
+from ie_serving.telemetry.metrics.requests import SeriesKey
 
-GRPC = Key("1", "GRPC", "Predict", "Predict")
-REST = Key("1", "REST", "Predict", "predict")
+GRPC = SeriesKey("1", "GRPC", "Predict", "Predict")
+REST = SeriesKey("1", "REST", "Predict", "predict")
 
 Labels = frozenset[tuple[str, str]]
 
@@ -56,13 +56,13 @@ def families(metrics: Metrics, prefix: str) -> dict[str, tuple[str, set[str]]]:
     }
 
 
-def serve(metrics: Metrics, model: str, key: Key, seconds: float = 0.001) -> None:
+def serve(metrics: Metrics, model: str, key: SeriesKey, seconds: float = 0.001) -> None:
     """Count a request that has succeeded."""
     served = metrics.served(model, key)
     served.decoded.append(seconds)
     served.add(seconds)
 
 
-def fail(metrics: Metrics, model: str, status: str, key: Key = GRPC) -> None:
+def fail(metrics: Metrics, model: str, status: str, key: SeriesKey = GRPC) -> None:
     """Count a request that has failed."""
     metrics.count_failed(model, key, status)

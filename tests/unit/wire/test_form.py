@@ -9,7 +9,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.wire.form import Form, encode_raw, encode_texts, form_of, parse_form
+from ie_serving.wire.form import ReplyForm, encode_raw, encode_texts, form_of, parse_form
 from ie_serving.wire.json.request import Format
 from tests.unit.wire.test_multipart import TYPE, Field, written
 
@@ -90,10 +90,10 @@ def test_outputs_and_the_form_of_the_reply_are_asked_for_by_fields() -> None:
     body = parse_form(written(*fields, ("out_filter", False, b"c")), TYPE)
     assert (body.outputs, body.media_type) == (("a", "b", "c"), "image/png")
     signature = Signature("serving_default", {"x": TEXT}, {})
-    assert body.decode(signature)[1] is Form.RAW
+    assert body.decode(signature)[1] is ReplyForm.RAW
     plain = parse_form(written(("x", True, b"1"), ("out_mime_type", False, b"text/plain")), TYPE)
     assert (plain.outputs, plain.media_type) == ((), "")
-    assert plain.decode(signature)[1] is Form.TEXTS
+    assert plain.decode(signature)[1] is ReplyForm.TEXTS
 
 
 def test_a_file_is_an_input_whatever_its_name() -> None:
@@ -116,16 +116,16 @@ def strings(*values: bytes) -> Array:
 @pytest.mark.parametrize(
     ("mime_type", "form"),
     [
-        ("", Form.JSON),
-        ("application/json", Form.JSON),
-        ("image/png", Form.RAW),
-        ("IMAGE/JPEG", Form.RAW),
-        ("image/*", Form.RAW),
-        ("application/octet-stream", Form.RAW),
-        ("text/plain; charset=utf-8", Form.TEXTS),
+        ("", ReplyForm.JSON),
+        ("application/json", ReplyForm.JSON),
+        ("image/png", ReplyForm.RAW),
+        ("IMAGE/JPEG", ReplyForm.RAW),
+        ("image/*", ReplyForm.RAW),
+        ("application/octet-stream", ReplyForm.RAW),
+        ("text/plain; charset=utf-8", ReplyForm.TEXTS),
     ],
 )
-def test_forms_by_type(mime_type: str, form: Form) -> None:
+def test_forms_by_type(mime_type: str, form: ReplyForm) -> None:
     assert form_of(mime_type) is form
 
 

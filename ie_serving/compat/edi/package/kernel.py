@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.python import driver
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
@@ -30,7 +30,7 @@ from ie_serving.engines.python.runners import KernelCall
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a package. See `engines.drivers.Load`."""
+    """Make the model of a package. See `engines.drivers.LoadDirectory`."""
     check_known(options, (), "edi")
     description = package_files.described(directory)
     if description is None:
@@ -38,7 +38,7 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
             f"driver edi runs packages of IBM EDI: expected a {package_files.DESCRIPTION} with"
             f' "{package_files.KERNEL_PATH}"'
         )
-    place = Place(file=package_files.kernel_file(directory, description))
+    place = KernelPlace(file=package_files.kernel_file(directory, description))
     own = dataclasses.replace(options.of(KernelOptions), place=place)
     return driver.load(directory, options.having(own))
 

@@ -21,7 +21,7 @@ from ie_serving.engines.python.asking import LONGEST_S, marked
 
 log = logging.getLogger(__name__)
 
-Open = Callable[[str, str, Mapping[str, Any]], LinkedModel]
+OpenLinked = Callable[[str, str, Mapping[str, Any]], LinkedModel]
 """Loads a model: driver, path, options. Blocking."""
 
 
@@ -114,14 +114,14 @@ class AskedModel:
 
 
 def loader(
-    asking: Asking, open_model: Open, undone: ExitStack
-) -> Callable[[str], type["LoadedModel"]]:
+    asking: Asking, open_model: OpenLinked, undone: ExitStack
+) -> Callable[[str], type["HookModel"]]:
     """Give `load_driver` for the hooks of one version; `undone` frees what they load."""
 
-    def load_driver(driver: str) -> type[LoadedModel]:
+    def load_driver(driver: str) -> type[HookModel]:
         """Give the class of a driver by its name."""
 
-        class Loaded(LoadedModel):
+        class Loaded(HookModel):
             driver_name = driver
             _asking = asking
             _open = staticmethod(partial(open_model, driver))
@@ -132,7 +132,7 @@ def loader(
     return load_driver
 
 
-class LoadedModel(AskedModel):
+class HookModel(AskedModel):
     """A model that hooks load themselves, by `load_driver(name)(preprocess=f, ...)`.
 
     Args of the constructor:
@@ -155,7 +155,7 @@ class LoadedModel(AskedModel):
         self._params = params
         self._undone.callback(self.release)
 
-    def load_model(self, path: str, **options: Any) -> "LoadedModel":  # noqa: ANN401
+    def load_model(self, path: str, **options: Any) -> "HookModel":  # noqa: ANN401
         """Load a model, and give this object. Options are those of `-o`. Raises: LoadFailed."""
         self.release()
         self._model = self._open(str(path), {**self._params, **options})

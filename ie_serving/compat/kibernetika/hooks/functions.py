@@ -26,10 +26,10 @@ from typing import Any, cast
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.core.values.errors import LoadFailed, ServingError
 
-Tensors = Mapping[str, Any]
+HookTensors = Mapping[str, Any]
 """Inputs or outputs by name: arrays, and whatever else hooks return."""
-Call = Callable[[dict[str, Any], HookContext], object]
-Known = Mapping[str, Any]
+HookFunction = Callable[[dict[str, Any], HookContext], object]
+HookFacts = Mapping[str, Any]
 _JSON = (str, int, float, list, tuple, dict, type(None))
 """Types of parameters that `json.dumps` takes."""
 
@@ -48,7 +48,7 @@ class Hook:
     """One function, ready to be called with tensors and the context."""
 
     name: str
-    call: Call
+    call: HookFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ class Functions:
     pre: Sequence[Hook | None]
     post: Sequence[Hook | None]
     process: Hook | None = None
-    init: Callable[[HookContext, Known], object] | None = None
-    update: Callable[[HookContext, Known], object] | None = None
+    init: Callable[[HookContext, HookFacts], object] | None = None
+    update: Callable[[HookContext, HookFacts], object] | None = None
     described: object = None
 
 
-def functions_of(module: ModuleType, extras: Sequence[Known]) -> Functions:
+def functions_of(module: ModuleType, extras: Sequence[HookFacts]) -> Functions:
     """Find the functions of a module.
 
     Args:
@@ -135,14 +135,14 @@ def entries(name: str, given: object, count: int) -> Sequence[object]:
     return given
 
 
-def _label(name: str, found: Known, at: int) -> str:
+def _label(name: str, found: HookFacts, at: int) -> str:
     return f"{name}[{at}]" if isinstance(found.get(name), list | tuple) else name
 
 
 def _hook(
     name: str,
     function: object,
-    extras: Known,
+    extras: HookFacts,
     *,
     yields: bool = False,
     iterates: bool = False,
@@ -169,7 +169,7 @@ def _generates(function: object) -> bool:
 
 
 def _yielded(
-    name: str, call: Call, several: bool, tensors: dict[str, Any], ctx: HookContext
+    name: str, call: HookFunction, several: bool, tensors: dict[str, Any], ctx: HookContext
 ) -> object:
     """Run a generator to its end: its one dict, or all of them for a hook that iterates."""
     answers: list[object] = list(cast("Iterable[object]", call(tensors, ctx)))
@@ -182,11 +182,11 @@ def _yielded(
     return answers[0]
 
 
-def _iterating(call: Call, tensors: dict[str, Any], ctx: HookContext) -> object:
+def _iterating(call: HookFunction, tensors: dict[str, Any], ctx: HookContext) -> object:
     return call(cast("dict[str, Any]", iter(tensors[ANSWERS])), ctx)
 
 
-def bound(name: str, function: object, extras: Known) -> Call:
+def bound(name: str, function: object, extras: HookFacts) -> HookFunction:
     """Give what calls a hook in whichever of its four forms it is written.
 
     Raises:
@@ -248,7 +248,7 @@ def _takes_rest(parameters: Sequence[inspect.Parameter]) -> bool:
     return any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
-def with_params(name: str, function: object) -> Callable[[HookContext, Known], object]:
+def with_params(name: str, function: object) -> Callable[[HookContext, HookFacts], object]:
     """Give what calls `init_hook` or `update_hook`, with ctx or without.
 
     Raises:
@@ -263,7 +263,7 @@ def with_params(name: str, function: object) -> Callable[[HookContext, Known], o
     code = getattr(inspect.unwrap(function), "__code__", None)
     asked = names | (mentioned(code) if code else set())
 
-    def call(ctx: HookContext, params: Known) -> object:
+    def call(ctx: HookContext, params: HookFacts) -> object:
         first = parameters[0] if parameters and parameters[0].kind in _BY_PLACE else None
         takes_ctx = first is not None and first.default is first.empty and first.name not in params
         taken = [ctx] if takes_ctx else []

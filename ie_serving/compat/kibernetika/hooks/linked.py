@@ -9,7 +9,7 @@ import numpy as np
 
 from ie_serving.compat.kibernetika.hooks.functions import ANSWERS
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.values.fit import Exact, exact, fit, fits, shed
+from ie_serving.core.values.fit import ExactShapes, exact, fit, fits, shed
 from ie_serving.core.values.tensors import (
     SERVING_DEFAULT,
     Array,
@@ -167,7 +167,7 @@ def _signature(link: ChainedModel, compiled: CompiledModel) -> Signature:
     return served[name]
 
 
-def _exact(signature: Signature) -> Exact | None:
+def _exact(signature: Signature) -> ExactShapes | None:
     """Give `fit.exact` of a model of numbers alone, each input with its name."""
     if any(spec.dtype.numpy.kind not in PLAIN for spec in signature.inputs.values()):
         return None

@@ -9,7 +9,7 @@ from ie_serving.compat.kibernetika.hooks.asking import AskedModel, Asking
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE
 from ie_serving.compat.kibernetika.hooks.linked import PLAIN, LinkedModel, arrays_of, plain
-from ie_serving.compat.kibernetika.hooks.turns import Turn
+from ie_serving.compat.kibernetika.hooks.turns import HookTurn
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY
 from ie_serving.core.values.requests import CALLER, NOBODY
@@ -20,12 +20,12 @@ from ie_serving.engines.python.outputs import checked
 T = TypeVar("T")
 
 
-class Stage(NamedTuple):
+class HookStage(NamedTuple):
     """One model of the chain, and the hooks around it."""
 
-    pre: Turn | None
+    pre: HookTurn | None
     model: LinkedModel
-    post: Turn | None
+    post: HookTurn | None
 
 
 class HookedModel(CompiledModel):
@@ -50,9 +50,9 @@ class HookedModel(CompiledModel):
         self,
         file: str,
         signature: Signature,
-        stages: Sequence[Stage],
+        stages: Sequence[HookStage],
         models: Collection[LinkedModel],
-        process: Turn | None,
+        process: HookTurn | None,
         asking: Asking,
         *,
         timeout_s: float | None,
@@ -160,7 +160,7 @@ class HookedModel(CompiledModel):
             raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
 
 
-def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
+def _blamed(stage: HookStage, error: InvalidRequest) -> ServingError:
     before = stage.pre.name if stage.pre else "the model before"
     return ServingError(f"{before} gave what {stage.model.link.path} does not take: {error}")
 

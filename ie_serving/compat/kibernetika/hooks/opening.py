@@ -13,15 +13,15 @@ from ie_serving.compat.kibernetika.hooks.asking import AskedModel, Asking, loade
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE, Functions, functions_of, mentioned
 from ie_serving.compat.kibernetika.hooks.linked import ECHO, LinkedModel
 from ie_serving.compat.kibernetika.hooks.links import link_of
-from ie_serving.compat.kibernetika.hooks.model import HookedModel, Stage
+from ie_serving.compat.kibernetika.hooks.model import HookedModel, HookStage
 from ie_serving.compat.kibernetika.hooks.shims import shims
-from ie_serving.compat.kibernetika.hooks.turns import Turns
+from ie_serving.compat.kibernetika.hooks.turns import HookTurns
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
-from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, Place
+from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, KernelPlace
 from ie_serving.engines.python.driver import PYTHON
 from ie_serving.engines.python.opening import OwnModules, found, lacking, telling, warn
 from ie_serving.engines.run import forks
@@ -103,10 +103,10 @@ class _Opening:
         kernel = self.options.of(KernelOptions)
         # On the event loop nothing could end the wait for a hook that hangs.
         execution = "async" if kernel.timeout_ms else self.options.execution
-        turns = Turns(file, asking, kernel.max_concurrency, execution)
+        turns = HookTurns(file, asking, kernel.max_concurrency, execution)
         self.freed.callback(turns.close)
         stages = [
-            Stage(turns.of(pre), model, turns.of(post))
+            HookStage(turns.of(pre), model, turns.of(post))
             for pre, model, post in zip(functions.pre, models, functions.post, strict=True)
         ]
         may_skip = bool(names & {IGNORE, "skip"})
@@ -124,7 +124,7 @@ class _Opening:
     def _begun(
         self,
         made: HookedModel,
-        place: Place | None,
+        place: KernelPlace | None,
         functions: Functions,
         known: Sequence[dict[str, Any]],
     ) -> HookedModel:
@@ -216,7 +216,7 @@ def _update(
 
 
 def _signature(
-    file: str, stages: Sequence[Stage], functions: Functions, *, may_skip: bool
+    file: str, stages: Sequence[HookStage], functions: Functions, *, may_skip: bool
 ) -> Signature:
     """Give the clients' signature: the file's declaration, else the part that no hook changes."""
     first, last = stages[0], stages[-1]
@@ -237,7 +237,7 @@ def _signature(
         inputs,
         outputs,
         runs_on=f"{models}, with hooks {file}" if file else models,
-        told=bool(file),
+        sees_caller=bool(file),
         is_open=True,
         behind=first.model.signature.inputs,
     )

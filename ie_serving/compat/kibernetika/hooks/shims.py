@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from ie_serving.compat.kibernetika.hooks.asking import LoadedModel
+from ie_serving.compat.kibernetika.hooks.asking import HookModel
 from ie_serving.compat.kibernetika.hooks.linked import arrays_of, plain
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, ServingError
@@ -80,7 +80,7 @@ def shims(
     tools = (load_image, get_param, boolean_string, predict_grpc)
     helpers = _module("ml_serving.utils.helpers", *tools)
     driver = _module("ml_serving.drivers.driver")
-    vars(driver).update(load_driver=load_driver, ServingDriver=LoadedModel)
+    vars(driver).update(load_driver=load_driver, ServingDriver=HookModel)
     utils, drivers = _module("ml_serving.utils"), _module("ml_serving.drivers")
     vars(utils)["helpers"] = helpers
     vars(drivers).update(driver=driver, load_driver=load_driver)

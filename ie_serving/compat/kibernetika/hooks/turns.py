@@ -23,7 +23,7 @@ from ie_serving.core.values.fit import ARRAY
 from ie_serving.engines.python.runners import for_client
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
-from ie_serving.engines.run.infer_request import MOST_WAITING
+from ie_serving.engines.run.infer_request import MOST_INFER_WAITERS
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.telemetry.log.logs import Event, carried
 
@@ -36,7 +36,7 @@ OBJECTS = np.dtype(np.object_)
 """Of arrays of texts."""
 
 
-class Turns:
+class HookTurns:
     """The hooks of one version: where they run. Used from one event loop at a time.
 
     Args of the constructor:
@@ -60,16 +60,16 @@ class Turns:
         self.threads = DaemonThreads(most)
         self.about = carried()
 
-    def of(self, hook: Hook | None) -> "Turn | None":
+    def of(self, hook: Hook | None) -> "HookTurn | None":
         """Give what runs a hook; None for none."""
-        return None if hook is None else Turn(self, hook)
+        return None if hook is None else HookTurn(self, hook)
 
     def close(self) -> None:
         """End the threads; one that hangs is left alone."""
         self.threads.shutdown()
 
 
-class Turn:
+class HookTurn:
     """One hook, and how long it takes.
 
     Args of the constructor:
@@ -82,7 +82,7 @@ class Turn:
 
     __slots__ = ("_call", "_latency", "_longest_inline_s", "_mean_s", "_turns", "name")
 
-    def __init__(self, turns: Turns, hook: Hook) -> None:
+    def __init__(self, turns: HookTurns, hook: Hook) -> None:
         self.name = hook.name
         self._call = partial(forks.call, hook.name, hook.call)
         self._turns = turns
@@ -177,8 +177,10 @@ class Turn:
         self, tensors: Mapping[str, Any], ctx: HookContext
     ) -> "tuple[dict[str, Any] | ServingError, float]":
         turns = self._turns
-        if turns.running >= MOST_WAITING:
-            raise QueueFull(f"{MOST_WAITING} calls wait for these hooks already: ask again later")
+        if turns.running >= MOST_INFER_WAITERS:
+            raise QueueFull(
+                f"{MOST_INFER_WAITERS} calls wait for these hooks already: ask again later"
+            )
         loop = turns.asking.loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         turns.running += 1

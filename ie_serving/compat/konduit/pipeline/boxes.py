@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image
-from ie_serving.compat.konduit.pipeline.built_in import Run, size_of
-from ie_serving.compat.konduit.pipeline.definition import Step
+from ie_serving.compat.konduit.pipeline.built_in import RunStep, size_of
+from ie_serving.compat.konduit.pipeline.definition import PipelineStep
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays
-from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.steps import boxes
 from ie_serving.engines.steps.images import only, places_of, room, sized
 from ie_serving.wire.image.draw import Colour, colour_of, drawn
@@ -32,7 +32,7 @@ CORNERS: Final = ("@x1", "@y1", "@x2", "@y2")
 CENTRE: Final = ("@cx", "@cy", "@w", "@h")
 
 
-def ssd(step: Step) -> Run:
+def ssd(step: PipelineStep) -> RunStep:
     """Make boxes of an SSD's output. Source: SSDToBoundingBoxStep and its runner."""
     keys = step.keys
     named = keys.get("classLabels") or []
@@ -41,7 +41,7 @@ def ssd(step: Step) -> Run:
         raise LoadFailed("expected classLabels as a list, and threshold as a number")
     taken = ("detection_boxes", "detection_scores", "detection_classes")
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         missing = [name for name in taken[: 3 if named else 2] if name not in data]
         if missing:
             raise InvalidRequest(f'"{missing[0]}" is missing, of an SSD\'s output')
@@ -76,14 +76,14 @@ def _boxes(found: Arrays, *, is_named: bool) -> list[dict[str, Any]]:
     ]
 
 
-def box_filter(step: Step) -> Run:
+def box_filter(step: PipelineStep) -> RunStep:
     """Keep boxes of some classes. Source: BoundingBoxFilterStep."""
     wanted = step.keys["classesToKeep"]
     if not isinstance(wanted, list):
         raise LoadFailed("classesToKeep: expected a list of labels")
     name = step.keys.get("inputName") or BOXES
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         given = data.get(name)
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
             raise InvalidRequest(f'"{name}" is no list of boxes')
@@ -95,7 +95,7 @@ def box_filter(step: Step) -> Run:
     return run
 
 
-def yolo(step: Step) -> Run:
+def yolo(step: PipelineStep) -> RunStep:
     """Make boxes of the output of a YOLO of version 2. Source: YoloToBoundingBoxStep.
 
     It is [1, anchors * (5 + classes), rows, columns], or the last three as rows, columns and the
@@ -110,7 +110,7 @@ def yolo(step: Step) -> Run:
     if not all(isinstance(each, int | float) and 0 <= each <= 1 for each in shares):
         raise LoadFailed("threshold and nmsThreshold: expected shares from 0 to 1")
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         rows = _cells(_array_of(data, keys.get("input")), number, nchw=keys.get("nchw", True))
         sure = rows[rows[:, 4] >= shares[0]]
         half = sure[:, 2:4] / 2
@@ -168,12 +168,12 @@ def _cells(given: Array, classes: int, *, nchw: bool) -> Array:
 # -- pictures with boxes ------------------------------------------------------------------------
 
 
-def extracted(step: Step) -> Run:
+def extracted(step: PipelineStep) -> RunStep:
     """Cut boxes out of a picture, as pictures. Source: ExtractBoundingBoxStep and its runner."""
     keys = step.keys
     size = _resizes(keys)
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         name, given = _picture_of(data, keys.get("imageName")), _named_boxes(data, keys)
         pixels = only(np.array(data[name].data, object))
         several = data[given] if isinstance(data[given], list) else [data[given]]
@@ -195,7 +195,7 @@ def _resizes(keys: Mapping[str, Any]) -> tuple[int, int] | None:
     return size_of(keys, "resizeH"), size_of(keys, "resizeW")
 
 
-def draws(step: Step) -> Run:
+def draws(step: PipelineStep) -> RunStep:
     """Draw boxes on a picture. Source: DrawBoundingBoxStep."""
     keys = step.keys
     line = keys.get("lineThickness", 1)
@@ -206,7 +206,7 @@ def draws(step: Step) -> Run:
     colours = {str(k): _colour(v) for k, v in (keys.get("classColors") or {}).items()}
     plain = _colour(keys.get("color") or DEFAULT_COLOUR)
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         name, given = _picture_of(data, keys.get("imageName")), _named_boxes(data, keys)
         pixels = only(np.array(data[name].data, object))
         several = data[given] if isinstance(data[given], list) else [data[given]]
@@ -237,14 +237,14 @@ def _text(box: Mapping[str, Any], keys: Mapping[str, Any]) -> str:
     return f"{label} {score:.2f}".strip() if isinstance(score, int | float) else label
 
 
-def cropped(step: Step) -> Run:
+def cropped(step: PipelineStep) -> RunStep:
     """Cut one region out of a picture. Source: ImageCropStep; what lies outside becomes black."""
     keys = step.keys
     given = [key for key in ("cropName", "cropPoints", "cropBox") if keys.get(key) is not None]
     if len(given) != 1:
         raise LoadFailed("expected one of cropName, cropPoints and cropBox")
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         name = _picture_of(data, keys.get("imageName"))
         pixels = only(np.array(data[name].data, object))
         region = data.get(keys["cropName"]) if given == ["cropName"] else keys[given[0]]

@@ -6,20 +6,20 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image
-from ie_serving.compat.konduit.pipeline.definition import Step
+from ie_serving.compat.konduit.pipeline.definition import PipelineStep
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, strings
-from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.steps import images, texts
 from ie_serving.wire.image.pictures import encoded
 
-Run = Callable[[Data, Named], Data]
+RunStep = Callable[[Data, NamedModels], Data]
 """Computes a step; the second are the server's models."""
 
 # -- classes and columns ------------------------------------------------------------------------
 
 
-def _rows(data: Data, step: Step) -> Array:
+def _rows(data: Data, step: PipelineStep) -> Array:
     """Give the array that a step is about, as rows. Raises: InvalidRequest."""
     arrays = [n for n, v in data.items() if isinstance(v, np.ndarray) and v.dtype.kind in "iuf"]
     listed = step.keys.get("inputNames")
@@ -38,7 +38,7 @@ def _unwrapped(rows: list[Any]) -> Any:  # noqa: ANN401 (a list, or what its one
     return rows[0] if len(rows) == 1 else rows
 
 
-def classifier(step: Step) -> Run:
+def classifier(step: PipelineStep) -> RunStep:
     """Name the best classes of each row. Source: ClassifierOutputStep and its runner."""
     keys, top = step.keys, step.keys.get("topN") or 1
     named = keys.get("labels") or []
@@ -50,7 +50,7 @@ def classifier(step: Step) -> Run:
         if keys.get(f"return{item.title()}", True)
     }
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         rows = _rows(data, step)
         words = tuple(map(str, named))
         found = texts.classifier_output(rows, labels=words, top_n=top, softmax=False)
@@ -72,14 +72,14 @@ def _decoded(texts: Array) -> Array:
     return words
 
 
-def regression(step: Step) -> Run:
+def regression(step: PipelineStep) -> RunStep:
     """Name columns. Source: RegressionOutputStep."""
     names = step.keys["names"]
     numbers = names.values() if isinstance(names, Mapping) else ()
     if not numbers or not all(isinstance(at, int) and at >= 0 for at in numbers):
         raise LoadFailed('names: expected fields with their columns, such as {"price": 0}')
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         found = texts.regression_output(_rows(data, step), names=dict(names))
         return {**data, **{n: _unwrapped(each.astype(float).tolist()) for n, each in found.items()}}
 
@@ -97,7 +97,7 @@ _VGG: Final = (123.68, 116.779, 103.939)
 """Means of red, green and blue. Source: ImageNormalization."""
 
 
-def to_array(step: Step) -> Run:
+def to_array(step: PipelineStep) -> RunStep:
     """Make the input of a model of pictures. Source: ImageToNDArrayConfig."""
     config = step.keys.get("config") or {}
     if step.keys.get("metadata"):
@@ -139,7 +139,7 @@ def _tensor_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "mean": mean, "scale": scale}
 
 
-def resized(step: Step) -> Run:
+def resized(step: PipelineStep) -> RunStep:
     """Give pictures another size. Source: ImageResizeStep."""
     height, width = size_of(step.keys, "height"), size_of(step.keys, "width")
     fit = _word(step.keys, "aspectRatioHandling", _FITS, "STRETCH")
@@ -155,13 +155,13 @@ def resized(step: Step) -> Run:
     return _of_pictures(step, "inputNames", run)
 
 
-def _of_pictures(step: Step, key: str, change: Callable[[Any], Any]) -> Run:
+def _of_pictures(step: PipelineStep, key: str, change: Callable[[Any], Any]) -> RunStep:
     """Make a step that changes the pictures of the data: those that are named, or all."""
     names, aliases = step.keys.get(key), step.keys.get("outputNames")
     if aliases and (not names or len(aliases) != len(names)):
         raise LoadFailed(f"outputNames: expected as many as {key}")
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         chosen = names or [name for name, value in data.items() if is_picture(value)]
         for name in chosen:
             if not is_picture(data.get(name)):

@@ -107,7 +107,7 @@ REFUSED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PipelineStep:
     """One step.
 
     Attributes:
@@ -135,7 +135,7 @@ class Pipeline:
         output: the step whose data are the reply.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     output: str
 
     @property
@@ -207,7 +207,7 @@ def models_in(text: str) -> Collection[str]:
     return {str(step.keys[MODEL]) for step in pipeline.steps if MODEL in step.keys}
 
 
-def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[Step]:
+def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
     for number, each in enumerate(given, 1):
         before = str(number - 1) if number > 1 else REQUEST
         where = f"{place}[{number - 1}]"
@@ -217,7 +217,7 @@ def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[Step]:
             yield step
 
 
-def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[Step]:
+def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
     types = {n: each.get("@type") for n, each in given.items() if isinstance(each, Mapping)}
     for name, each in given.items():
         where = f"{place}.{name}"
@@ -233,7 +233,7 @@ def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[
             yield step
 
 
-def _wrong_inputs(step: Step, types: Mapping[str, Any]) -> str:
+def _wrong_inputs(step: PipelineStep, types: Mapping[str, Any]) -> str:
     if len(step.inputs) != 1 and step.type not in (MERGE, ANY):
         return f"{step.type} takes one step; {MERGE} joins several"
     of_switch = any(types.get(each) == SWITCH for each in step.inputs)
@@ -244,7 +244,7 @@ def _wrong_inputs(step: Step, types: Mapping[str, Any]) -> str:
 
 def _step(
     name: str, given: object, inputs: tuple[str, ...], place: str, faults: list[str]
-) -> Iterator[Step]:
+) -> Iterator[PipelineStep]:
     type_ = given.get("@type") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(type_, str):
         faults.append(f'{place}: expected an object with "@type"')
@@ -259,7 +259,7 @@ def _step(
     written = {k: v for k, v in given.items() if v is not None and (k, v) != ("constants", {})}
     keys = {key: value for key, value in written.items() if key not in ("@type", "@input")}
     faults += [f"{place}.{fault}" for fault in _wrong_keys(type_, kind, keys)]
-    yield Step(name=name, type=type_, inputs=inputs, keys=keys)
+    yield PipelineStep(name=name, type=type_, inputs=inputs, keys=keys)
 
 
 def _wrong_keys(type_: str, kind: Kind, keys: Collection[str]) -> Iterator[str]:
@@ -270,7 +270,7 @@ def _wrong_keys(type_: str, kind: Kind, keys: Collection[str]) -> Iterator[str]:
     yield from (f"{key}: not supported; {type_} has {listed}" for key in keys if key not in known)
 
 
-def _ordered(steps: list[Step], output: str, place: str) -> tuple[Step, ...]:
+def _ordered(steps: list[PipelineStep], output: str, place: str) -> tuple[PipelineStep, ...]:
     """Give the output's steps, each behind its inputs. Raises: ConfigError for a circle."""
     by_name = {step.name: step for step in steps}
     needed, waiting = {output}, [output]
@@ -278,7 +278,7 @@ def _ordered(steps: list[Step], output: str, place: str) -> tuple[Step, ...]:
         inputs = {*by_name[waiting.pop()].inputs} - {REQUEST} - needed
         needed |= inputs
         waiting += inputs
-    done: dict[str, Step] = {}
+    done: dict[str, PipelineStep] = {}
     left = [step for step in steps if step.name in needed]
     while left:
         ready = [step for step in left if {*step.inputs} <= {REQUEST, *done}]

@@ -18,7 +18,7 @@ import numpy as np
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.data import Data, Image, decode, encode
 from ie_serving.compat.konduit.pipeline import boxes, built_in
-from ie_serving.compat.konduit.pipeline.built_in import Run
+from ie_serving.compat.konduit.pipeline.built_in import RunStep
 from ie_serving.compat.konduit.pipeline.definition import (
     ANY,
     LOGGING,
@@ -30,7 +30,7 @@ from ie_serving.compat.konduit.pipeline.definition import (
     SWITCH,
     SWITCH_OUTPUT,
     Pipeline,
-    Step,
+    PipelineStep,
     read,
 )
 from ie_serving.compat.konduit.pipeline.script import Script
@@ -41,16 +41,15 @@ from ie_serving.core.values.errors import (
     ServingError,
     placed,
 )
-from ie_serving.core.values.tensors import DataType, TensorSpec
+from ie_serving.core.values.tensors import Arrays, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.declared import check_known
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.python import driver
-from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.kernel_model import KernelModel
-from ie_serving.engines.python.runners import Inputs
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.log.logs import Event, carried
 
@@ -61,7 +60,7 @@ LONGEST_SHOWN = 100
 INT_SWITCH, STRING_SWITCH = "INT_SWITCH", "STRING_SWITCH"
 
 
-class Running:
+class RunningPipeline:
     """A pipeline that is loaded. Used in several threads at once.
 
     Args of the constructor:
@@ -74,7 +73,7 @@ class Running:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._about = carried()
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, RunStep] = {}
         for step in pipeline.steps:
             try:
                 self._prepare(step)
@@ -84,7 +83,7 @@ class Running:
                 cause = f"{type(error).__name__}: {one_line(error)}"
                 raise LoadFailed(f"{step} cannot be loaded: {cause}") from error
 
-    def _prepare(self, step: Step) -> None:
+    def _prepare(self, step: PipelineStep) -> None:
         if step.type == SWITCH:
             _check_switch(step.keys["switchFn"])
         elif step.type == SWITCH_OUTPUT:
@@ -93,7 +92,7 @@ class Running:
         elif step.type not in (MERGE, ANY):
             self._runs[step.name] = made(step)
 
-    def __call__(self, data: Data, models: Named) -> Data:
+    def __call__(self, data: Data, models: NamedModels) -> Data:
         """Answer a request.
 
         Raises:
@@ -112,7 +111,11 @@ class Running:
         return found
 
     def _named(
-        self, step: Step, given: Mapping[str, Data | None], chosen: dict[str, int], models: Named
+        self,
+        step: PipelineStep,
+        given: Mapping[str, Data | None],
+        chosen: dict[str, int],
+        models: NamedModels,
     ) -> Data | None:
         try:
             return self._run(step, given, chosen, models)
@@ -125,7 +128,11 @@ class Running:
             raise ServingError(f"{step}: {type(error).__name__}: {one_line(error)}") from error
 
     def _run(
-        self, step: Step, given: Mapping[str, Data | None], chosen: dict[str, int], models: Named
+        self,
+        step: PipelineStep,
+        given: Mapping[str, Data | None],
+        chosen: dict[str, int],
+        models: NamedModels,
     ) -> Data | None:
         several = [(name, found) for name in step.inputs if (found := given[name]) is not None]
         if not several:
@@ -187,7 +194,7 @@ LONGEST_LOGGED = 200
 """Characters of a value that a LOGGING step writes: pictures would fill the log."""
 
 
-def made(step: Step) -> Run:
+def made(step: PipelineStep) -> RunStep:
     """Make a step.
 
     Raises:
@@ -202,7 +209,7 @@ def made(step: Step) -> Run:
 # -- models -------------------------------------------------------------------------------------
 
 
-def _asked(step: Step, data: Data, models: Named) -> Data:
+def _asked(step: PipelineStep, data: Data, models: NamedModels) -> Data:
     model = models[step.keys[MODEL]]
     names = step.keys.get("inputNames") or [*model.inputs]
     missing = [name for name in names if name not in data]
@@ -231,7 +238,7 @@ def _tensor(value: Any, spec: Any) -> Any:  # noqa: ANN401
 # -- Python -------------------------------------------------------------------------------------
 
 
-def _script(step: Step) -> Run:
+def _script(step: PipelineStep) -> RunStep:
     given = step.keys["pythonConfig"]
     if not isinstance(given, Mapping):
         raise LoadFailed("pythonConfig: expected an object")
@@ -242,7 +249,7 @@ def _script(step: Step) -> Run:
 # -- what changes nothing -------------------------------------------------------------------------
 
 
-def _logging(step: Step) -> Run:
+def _logging(step: PipelineStep) -> RunStep:
     level = logging.getLevelName(str(step.keys.get("logLevel", "INFO")).replace("TRACE", "DEBUG"))
     shown = str(step.keys.get("log", "KEYS"))
     try:
@@ -252,7 +259,7 @@ def _logging(step: Step) -> Run:
     if not isinstance(level, int) or shown not in ("KEYS", "KEYS_AND_VALUES", "VALUES"):
         raise LoadFailed("expected logLevel such as INFO, and log KEYS or KEYS_AND_VALUES")
 
-    def run(data: Data, _: Named) -> Data:
+    def run(data: Data, _: NamedModels) -> Data:
         chosen = [name for name in data if not wanted.pattern or wanted.fullmatch(name)]
         texts = chosen if shown == "KEYS" else [f"{n}={_short(data[n])}" for n in chosen]
         step_log.log(level, "step %s: %s", step.name, ", ".join(texts))
@@ -265,7 +272,7 @@ def _short(value: object) -> str:
     return repr(value)[:LONGEST_LOGGED]
 
 
-MAKERS: Mapping[str, Callable[[Step], Run]] = {
+MAKERS: Mapping[str, Callable[[PipelineStep], RunStep]] = {
     PYTHON: _script,
     LOGGING: _logging,
     "CLASSIFIER_OUTPUT": built_in.classifier,
@@ -286,14 +293,14 @@ AT_A_TIME = 8
 
 
 def load(directory: Path, options: EngineOptions) -> KernelModel:
-    """Make the model of a pipeline. See `engines.drivers.Load`."""
+    """Make the model of a pipeline. See `engines.drivers.LoadDirectory`."""
     check_known(options, (), "konduit")
     if not (directory / FILE).is_file():
         raise LoadFailed(f"driver konduit runs pipelines of Konduit: expected {FILE}")
     code = pipeline_in(directory).runs_code
     own = dataclasses.replace(
         options.of(KernelOptions),
-        place=Place(file=FILE),
+        place=KernelPlace(file=FILE),
         # Scripts share what their import code has made, and few authors think of threads.
         max_concurrency=1 if code else AT_A_TIME,
     )
@@ -324,9 +331,9 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel:
     Raises:
         LoadFailed: naming the step.
     """
-    running = Running(pipeline_in(directory))
+    running = RunningPipeline(pipeline_in(directory))
 
-    def execute(inputs: Inputs, call: Context) -> object:
+    def execute(inputs: Arrays, call: Context) -> object:
         data = decode(inputs[DATA].item())
         return {DATA: encode(running(data, call.models))}
 

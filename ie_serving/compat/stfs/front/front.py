@@ -27,7 +27,8 @@ from ie_serving.server.fronts.rest.body import HTML, JSON, Page, preflight, read
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
-from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form import is_form
@@ -64,7 +65,7 @@ class StfsFront(OtherFront[Route]):
             page = made if isinstance(made, tuple) else await made
         return Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
 
-    async def _infer(self, request: Request, began: float) -> Buffer:
+    async def _infer(self, request: Request, began: float) -> Octets:
         held = Lease(BUDGET)  # until the reply is made
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
             body = await read_body(request, self._server.max_message_bytes, held)
@@ -79,7 +80,7 @@ class StfsFront(OtherFront[Route]):
 
     def _encoders(
         self, servable: Servable, signature: Signature, outputs: Sequence[str]
-    ) -> Mapping[object, Encode[Buffer]]:
+    ) -> Mapping[object, Encode[Octets]]:
         specs = {alias: signature.outputs[alias] for alias in outputs}
         platform = self._served.entry(servable.name).config.platform
         return {None: partial(encode, specs=specs, platform=platform)}

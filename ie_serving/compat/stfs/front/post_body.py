@@ -36,7 +36,7 @@ from ie_serving.core.values.tensors import (
 from ie_serving.wire.form import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
-from ie_serving.wire.json.rapidjson.document import Json
+from ie_serving.wire.json.rapidjson.document import JsonValue
 from ie_serving.wire.json.response import is_finite, known
 from ie_serving.wire.json.tensor import MAX_RANK, decode_tensor, is_base64, is_named, try_tensor
 
@@ -63,7 +63,7 @@ class StfsBody:
 
     __slots__ = ("_data", "_decodes", "model")
 
-    def __init__(self, given: Mapping[str, Json], data: Json) -> None:
+    def __init__(self, given: Mapping[str, JsonValue], data: JsonValue) -> None:
         """Take what stands beside the data, and the data.
 
         Raises:
@@ -97,7 +97,7 @@ class StfsBody:
             name: self._array(values[name], spec) for name, spec in specs.items() if name in values
         }, None
 
-    def _named(self, specs: Specs) -> Mapping[str, Json]:
+    def _named(self, specs: Specs) -> Mapping[str, JsonValue]:
         data = self._data
         if len(specs) != 1:
             if not is_named(data):
@@ -111,7 +111,7 @@ class StfsBody:
             return {only: next(iter(data.values()))}
         return data
 
-    def _array(self, value: Json, spec: TensorSpec) -> Array:
+    def _array(self, value: JsonValue, spec: TensorSpec) -> Array:
         if _are_files(value):
             return strings([self._file(file, spec) for file in value])
         if spec.dtype is DataType.STRING:
@@ -165,7 +165,7 @@ def _of_form(parts: Sequence[FormField]) -> StfsBody:
     return StfsBody(texts, data)
 
 
-def _version(given: Json) -> int | None:
+def _version(given: JsonValue) -> int | None:
     if given is None or given == "":
         return None
     if type(given) is int or (isinstance(given, str) and given.isascii() and given.isdecimal()):
@@ -177,21 +177,21 @@ def _version(given: Json) -> int | None:
     raise InvalidRequest('"model_version" must be a whole number, such as 1')
 
 
-def _is_on(given: Json) -> bool:
+def _is_on(given: JsonValue) -> bool:
     return given is True or (isinstance(given, str) and given.lower() in ("true", "1"))
 
 
-def _are_files(value: Json) -> TypeGuard[list[bytes]]:
+def _are_files(value: JsonValue) -> TypeGuard[list[bytes]]:
     return isinstance(value, list) and bool(value) and isinstance(value[0], bytes)
 
 
-def _first(value: Json) -> Json:
+def _first(value: JsonValue) -> JsonValue:
     while isinstance(value, list) and value:
         value = value[0]
     return value
 
 
-def _decoded(value: Json, ranks: int = MAX_RANK, *, texts: bool) -> Json:
+def _decoded(value: JsonValue, ranks: int = MAX_RANK, *, texts: bool) -> JsonValue:
     """Give base64 of either alphabet as `decode_tensor` reads it: in objects, or in texts too."""
     if isinstance(value, list):
         # Deeper lists are no tensor, which `decode_tensor` says.
@@ -203,14 +203,14 @@ def _decoded(value: Json, ranks: int = MAX_RANK, *, texts: bool) -> Json:
     return value
 
 
-def _numbers(value: Json, dtype: DataType) -> Array:
+def _numbers(value: JsonValue, dtype: DataType) -> Array:
     array = try_tensor(value, dtype)
     if array is None and dtype.numpy.kind in "iu":
         array = _whole(value, dtype)
     return decode_tensor(value, dtype) if array is None else array
 
 
-def _whole(value: Json, dtype: DataType) -> Array | None:
+def _whole(value: JsonValue, dtype: DataType) -> Array | None:
     """Read floats that are whole as integers; None for others."""
     floats = try_tensor(value, DataType.FP64)
     if floats is None:

@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.graphs.constants import known_input
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 from ie_serving.engines.openvino.graphs.walk import elements, operations
 from ie_serving.engines.openvino.graphs.weightless import fix
-from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports
+from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts
 
 MOST_WEIGHTS = 32 << 20
 """Bytes of constants up to which a graph is compiled twice, since they are then in memory twice.
@@ -38,10 +38,10 @@ class Fixed(NamedTuple):
     """A graph for one row, and its ports; each input has one shape."""
 
     model: ov.Model
-    ports: Ports
+    ports: SignaturePorts
 
 
-def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
+def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> Fixed | None:
     """Copy a graph whose only open size is that of the batch; `fix_to_one_row` fixes it.
 
     Args:

@@ -19,7 +19,7 @@ from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
-from ie_serving.engines.openvino.interface.draft import Draft, Version, leaving_out
+from ie_serving.engines.openvino.interface.draft import Draft, Drafts, leaving_out
 from ie_serving.engines.openvino.interface.tensor_specs import check_shapes, prepare
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
@@ -27,14 +27,14 @@ from ie_serving.engines.openvino.reading.file_operations import operations as op
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import Operation, among, extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run.by_rank import MORE, ByRank, Form, ones
+from ie_serving.engines.run.by_rank import MORE, ByRank, RankForm, ones
 from ie_serving.engines.run.by_shape import BySentShape
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.host_program import Plan
-    from ie_serving.engines.savedmodel.program import Beside
+    from ie_serving.engines.savedmodel.host.host_program import HostPlan
+    from ie_serving.engines.savedmodel.program import AnsweredBeside
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class OpenVinoEngine:
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
 
 
-def _repeats(version: Version, programs: Sequence[Runs]) -> list[tuple[Signature, str]]:
+def _repeats(version: Drafts, programs: Sequence[Runs]) -> list[tuple[Signature, str]]:
     """Give the signatures that are computed by programs of others, with the names of these.
 
     Signatures that repeat a failed one report its cause.
@@ -136,13 +136,13 @@ def _as(signature: Signature, declared: Signature) -> Signature:
 
 
 def _operations(directory: Path, options: EngineOptions) -> Iterable[Operation]:
-    """List the operations of a file without signatures; see `Version.operations` for others."""
+    """List the operations of a file without signatures; see `Drafts.operations` for others."""
     prefer_tflite = options.of(OpenVinoOptions).prefer_tflite_model
     return operations_of(formats.model_file(directory, prefer_tflite=prefer_tflite), ())
 
 
 def _by_sent_shapes(
-    directory: Path, version: Version, options: EngineOptions, programs: Sequence[Runs]
+    directory: Path, version: Drafts, options: EngineOptions, programs: Sequence[Runs]
 ) -> Mapping[str, BySentShape]:
     """Let the signatures of a SavedModel take other shapes, where no setting changes their own."""
     if not version.definitions:
@@ -186,7 +186,7 @@ def _for_shapes(
 
 
 def _taken_over(
-    fallback: Fallback, directory: Path, version: Version, options: EngineOptions
+    fallback: Fallback, directory: Path, version: Drafts, options: EngineOptions
 ) -> list[Runs]:
     """Give programs of signatures that were left out; for the others, note the additions."""
     taken, others = fallback.take(directory, version.left_out(), options)
@@ -198,7 +198,7 @@ def _taken_over(
 
 
 def _served(
-    draft: Draft, version: Version, options: EngineOptions, nonfinite: Nonfinite
+    draft: Draft, version: Drafts, options: EngineOptions, nonfinite: Nonfinite
 ) -> Runs | None:
     """Compile a signature; one of a SavedModel that cannot be is left out."""
     if draft.name not in version.definitions:
@@ -208,7 +208,7 @@ def _served(
     return None
 
 
-def _none_served(version: Version) -> LoadFailed:
+def _none_served(version: Drafts) -> LoadFailed:
     """Give the causes by which no signature is left; the text of one stands alone."""
     causes = {name: str(cause) for name, cause in version.causes.items()}
     listed = "; ".join(causes.values())
@@ -263,7 +263,7 @@ def _for_any_rank(
     ports = prepare(draft, model.clone(), options)
     opened = [port for port in ports.inputs if port.bounds is None]
 
-    def make(ranks: Sequence[Form]) -> Program:
+    def make(ranks: Sequence[RankForm]) -> Program:
         """Compile for the `ranks` of the inputs with open rank, in their order."""
         ranked = model.clone()
         with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
@@ -287,7 +287,7 @@ def _for_sizes_of_one(
     ports = prepare(draft, sized, options)
     opened = [port for port in ports.inputs if not port.static]
 
-    def known(forms: Sequence[Form]) -> ov.Model:
+    def known(forms: Sequence[RankForm]) -> ov.Model:
         """Copy the graph for `forms`: sizes of each open input, where `MORE` is any above 1."""
         ranked = model.clone()
         before, given = sized.inputs, ranked.inputs
@@ -299,7 +299,7 @@ def _for_sizes_of_one(
         )
         return ranked
 
-    def make(forms: Sequence[Form]) -> Program:
+    def make(forms: Sequence[RankForm]) -> Program:
         with load_failures("the model cannot be compiled for these sizes"):
             return program_of(draft, known(forms), options, nonfinite)
 
@@ -315,7 +315,7 @@ def _for_sizes_of_one(
     return program_of(draft, model, options, nonfinite)
 
 
-def _known(port: ov.Output, form: Form) -> ov.PartialShape:
+def _known(port: ov.Output, form: RankForm) -> ov.PartialShape:
     """Give an input's shape with what is known of its open sizes: that they are 1, or not."""
     assert isinstance(form, tuple)
     sizes = zip(port.get_partial_shape(), form, strict=True)
@@ -337,7 +337,7 @@ def _has_open_ranks(model: ov.Model) -> bool:
     )
 
 
-def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
+def _around(beside: "AnsweredBeside", host: "HostPlan | None", inner: Runs | None) -> Runs:
     # Here, as in `reading/read.py`: only SavedModels need it.
     from ie_serving.engines.savedmodel.program import ProgramBeside
 

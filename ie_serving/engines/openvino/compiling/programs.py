@@ -48,15 +48,15 @@ from ie_serving.engines.openvino.faults.nonfinite import Nonfinite, loses_nonfin
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, weightless_copy
 from ie_serving.engines.openvino.interface.draft import Draft
-from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts, prepare, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.run.detour import Detour, OnDemand
+from ie_serving.engines.run.detour import Detour, OpenedOnDemand
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
-from ie_serving.engines.run.program import Check, Program
+from ie_serving.engines.run.program import CheckArray, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.inferences import current
@@ -83,7 +83,7 @@ class Graph(NamedTuple):
     """
 
     model: ov.Model
-    ports: Ports
+    ports: SignaturePorts
     hazards: Hazards
     admission: ShapeInference | None
     is_row: bool = False
@@ -116,7 +116,7 @@ def program_of(
     row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
     graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and nonfinite.kept)
     if loses and nonfinite.elsewhere:
-        other = OnDemand(nonfinite.elsewhere, lambda runs: runs.close())
+        other = OpenedOnDemand(nonfinite.elsewhere, lambda runs: runs.close())
         graph = graph._replace(detour=Detour(_floats(ports), other))
     compiled = _compile(draft, graph, options)
     if not _takes_ahead(graph, compiled, options):
@@ -131,14 +131,14 @@ def _may_have_lone_rows(options: EngineOptions) -> bool:
     return options.ahead and options.nireq <= 1 and is_cpu
 
 
-def _floats(ports: Ports) -> list[str]:
+def _floats(ports: SignaturePorts) -> list[str]:
     return [port.spec.name for port in ports.inputs if port.spec.dtype in FLOATS]
 
 
 def _guarded(
     draft: Draft,
     model: ov.Model,
-    ports: Ports,
+    ports: SignaturePorts,
     options: EngineOptions,
     *,
     keeps_nonfinite: bool = False,
@@ -315,11 +315,11 @@ def _blame(kind: type[ServingError], error: Exception) -> ServingError:
     return kind(f"{FAILED}: {in_words(error)}")
 
 
-def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:
+def _checks(ports: SignaturePorts, compiled: ov.CompiledModel) -> list[tuple[str, CheckArray]]:
     """Bind the checks that each request needs, and only those."""
     # Each check is Python code on the way of every request, so inputs that cannot be wrong, which
     # are nearly all, have none.
-    checks: list[tuple[str, Check]] = [
+    checks: list[tuple[str, CheckArray]] = [
         (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
     ]
     given = compiled.inputs
@@ -334,7 +334,7 @@ def _check_shape(port: Port, array: Array) -> None:
 
 
 def _shape_inference(
-    model: ov.Model, twin: WeightlessCopy | None, ports: Ports
+    model: ov.Model, twin: WeightlessCopy | None, ports: SignaturePorts
 ) -> ShapeInference | None:
     """Give None where only one combination of shapes is taken."""
     if all(port.static for port in ports.inputs):

@@ -33,7 +33,7 @@ from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.faults import quantization
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.walk import all_operations, elements, operations
-from ie_serving.engines.openvino.interface.tensor_specs import Ports, zeros
+from ie_serving.engines.openvino.interface.tensor_specs import SignaturePorts, zeros
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
@@ -89,7 +89,7 @@ class Compiled:
 
 def compile_fastest(
     model: ov.Model,
-    ports: Ports,
+    ports: SignaturePorts,
     options: EngineOptions,
     hazards: Hazards,
     admission: ShapeInference | None,
@@ -135,7 +135,7 @@ class _Choice:
         # A model that takes an inference ahead continues it in a thread of its own.
         self._single = {**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"}
 
-    def made(self, ports: Ports, slower: float) -> Compiled:
+    def made(self, ports: SignaturePorts, slower: float) -> Compiled:
         """Compile as the user has chosen, as former loads have, or as is measured now."""
         by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
         if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
@@ -222,7 +222,7 @@ class _Trials:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SignaturePorts,
         hazards: Hazards,
         admission: ShapeInference | None,
         slower: float,

@@ -51,7 +51,7 @@ from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, note_source, visit
 from ie_serving.engines.openvino.graphs.walk import Flag, bodies, carried, operations, rank_of
 from ie_serving.engines.openvino.graphs.weightless import (
-    Pair,
+    OperationPair,
     WeightlessCopy,
     fix,
     has_all,
@@ -191,7 +191,7 @@ def guard(
     return hazards, twin if has_all(twin, model) else None
 
 
-def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
+def _hazards(pairs: Sequence[OperationPair], *, is_open: bool) -> Hazards:
     """Find the hazards by the kinds of operations and by what their shapes depend on."""
     types = {node.get_type_name() for node, _, _ in pairs}
     by_values = any(shape.is_dynamic for _, copied, _ in pairs for shape in output_shapes(copied))
@@ -278,7 +278,7 @@ def _takes(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
 
 # Shape inference accepts a request whose shapes make a tensor in a body empty: the branch may not
 # be taken, or the loop have no round. So all open sizes in bodies count.
-def _may_be_skipped(pair: Pair) -> bool:
+def _may_be_skipped(pair: OperationPair) -> bool:
     shown = pair.node if pair.inside else pair.copied
     return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
 

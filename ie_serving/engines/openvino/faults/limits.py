@@ -28,7 +28,7 @@ FARTHEST_OFFSET = float(1 << 24)
 
 GREATEST = float(np.finfo(np.float32).max)
 
-Row = Callable[[ov.Node], ov.Node]
+RowOf = Callable[[ov.Node], ov.Node]
 """Gives the limits of an operation's input: float32, broadcast to the input."""
 
 
@@ -37,8 +37,8 @@ class _Limits:
     """The range of one input of an operation, both ends included."""
 
     number: int
-    low: Row
-    high: Row
+    low: RowOf
+    high: RowOf
 
     def guard(self, node: ov.Node, _: Visit) -> Iterator[Flag]:
         """Bound the input, unless it is a constant of the model."""
@@ -166,11 +166,11 @@ def _divided(node: ov.Node, _: Visit) -> Iterator[Flag]:
     yield refuse_unless(node, fits, "is asked for parts that are longer than the whole", others)
 
 
-def _is(value: float) -> Row:
+def _is(value: float) -> RowOf:
     return lambda _: float32([value])
 
 
-def _size(place: int, less: int = 0) -> Row:
+def _size(place: int, less: int = 0) -> RowOf:
     """Give the size of the first input at `place`, minus `less`."""
 
     def row(node: ov.Node) -> ov.Node:
@@ -196,7 +196,7 @@ def _rank(node: ov.Node) -> ov.Node:
     return op.squeeze(op.convert(op.shape_of(op.shape_of(node.input_value(0))), "f32"))
 
 
-def _with_batch(first: Row, others: Row) -> Row:
+def _with_batch(first: RowOf, others: RowOf) -> RowOf:
     """Give the limits of regions whose first column is the index in the batch."""
     return lambda node: op.concat([first(node), *(others(node) for _ in range(4))], 0)
 

@@ -29,7 +29,7 @@ class _Size(NamedTuple):
     place: int
 
 
-Shared = tuple[_Size, _Size]
+SharedSize = tuple[_Size, _Size]
 """Two dimensions that must be equal."""
 Hold: TypeAlias = Callable[[ov.Node, ov.Node], None]
 """Makes an operation refuse operands of unequal sizes; also gets its double in a copy."""
@@ -49,7 +49,7 @@ def hold_sizes(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
             rule.do(node, twin)
 
 
-def _sharing(shared: Callable[[ov.Node, ov.Node], Iterator[Shared]]) -> Hold:
+def _sharing(shared: Callable[[ov.Node, ov.Node], Iterator[SharedSize]]) -> Hold:
     def hold(node: ov.Node, twin: ov.Node) -> None:
         if _is_decided_by_values(twin):
             for one, other in shared(node, twin):
@@ -132,21 +132,21 @@ def _wanted(node: ov.Node, size: _Size) -> ov.Node:
     return op.gather(shape, int64([size.place]), int64(0))
 
 
-def _of_matmul(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+def _of_matmul(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     ranks, attributes = _ranks(node, twin), node.get_attributes()
     first = max(ranks[0] - (2 if attributes["transpose_a"] else 1), 0)
     second = max(ranks[1] - (1 if attributes["transpose_b"] else 2), 0)
     yield _Size(0, first), _Size(1, second)
 
 
-def _of_attention(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+def _of_attention(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     """Pair the widths of query and key, and the lengths of key and value."""
     ranks = _ranks(node, twin)
     yield _Size(0, ranks[0] - 1), _Size(1, ranks[1] - 1)
     yield _Size(1, ranks[1] - 2), _Size(2, ranks[2] - 2)
 
 
-def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     """Pair each label's first dimension with its others; `...` stands for the other dimensions."""
     equation = str(node.get_attributes()["equation"]).replace(" ", "")
     first: dict[str, _Size] = {}
@@ -161,7 +161,7 @@ def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
                 yield known, size
 
 
-def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     """Pair batch dimensions of data and indices; a negative `batch_dims` counts from the end."""
     if count := int(node.get_attributes().get("batch_dims", 0)):  # most have none
         rank = _ranks(node, twin)[1]
@@ -169,16 +169,16 @@ def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
             yield _Size(0, place), _Size(1, place)
 
 
-def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     """Pair the numbers of begins, ends and steps."""
     for number in range(2, node.get_input_size()):
         yield _Size(1, 0), _Size(number, 0)
 
 
-def _of(*shared: Shared) -> Hold:
+def _of(*shared: SharedSize) -> Hold:
     """Hold the given sizes, for any attributes and ranks."""
 
-    def of_all(node: ov.Node, twin: ov.Node) -> Iterator[Shared]:
+    def of_all(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
         _ranks(node, twin)
         yield from shared
 

@@ -13,7 +13,7 @@ from itertools import islice
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.core.runtime.spare_cpu import Steps
+from ie_serving.core.runtime.spare_cpu import YieldingList
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
 
 
@@ -156,9 +156,9 @@ def zeros(count: int) -> ov.Node:
     return int32([0] * count)
 
 
-def operations(model: ov.Model) -> Steps[ov.Node]:
+def operations(model: ov.Model) -> YieldingList[ov.Node]:
     """List the operations of a graph, bodies apart, each behind those that it reads."""
-    return Steps(model.get_ordered_ops())
+    return YieldingList(model.get_ordered_ops())
 
 
 def all_operations(model: ov.Model) -> Iterator[ov.Node]:

@@ -24,7 +24,7 @@ MASKS = frozenset({"boolean", "u8", "i32", "i64"})
 """Element types of masks and indices: how many places a mask has set may be a size."""
 
 
-class Pair(NamedTuple):
+class OperationPair(NamedTuple):
     """An operation of a graph, and the same one of its copy.
 
     Attributes:
@@ -49,7 +49,7 @@ class WeightlessCopy(NamedTuple):
     """
 
     model: ov.Model
-    pairs: list[Pair]
+    pairs: list[OperationPair]
 
 
 def weightless_copy(model: ov.Model) -> WeightlessCopy:
@@ -87,7 +87,7 @@ def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
         give_way()
 
 
-def _leave_weights_out(pairs: Iterable[Pair]) -> Iterator[ov.Node]:
+def _leave_weights_out(pairs: Iterable[OperationPair]) -> Iterator[ov.Node]:
     """Replace weights by inputs, and give those; also what decides whether a loop has a round.
 
     OpenVINO infers no shapes of a loop whose shapes tell that it has none: it raises "Accessing
@@ -124,9 +124,9 @@ def _may_have_no_round(loop: ov.Node) -> bool:
     )
 
 
-def _pairs(model: ov.Model, copy: ov.Model, inside: bool = False) -> Iterator[Pair]:
+def _pairs(model: ov.Model, copy: ov.Model, inside: bool = False) -> Iterator[OperationPair]:
     for node, copied in zip(operations(model), copy.get_ordered_ops(), strict=True):
-        yield Pair(node, copied, inside)
+        yield OperationPair(node, copied, inside)
         for body, copied_body in zip(bodies(node), bodies(copied), strict=True):
             yield from _pairs(body, copied_body, inside=True)
 

@@ -16,8 +16,8 @@ from ie_serving.engines.openvino.runtime import Operation, among, load_failures
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.host_program import Plan
-    from ie_serving.engines.savedmodel.program import Beside
+    from ie_serving.engines.savedmodel.host.host_program import HostPlan
+    from ie_serving.engines.savedmodel.program import AnsweredBeside
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +68,9 @@ class Draft:
     model: ov.Model | None
     inputs: Sequence[ModelTensor]
     outputs: Sequence[ModelTensor]
-    beside: "Beside | None" = None
+    beside: "AnsweredBeside | None" = None
     listed: Signature | None = None
-    host: "Plan | None" = None
+    host: "HostPlan | None" = None
     colours: str = RGB
     ignored: frozenset[str] = frozenset()
 
@@ -104,7 +104,7 @@ def _by_openvino(model: ov.Model) -> str:
 
 
 @dataclass
-class Version:
+class Drafts:
     """The signatures of a version: those that were read, and why others are left out.
 
     Attributes:
@@ -148,7 +148,7 @@ class Version:
 
 
 @contextmanager
-def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
+def leaving_out(version: Drafts, name: str, how: str) -> Iterator[None]:
     """Leave a signature out when the body fails; the other signatures still serve.
 
     Args:
@@ -169,5 +169,5 @@ def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
         _leave_out(version, name, f"{what}: {type(error).__name__}: {error}")
 
 
-def _leave_out(version: Version, name: str, cause: str) -> None:
+def _leave_out(version: Drafts, name: str, cause: str) -> None:
     version.causes[name] = LoadFailed(cause)

@@ -13,7 +13,7 @@ from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 
 BATCH = "N"
 SPATIAL = ("H", "W")
@@ -69,9 +69,11 @@ def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
     return True
 
 
-def layout_of(tensor: ModelTensor, options: Preprocessing, *, is_input: bool) -> Pair | None:
+def layout_of(
+    tensor: ModelTensor, options: Preprocessing, *, is_input: bool
+) -> PropertyPair | None:
     """Give the configured layout of a tensor."""
-    if isinstance(options.layout, Pair):  # one without a name is of the only input
+    if isinstance(options.layout, PropertyPair):  # one without a name is of the only input
         return options.layout if is_input else None
     return next((pair for name, pair in options.layouts.items() if name in tensor.names), None)
 
@@ -85,7 +87,7 @@ def batch_axis(tensor: ModelTensor, options: Preprocessing) -> int:
 
 # Inputs and outputs have the same two methods, and no class in common.
 def _set_layout(
-    side: "ov.preprocess.InputInfo | ov.preprocess.OutputInfo", pair: Pair | None
+    side: "ov.preprocess.InputInfo | ov.preprocess.OutputInfo", pair: PropertyPair | None
 ) -> None:
     if pair is not None:
         side.tensor().set_layout(ov.Layout(pair.client))

@@ -30,7 +30,7 @@ from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 
 NO_LIMIT = np.iinfo(np.int64).max
-Bounds = tuple[tuple[int, int], ...]
+DimensionBounds = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Port:
 
     spec: TensorSpec
     index: int
-    bounds: Bounds | None
+    bounds: DimensionBounds | None
 
     @property
     def static(self) -> bool:
@@ -100,7 +100,7 @@ def _range(bound: tuple[int, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Ports:
+class SignaturePorts:
     """Inputs and outputs of one signature.
 
     Attributes:
@@ -116,7 +116,7 @@ class Ports:
     keepers: frozenset[str]
 
 
-def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
+def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> SignaturePorts:
     """Preprocess and reshape the draft's model, convert BF16, and give its ports.
 
     Raises:
@@ -140,7 +140,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
         method=draft.method,
         ignored=draft.ignored,
     )
-    return Ports(signature, inputs, outputs, kept)
+    return SignaturePorts(signature, inputs, outputs, kept)
 
 
 def _reshape(
@@ -214,7 +214,7 @@ def _partial(shape: Sequence[Dimension]) -> ov.PartialShape:
     )
 
 
-def _bounds(shape: ov.PartialShape) -> Bounds | None:
+def _bounds(shape: ov.PartialShape) -> DimensionBounds | None:
     if shape.rank.is_dynamic:
         return None
     return tuple(map(_bound, shape))
@@ -248,7 +248,9 @@ def _layout(port: ov.Output) -> str:
     return str(layout_helpers.get_layout(port)).strip("[]").replace(",", "").replace("...", "")
 
 
-def _ranges(shape: tuple[int, ...] | None, bounds: Bounds | None) -> Bounds | None:
+def _ranges(
+    shape: tuple[int, ...] | None, bounds: DimensionBounds | None
+) -> DimensionBounds | None:
     """Give the bounds where some dimension takes several sizes, but not all."""
     if shape is None or bounds is None or len(shape) != len(bounds):
         return None

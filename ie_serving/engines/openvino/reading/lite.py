@@ -24,7 +24,7 @@ from openvino.frontend import (
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.graphs.constants import int64
-from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
+from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor, leaving_out
 from ie_serving.engines.openvino.operators.converter import size_of
 from ie_serving.engines.openvino.reading.lite_signatures import (
     CustomOperation,
@@ -39,7 +39,7 @@ from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
 
 
-def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Version:
+def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Drafts:
     """Convert every signature of a TFLite file.
 
     Raises:
@@ -48,7 +48,7 @@ def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Version:
     with load_failures(f"{path.name} cannot be read"):
         data = path.read_bytes()
     found = signatures_of(data, path.name)
-    version = Version([], {each.name: each.definition for each in found}, file=path.name)
+    version = Drafts([], {each.name: each.definition for each in found}, file=path.name)
     for signature in found:
         with leaving_out(version, signature.name, "converted"):
             version.drafts.append(_draft(data, signature, renames))

@@ -46,14 +46,14 @@ def checked(file: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Table:
+class FlatTable:
     """A table at a position of a buffer; fields by the number that their schema gives them."""
 
     data: bytes
     at: int
 
     @classmethod
-    def root(cls, data: bytes) -> "Table":
+    def root(cls, data: bytes) -> "FlatTable":
         """Give the table that a buffer holds."""
         return cls(data, _number(data, 0))
 
@@ -93,10 +93,10 @@ class Table:
         at, count = self.vector(field)
         return list(struct.unpack_from(f"<{count}i", self.data, at))
 
-    def tables(self, field: int) -> list["Table"]:
+    def tables(self, field: int) -> list["FlatTable"]:
         """Read a vector of tables; empty where it is absent."""
         at, count = self.vector(field)
-        return [Table(self.data, _follow(self.data, at + 4 * i)) for i in range(count)]
+        return [FlatTable(self.data, _follow(self.data, at + 4 * i)) for i in range(count)]
 
     def vector(self, field: int) -> tuple[int, int]:
         """Find a vector: where its first element lies, and how many it has."""
@@ -216,7 +216,7 @@ def signatures_of(data: bytes, file: str) -> list[LiteSignature]:
     if data[4:8] != IDENTIFIER:
         raise LoadFailed(f"{file} is not a TFLite model")
     with checked(file):
-        model = Table.root(data)
+        model = FlatTable.root(data)
         subgraphs = [_Subgraph(i, table) for i, table in enumerate(model.tables(_SUBGRAPHS))]
         if declared := _declared(model, file):
             return [_from_definition(*each) for each in declared.items()]
@@ -231,7 +231,7 @@ def keeps_state(data: bytes, file: str) -> bool:
     Recurrent operations keep their state in tensors that are marked as variables.
     """
     with checked(file):
-        model = Table.root(data)
+        model = FlatTable.root(data)
         tensors = (each for graph in model.tables(_SUBGRAPHS) for each in graph.tables(_TENSORS))
         return any(code.number(_BUILTIN_CODE) == _VARIABLE for code in model.tables(_CODES)) or any(
             tensor.byte(_IS_VARIABLE) for tensor in tensors
@@ -248,7 +248,7 @@ def check_states(data: bytes, file: str) -> None:
         LoadFailed: there is one, or the file is damaged.
     """
     with checked(file):
-        model = Table.root(data)
+        model = FlatTable.root(data)
         codes = [max(c.byte(_OLD_CODE), c.number(_BUILTIN_CODE)) for c in model.tables(_CODES)]
         for graph in model.tables(_SUBGRAPHS):
             tensors = graph.tables(_TENSORS)
@@ -276,7 +276,7 @@ def customs(data: bytes, file: str) -> list[CustomOperation]:
     """List the operations that are not TFLite's own. Raises: LoadFailed."""
     found = []
     with checked(file):
-        model = Table.root(data)
+        model = FlatTable.root(data)
         kinds = [code.text(_CUSTOM_CODE) for code in model.tables(_CODES)]
         for graph in model.tables(_SUBGRAPHS):
             tensors = graph.tables(_TENSORS)
@@ -290,7 +290,7 @@ def customs(data: bytes, file: str) -> list[CustomOperation]:
 
 def with_first(data: bytes, subgraph: int) -> bytes:
     """Exchange the first subgraph of a file, which is the one that is converted, for another."""
-    at, _ = Table.root(data).vector(_SUBGRAPHS)
+    at, _ = FlatTable.root(data).vector(_SUBGRAPHS)
     changed = bytearray(data)
     for here, there in ((at, at + 4 * subgraph), (at + 4 * subgraph, at)):
         (distance,) = struct.unpack_from("<I", data, there)
@@ -302,7 +302,7 @@ def with_first(data: bytes, subgraph: int) -> bytes:
 class _Subgraph:
     """The tensors of one subgraph."""
 
-    def __init__(self, number: int, table: Table) -> None:
+    def __init__(self, number: int, table: FlatTable) -> None:
         self.number = number
         tensors = table.tables(_TENSORS)
         self.tensors = tensors
@@ -317,7 +317,7 @@ class _Subgraph:
         return self.signature(SERVING_DEFAULT, inputs, outputs)
 
     def signature(
-        self, name: str, inputs: Mapping[str, Table], outputs: Mapping[str, Table]
+        self, name: str, inputs: Mapping[str, FlatTable], outputs: Mapping[str, FlatTable]
     ) -> LiteSignature:
         """Make a signature of tensors by their aliases."""
         definition = messages.SignatureDef(method_name=Method.PREDICT.value)
@@ -334,7 +334,7 @@ class _Subgraph:
         )
 
 
-def _native(subgraph: _Subgraph, table: Table) -> LiteSignature:
+def _native(subgraph: _Subgraph, table: FlatTable) -> LiteSignature:
     inputs, outputs = (
         {entry.text(0): subgraph.tensors[entry.number(1)] for entry in table.tables(field)}
         for field in (_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS)
@@ -342,7 +342,7 @@ def _native(subgraph: _Subgraph, table: Table) -> LiteSignature:
     return subgraph.signature(table.text(_KEY), inputs, outputs)
 
 
-def _declared(model: Table, file: str) -> dict[str, Proto]:
+def _declared(model: FlatTable, file: str) -> dict[str, Proto]:
     """Read the SignatureDefs of the metadata."""
     for entry in model.tables(_METADATA):
         if entry.text(0) != METADATA:
@@ -374,7 +374,7 @@ def without_port(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _plainly_named(tensors: Sequence[Table]) -> dict[str, Table]:
+def _plainly_named(tensors: Sequence[FlatTable]) -> dict[str, FlatTable]:
     """Name tensors without their ports; with them where several would have one name."""
     names = [tensor.text(_TENSOR_NAME).removesuffix(":0") for tensor in tensors]
     plain = [without_port(name) for name in names]
@@ -384,7 +384,7 @@ def _plainly_named(tensors: Sequence[Table]) -> dict[str, Table]:
     }
 
 
-def _fill(info: Proto, tensor: Table) -> None:
+def _fill(info: Proto, tensor: FlatTable) -> None:
     info.name = tensor.text(_TENSOR_NAME)
     dtype = DTYPES.get(tensor.byte(_TYPE))
     info.dtype = dtype.number if dtype else 0

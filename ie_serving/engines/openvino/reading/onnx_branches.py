@@ -24,7 +24,7 @@ from ie_serving.engines.onnx_file import (
     NODE_KIND,
     NODE_OUTPUT,
     VALUE_NAME,
-    Part,
+    OnnxField,
     nodes,
     parts,
 )
@@ -133,7 +133,7 @@ def _graph(graph: bytes, known: Mapping[bytes, bool], names: Iterator[int]) -> b
     )
 
 
-def _node(node: Part, known: Mapping[bytes, bool], names: Iterator[int]) -> bytes:
+def _node(node: OnnxField, known: Mapping[bytes, bool], names: Iterator[int]) -> bytes:
     fields = list(parts(node.content))
     if not any(each.number == NODE_KIND and each.content == b"If" for each in fields):
         return node.whole
@@ -151,14 +151,14 @@ def _node(node: Part, known: Mapping[bytes, bool], names: Iterator[int]) -> byte
     return reshape + delimited(GRAPH_NODE, own)
 
 
-def _branch(attribute: Part) -> tuple[bytes, bytes] | None:
+def _branch(attribute: OnnxField) -> tuple[bytes, bytes] | None:
     if attribute.number != NODE_ATTRIBUTE:
         return None
     inside = {each.number: each.content for each in parts(attribute.content)}
     return inside[_ATTRIBUTE_NAME], inside[_ATTRIBUTE_GRAPH]
 
 
-def _deeper(field: Part, known: Mapping[bytes, bool], names: Iterator[int]) -> bytes:
+def _deeper(field: OnnxField, known: Mapping[bytes, bool], names: Iterator[int]) -> bytes:
     if field.number != NODE_ATTRIBUTE:
         return field.whole
     content = b"".join(

@@ -271,7 +271,7 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Input:
+class UnreadInput:
     """An input that is not read."""
 
     name: str
@@ -327,7 +327,9 @@ _OF_INTEGERS = "Add AveragePool Concat LeakyRelu Mul ReduceMean Sigmoid Softmax 
 numbers beyond the type's range otherwise than onnxruntime.
 """
 
-OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | RequiredInput | WholeOperator, ...]]] = {
+OVERLOOKED: Final[
+    Mapping[str, tuple[Attribute | UnreadInput | RequiredInput | WholeOperator, ...]]
+] = {
     "And": (_AXIS,),
     "Attention": (
         Attribute("left_window_size", (-1,)),
@@ -339,11 +341,11 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | RequiredInput | WholeOp
     "ConvTranspose": (
         Attribute("auto_pad", ("NOTSET", "VALID", "SAME_LOWER"), beside="output_shape"),
     ),
-    "DFT": (Attribute("onesided", (0,)), Input("axis", 2, since=20, needed=False)),
+    "DFT": (Attribute("onesided", (0,)), UnreadInput("axis", 2, since=20, needed=False)),
     "Equal": (_AXIS,),
     "GRU": (_LAYOUT,),
     "Greater": (_AXIS,),
-    "LSTM": (_LAYOUT, Attribute("input_forget", (0,)), Input("P", 7)),
+    "LSTM": (_LAYOUT, Attribute("input_forget", (0,)), UnreadInput("P", 7)),
     "Less": (_AXIS,),
     "MaxPool": (Attribute("storage_order", (0,)),),
     "Or": (_AXIS,),
@@ -371,7 +373,7 @@ OVERLOOKED: Final[Mapping[str, tuple[Attribute | Input | RequiredInput | WholeOp
     f"{MICROSOFT}.FusedMatMul": (Attribute("transBatchA", (0,)), Attribute("transBatchB", (0,))),
     # OpenVINO refuses every request with a past of open size, and overwrites one of known size.
     f"{MICROSOFT}.GroupQueryAttention": (WholeOperator(),),
-    f"{MICROSOFT}.MatMulNBits": (Input("g_idx", 4),),
+    f"{MICROSOFT}.MatMulNBits": (UnreadInput("g_idx", 4),),
     **{f"{MICROSOFT}.QLinear{name}": (WholeOperator(),) for name in _OF_INTEGERS.split()},
 }
 """By operator, with its domain where that is not ONNX's own."""

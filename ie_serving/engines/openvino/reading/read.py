@@ -16,7 +16,7 @@ from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import inputs, nodes
-from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version
+from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
@@ -33,7 +33,7 @@ def read(
     options: OpenVinoOptions,
     tags: Collection[str] = EngineOptions.saved_model_tags,
     as_sent: "AsSent | None" = None,
-) -> Version:
+) -> Drafts:
     """Read the model in `directory`: a draft for each signature that can be converted.
 
     Args:
@@ -56,7 +56,7 @@ def _read_file(
     renames: tuple[Renames, Renames],
     tags: Collection[str],
     as_sent: "AsSent | None",
-) -> Version:
+) -> Drafts:
     """Read a model's file as its name has it."""
     _refuse_other(file)
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
@@ -76,7 +76,7 @@ def _read_file(
         model = _read_model(file)
         draft = _plain(model, renames, file)
     colours = formats.COLOURS.get(file.suffix, RGB)
-    return Version([replace(draft, colours=colours)])
+    return Drafts([replace(draft, colours=colours)])
 
 
 def _refuse_other(file: Path) -> None:

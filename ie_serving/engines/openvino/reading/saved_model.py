@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.faults.hazards import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
-from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor, Version, leaving_out
+from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import Operation, core, load_failures, one_line
@@ -32,7 +32,7 @@ from ie_serving.engines.savedmodel.file import (
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
 from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
-from ie_serving.engines.savedmodel.program import Beside
+from ie_serving.engines.savedmodel.program import AnsweredBeside
 from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
     OUTPUT,
@@ -46,7 +46,7 @@ from ie_serving.engines.savedmodel.state import Initial, kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.engines.savedmodel.host.host_program import Plan
+    from ie_serving.engines.savedmodel.host.host_program import HostPlan
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def read_signatures(
     renames: tuple[Renames, Renames],
     tags: Collection[str],
     as_sent: AsSent | None = None,
-) -> Version:
+) -> Drafts:
     """Convert every signature; the version tells which are left out, and why.
 
     Args:
@@ -85,13 +85,13 @@ def read_signatures(
     return version
 
 
-def _needs_variables(directory: Path, version: Version) -> bool:
+def _needs_variables(directory: Path, version: Drafts) -> bool:
     causes = map(str, version.causes.values())
     absent = not Path(f"{directory / VARIABLES}.index").exists()
     return absent and any("is not initialized" in cause for cause in causes)
 
 
-def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
+def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Drafts:
     """Convert a frozen graph like a SavedModel.
 
     Raises:
@@ -120,12 +120,12 @@ def _converted(
     source: "partial[Iterator[Operation]]",
     initial: Initial,
     as_sent: AsSent | None = None,
-) -> Version:
+) -> Drafts:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
         for name, definition in meta_graph.signature_def.items()
     }
-    version = Version([], definitions, file=source.args[0].name, operations=source)
+    version = Drafts([], definitions, file=source.args[0].name, operations=source)
     signatures = declared(meta_graph)
     if as_sent is not None:
         signatures = {as_sent.name: signatures[as_sent.name]}
@@ -153,7 +153,7 @@ def _converted(
     return version
 
 
-def _add_names(version: Version, own: str, repeat: Declared, names: tuple[Names, Names]) -> None:
+def _add_names(version: Drafts, own: str, repeat: Declared, names: tuple[Names, Names]) -> None:
     """Let options speak of a draft's tensors by what these are called in one that repeats it."""
     (place,) = [at for at, draft in enumerate(version.drafts) if draft.name == own]
     draft = version.drafts[place]
@@ -263,7 +263,7 @@ class _Conversion:
             write_loops_out(prepared, self._meta_graph)
         return prepared
 
-    def _host(self, prepared: Prepared) -> "Plan | None":
+    def _host(self, prepared: Prepared) -> "HostPlan | None":
         """Give the host's part, by the names that clients use; None where there is none.
 
         Values that the init op sets become constants of the model.
@@ -335,7 +335,7 @@ class _Conversion:
             " signature without it"
         )
 
-    def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
+    def _beside(self, prepared: Prepared, host: "HostPlan | None") -> AnsweredBeside | None:
         """Give the part answered beside the model; None where the model is the whole signature."""
         whole = prepared.as_declared and not prepared.defaults and host is None
         if whole and prepared.outputs:
@@ -343,7 +343,7 @@ class _Conversion:
         inputs, outputs = self._names
         constants = {**prepared.constants, **self._computed(prepared)}
         listed = self._listed
-        return Beside(
+        return AnsweredBeside(
             Signature(
                 listed.name,
                 listed.inputs,
@@ -358,7 +358,7 @@ class _Conversion:
             self._meanings(prepared, host),
         )
 
-    def _meanings(self, prepared: Prepared, host: "Plan | None") -> dict[str, str]:
+    def _meanings(self, prepared: Prepared, host: "HostPlan | None") -> dict[str, str]:
         """Tell how the model's inputs that clients do not see are computed."""
         names = self._names[0]
         meanings = {

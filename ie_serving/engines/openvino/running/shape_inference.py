@@ -30,7 +30,7 @@ from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
 from ie_serving.engines.openvino.interface import mixed_rows
 from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.openvino.runtime import in_words
-from ie_serving.engines.run.infer_request import MOST_WAITING, Shapes
+from ie_serving.engines.run.infer_request import MOST_INFER_WAITERS, Shapes
 
 KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
@@ -50,7 +50,7 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
 class ShapeInference:
     """Tells whether a model takes a combination of input shapes. Used from one event loop.
 
-    See `engines.run.infer_request.Admission`.
+    See `engines.run.infer_request.ShapeAdmission`.
 
     Known combinations are looked up; a new one is inferred in a thread, one at a time, so that many
     new shapes block neither the loop nor more than one thread. A second request for a combination
@@ -77,7 +77,7 @@ class ShapeInference:
 
         Raises:
             InvalidTensor: with the shapes and the operation that refuses them.
-            QueueFull: `MOST_WAITING` wait for their turn already.
+            QueueFull: `MOST_INFER_WAITERS` wait for their turn already.
         """
         self._check_room()
         self._waiting += 1
@@ -90,10 +90,10 @@ class ShapeInference:
             raise InvalidTensor(self._refused[shapes])
 
     def _check_room(self) -> None:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MOST_INFER_WAITERS:
             raise QueueFull(
-                f"{MOST_WAITING} requests of new shapes wait for this model already: ask again"
-                " later, or send fewer shapes"
+                f"{MOST_INFER_WAITERS} requests of new shapes wait for this model already: ask"
+                " again later, or send fewer shapes"
             )
 
     async def _learn(self, shapes: Shapes) -> None:

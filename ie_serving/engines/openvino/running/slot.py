@@ -31,13 +31,13 @@ MOST_PADDING = 64 << 20
 """Bytes of padding for strings of different lengths; a request that needs more is refused. OpenVINO
 pads all to the longest, so one long string among many short ones could exhaust the memory."""
 
-Write = Callable[[Array], None]
+WriteArray = Callable[[Array], None]
 
 
 class Slot:
     """One infer request. Used by one inference at a time.
 
-    See `engines.run.infer_request.InferRequest`.
+    See `engines.run.infer_request.EngineRequest`.
 
     Args of the constructor:
         make: gives the infer request; called again to renew it.
@@ -167,7 +167,7 @@ def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
         raise InvalidTensor(nothing_left(", ".join(compress(names, flags))))
 
 
-def _writer(request: ov.InferRequest, port: Port, *, watched: bool) -> Write:
+def _writer(request: ov.InferRequest, port: Port, *, watched: bool) -> WriteArray:
     if port.spec.dtype is DataType.STRING:
         return partial(_write_text, request, port)
     if watched and port.spec.dtype is DataType.BF16:  # numpy has no such floats to add up
@@ -255,7 +255,7 @@ def _are_few(numbers: Array) -> bool:
     return numbers.dtype == np.float32 and numbers.size <= FEW
 
 
-def _write_watched(write: Write, array: Array) -> None:
+def _write_watched(write: WriteArray, array: Array) -> None:
     """Write an array in which NaN and infinity would be lost. Raises: NotFinite."""
     refuse_odd(array)
     write(array)

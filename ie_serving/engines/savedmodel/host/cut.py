@@ -22,8 +22,8 @@ from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.engines.savedmodel.file import TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS, Frame, NodeOutput, above, standing_alone
 from ie_serving.engines.savedmodel.host.functional import functional
-from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Compute, Program
-from ie_serving.engines.savedmodel.host.host_program import Function, HostStep, Plan
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Compute, RunBody
+from ie_serving.engines.savedmodel.host.host_program import Function, HostPlan, HostStep
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
@@ -44,11 +44,13 @@ from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 _NOTHING = "ie_serving_nothing"
 """Name of the constants in place of values that the model passed on without computing them."""
 
-Value = tuple[Id, str, int]
+CutValue = tuple[Id, str, int]
 """One output of a node: the node, the output's name where no kernel numbers it, and its number."""
 
 
-def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto, initial: Initial) -> Plan:
+def leave_to_host(
+    prepared: Prepared, directory: Path, meta_graph: Proto, initial: Initial
+) -> HostPlan:
     """Divide a signature between host and model, and rewrite the graph for the model.
 
     Args:
@@ -99,7 +101,7 @@ def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
     return own_frame(prepared, meta_graph)
 
 
-def _value(place: NodeOutput) -> Value:
+def _value(place: NodeOutput) -> CutValue:
     origin = place.origin()
     if origin.node.op in KERNELS:
         return id_of(origin), "", _position(origin)
@@ -118,16 +120,16 @@ class _Cutting:
     divided: Partition
     resources: Resources
     inputs: Mapping[str, TensorInfo]
-    plan: Plan = field(default_factory=Plan)
-    known: dict[Value, str] = field(default_factory=dict)
+    plan: HostPlan = field(default_factory=HostPlan)
+    known: dict[CutValue, str] = field(default_factory=dict)
     extra: dict[str, TensorInfo] = field(default_factory=dict)
 
     fed: dict[str, TensorInfo] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._slots: dict[Value, int] = {}
+        self._slots: dict[CutValue, int] = {}
         self._bound: list[tuple[Placement, NodeOutput, Compute, tuple[int, ...]]] = []
-        self._arguments: dict[tuple[int, Value], str] = {}
+        self._arguments: dict[tuple[int, CutValue], str] = {}
         self._names = {info.tensor.partition(":")[0]: name for name, info in self.inputs.items()}
 
     def slot(self, place: NodeOutput) -> int:
@@ -184,7 +186,7 @@ class _Cutting:
                 kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
                 self._bound.append((part, place, kernel.make(attributes), sources))
 
-    def _programs(self, place: NodeOutput) -> dict[str, Program]:
+    def _programs(self, place: NodeOutput) -> dict[str, RunBody]:
         """Make the functions of a loop or branch ready to run."""
         return {
             attribute: _function(place, place.node.attr[attribute].func.name, self.resources)
@@ -293,7 +295,7 @@ def _is_text(placeholder: Proto) -> bool:
     return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
 
 
-def _function(place: NodeOutput, name: str, resources: Resources) -> Program:
+def _function(place: NodeOutput, name: str, resources: Resources) -> RunBody:
     frame, arguments, returned = standing_alone(place.frame.library, name)
     inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
     made = _Cutting(frame, partition(returned), resources, inputs)

@@ -167,10 +167,10 @@ _SHORT: tuple[tuple[int, Callable[[_Data], Word]], ...] = (
 )
 """Longest data of each of the ways for short ones."""
 
-Pair = tuple[int, int]
+HashPair = tuple[int, int]
 
 
-def _weak(data: bytes, at: int, low: int, high: int) -> Pair:
+def _weak(data: bytes, at: int, low: int, high: int) -> HashPair:
     """Hash 32 bytes and two seeds (WeakHashLen32WithSeeds)."""
     first, second, third, fourth = (_word(data, at + 8 * i) for i in range(4))
     low = low + first & _MASK
@@ -184,8 +184,8 @@ def _long(data: bytes) -> int:
     x = _SEED
     y = _SEED * _K1 + 113 & _MASK
     z = _mix(y * _K2 + 113 & _MASK) * _K2 & _MASK
-    v: Pair = (0, 0)
-    w: Pair = (0, 0)
+    v: HashPair = (0, 0)
+    w: HashPair = (0, 0)
     x = x * _K2 + _word(data, 0) & _MASK
     last_whole = (len(data) - 1) // 64 * 64
     for at in range(0, last_whole, 64):

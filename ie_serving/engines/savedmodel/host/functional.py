@@ -25,7 +25,7 @@ from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.frames import PASSES_ON, Library
 from ie_serving.engines.savedmodel.host.needs import on_host
 from ie_serving.engines.savedmodel.host.nodes import (
-    Nodes,
+    GraphNodes,
     Typed,
     data_inputs,
     name_of,
@@ -40,7 +40,7 @@ _DEEPEST = 50
 """Loops and branches within one another that are rewritten. Each takes Python a few calls, and
 a hostile file could have any number."""
 
-Ends = Callable[[str, Proto], bool]
+EndsFrame = Callable[[str, Proto], bool]
 """Tells for a reference and its node whether it is given from outside."""
 
 
@@ -57,7 +57,7 @@ def functional(graph_def: Proto, outputs: Iterable[str]) -> Proto | None:
     changed = graph.GraphDef()
     changed.CopyFrom(graph_def)
     wanted = list(outputs)
-    nodes = Nodes(changed)
+    nodes = GraphNodes(changed)
     try:
         lists_for_arrays(nodes, nodes.above(wanted))
         _Rewriting(nodes, nodes.above(wanted)).region(wanted)
@@ -77,7 +77,7 @@ class _Rewriting:
         read: those that matter.
     """
 
-    def __init__(self, nodes: Nodes, read: Iterable[Proto]) -> None:
+    def __init__(self, nodes: GraphNodes, read: Iterable[Proto]) -> None:
         self.nodes = nodes
         self._depth = 0
         self._exits: dict[str, list[Proto]] = {}
@@ -87,7 +87,7 @@ class _Rewriting:
                 self._exits.setdefault(gate, []).append(node)
 
     def region(
-        self, targets: Iterable[str], ends: Ends = lambda reference, node: False
+        self, targets: Iterable[str], ends: EndsFrame = lambda reference, node: False
     ) -> list[str]:
         """Rewrite all loops and branches above `targets`, and name the nodes there, up to `ends`.
 
@@ -319,7 +319,7 @@ def _note_shapes(node: Proto, alike: Iterable[Proto]) -> None:
             shape.unknown_rank = True
 
 
-def _reads(nodes: Nodes, reference: str) -> bool:
+def _reads(nodes: GraphNodes, reference: str) -> bool:
     return any(reference in node.input for node in nodes.graph_def.node)
 
 

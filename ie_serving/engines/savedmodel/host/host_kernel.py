@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf.messages import Proto
 
-Program = Callable[[Sequence[Any]], list[Any]]
+RunBody = Callable[[Sequence[Any]], list[Any]]
 """A function of the graph: takes its arguments, gives its results."""
 
 
@@ -23,7 +23,7 @@ class Attributes:
         programs: the functions that its attributes name, ready to run.
     """
 
-    def __init__(self, node: Proto, programs: Mapping[str, Program] = MappingProxyType({})) -> None:
+    def __init__(self, node: Proto, programs: Mapping[str, RunBody] = MappingProxyType({})) -> None:
         self.node = node
         self.programs = programs
         self._held = node.attr
@@ -88,15 +88,15 @@ class Attributes:
 
 
 Compute = Callable[..., Any]
-"""Takes the inputs of the node in order (arrays; `Held` for handles) and gives its output, or the
-list of its outputs where it has several."""
+"""Takes the inputs of the node in order (arrays; `HostObject` for handles) and gives its output, or
+the list of its outputs where it has several."""
 
 
-class Held:
+class HostObject:
     """A value that is no tensor: a table, a list of tensors."""
 
 
-Make = Callable[[Attributes], Compute]
+MakeCompute = Callable[[Attributes], Compute]
 """Binds the attributes, once at load. Raises LoadFailed for those that cannot be computed with."""
 
 
@@ -136,7 +136,7 @@ class HostKernel:
         sizes: where outputs are lists, how many members each has at a node.
     """
 
-    make: Make
+    make: MakeCompute
     outputs: Sequence[Output] = (Output(),)
     check: Callable[[Attributes, Sequence[Any]], None] = lambda attributes, inputs: None
     in_thread: bool = False

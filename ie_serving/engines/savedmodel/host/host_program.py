@@ -19,7 +19,7 @@ from ie_serving.engines.savedmodel.host.allowance import (
     TooMuchInline,
     spending,
 )
-from ie_serving.engines.savedmodel.host.host_kernel import Compute, Held, as_tensor
+from ie_serving.engines.savedmodel.host.host_kernel import Compute, HostObject, as_tensor
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class HostStep:
         for number, slot in self.results:
             value = given[number] if isinstance(given, list) else given
             # numpy gives a scalar for no dimensions; most values are arrays already.
-            if not isinstance(value, (np.ndarray, Held)):
+            if not isinstance(value, (np.ndarray, HostObject)):
                 value = as_tensor(value)
             slots[slot] = value
 
@@ -94,7 +94,7 @@ class HostStep:
 
 
 @dataclass
-class Plan:
+class HostPlan:
     """The host's part of a signature. A slot holds one tensor of a request.
 
     Attributes:
@@ -143,7 +143,7 @@ class Function:
         filled: which of its arguments it reads, and the slot of each.
     """
 
-    def __init__(self, plan: Plan, arguments: Sequence[str], returned: Sequence[int]) -> None:
+    def __init__(self, plan: HostPlan, arguments: Sequence[str], returned: Sequence[int]) -> None:
         self.plan = plan
         self.filled = [
             (at, plan.inputs[name]) for at, name in enumerate(arguments) if name in plan.inputs
@@ -169,7 +169,7 @@ class HostProgram:
         inner: the model's program; None where the host computes everything.
     """
 
-    def __init__(self, plan: Plan, signature: Signature, inner: Runs | None) -> None:
+    def __init__(self, plan: HostPlan, signature: Signature, inner: Runs | None) -> None:
         self.signature = signature
         self._plan = plan
         self._inner = inner

@@ -17,7 +17,7 @@ from dataclasses import replace
 from ie_serving.engines.savedmodel.frames import CALLS, Library
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
 from ie_serving.engines.savedmodel.host.nodes import (
-    Nodes,
+    GraphNodes,
     data_inputs,
     name_of,
     set_inputs,
@@ -57,7 +57,7 @@ def inline(graph_def: Proto, outputs: Iterable[str], numbers: Numbers) -> list[s
     wanted = list(outputs)
     while True:
         # Again until none is left: an inlined function may itself call such functions.
-        above = Nodes(graph_def).above(wanted)
+        above = GraphNodes(graph_def).above(wanted)
         calls = [node for node in above if _leads_to_first_form(node, library)]
         if not calls:
             return wanted

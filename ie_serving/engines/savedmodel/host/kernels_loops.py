@@ -30,7 +30,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Compute,
     HostKernel,
     Output,
-    Program,
+    RunBody,
     in_thread,
     plain,
 )
@@ -306,7 +306,7 @@ class Rows:
                 return
 
 
-def rows_of(goes_on: Program, body: Program) -> Rows | None:
+def rows_of(goes_on: RunBody, body: RunBody) -> Rows | None:
     """Tell whether the turns of a loop depend on each other only by what they count.
 
     A loop without a step that takes long is none of these: threads would only take turns.

@@ -29,7 +29,7 @@ def set_inputs(node: Proto, inputs: Iterable[str]) -> None:
     node.input.extend(held)
 
 
-class Nodes:
+class GraphNodes:
     """The nodes of a graph, functions left aside.
 
     Args of the constructor:

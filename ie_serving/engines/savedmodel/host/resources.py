@@ -18,10 +18,10 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.frames import Frame, NodeOutput
-from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Held, as_tensor
+from ie_serving.engines.savedmodel.host.host_kernel import Attributes, HostObject, as_tensor
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
-from ie_serving.engines.savedmodel.host.tables import Table, empty, from_text_file
+from ie_serving.engines.savedmodel.host.tables import LookupTable, empty, from_text_file
 from ie_serving.engines.savedmodel.state import (
     RESOURCES,
     Initial,
@@ -103,7 +103,7 @@ class Resources:
             *(self.value(each, place) for each in sources)
         )
         result = results[at] if isinstance(results, list) else results
-        return result if isinstance(result, Held) else as_tensor(result)
+        return result if isinstance(result, HostObject) else as_tensor(result)
 
     def _own(self, path: Path) -> Path:
         """Accept only a file inside the version directory, after resolving links and `..`.
@@ -157,7 +157,7 @@ class Resources:
         if op in _ASSIGNMENTS:
             return values[0]
         if op in _FROM_LISTS:
-            return Table(values[0], values[1], resource.node.name)
+            return LookupTable(values[0], values[1], resource.node.name)
         if op in _INSERTS:
             return self._content(resource, writer).with_inserted(*values)
         change = values[0] if op in _ADDS else -values[0]

@@ -16,8 +16,8 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.host_kernel import (
     LONG,
     Attributes,
-    Held,
     HostKernel,
+    HostObject,
     Output,
     plain,
 )
@@ -26,7 +26,7 @@ WHOLE_LINE, LINE_NUMBER = -2, -1
 """Column numbers of InitializeTableFromTextFile that mean no column."""
 
 
-class Table(Held):
+class LookupTable(HostObject):
     """A table that is only read.
 
     Args of the constructor:
@@ -55,25 +55,25 @@ class Table(Held):
         made: Array = np.fromiter(found, self._dtype, keys.size)
         return made.reshape(keys.shape)
 
-    def with_inserted(self, keys: Array, values: Array) -> "Table":
+    def with_inserted(self, keys: Array, values: Array) -> "LookupTable":
         """Give a table with more values, in place of those that it has for the same keys."""
-        held = {**self._held, **Table(keys, values, self._name)._held}
+        held = {**self._held, **LookupTable(keys, values, self._name)._held}
         all_keys, all_values = np.empty(len(held), keys.dtype), np.empty(len(held), self._dtype)
         all_keys[:], all_values[:] = list(held), list(held.values())
-        return Table(all_keys, all_values, self._name)
+        return LookupTable(all_keys, all_values, self._name)
 
     def export(self) -> list[Array]:
         """Give all keys and values."""
         return [self._keys, self._values]
 
 
-def empty(table: Attributes) -> Table:
+def empty(table: Attributes) -> LookupTable:
     """Give the empty content of a MutableHashTable."""
     keys, values = (np.empty(0, table.dtype(each).numpy) for each in ("key_dtype", "value_dtype"))
-    return Table(keys, values, table.node.name)
+    return LookupTable(keys, values, table.node.name)
 
 
-def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Table:
+def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> LookupTable:
     """Read the table that InitializeTableFromTextFile makes.
 
     Args:
@@ -101,7 +101,7 @@ def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Ta
         _column(lines, initializer, index, table.dtype(dtype), f"table {name!r}, {path.name}")
         for index, dtype in (("key_index", "key_dtype"), ("value_index", "value_dtype"))
     ]
-    held = Table(columns[0], columns[1], name)
+    held = LookupTable(columns[0], columns[1], name)
     # The same line twice is no contradiction.
     if len(held) < len(lines) and len(set(zip(*map(np.ndarray.tolist, columns)))) > len(held):  # noqa: B905
         raise LoadFailed(f"table {name!r}: HashTable has different value for same key")
@@ -142,13 +142,15 @@ def _column(
 
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
-    **dict.fromkeys(("LookupTableFind", "LookupTableFindV2"), plain(Table.find, Output("Tout"))),
+    **dict.fromkeys(
+        ("LookupTableFind", "LookupTableFindV2"), plain(LookupTable.find, Output("Tout"))
+    ),
     **dict.fromkeys(
         ("LookupTableSize", "LookupTableSizeV2"),
         plain(lambda table: np.array(len(table)), LONG),
     ),
     **dict.fromkeys(
         ("LookupTableExport", "LookupTableExportV2"),
-        plain(Table.export, Output("Tkeys", name="keys"), Output("Tvalues", name="values")),
+        plain(LookupTable.export, Output("Tkeys", name="keys"), Output("Tvalues", name="values")),
     ),
 }

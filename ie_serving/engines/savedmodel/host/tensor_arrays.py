@@ -27,7 +27,7 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.constants import held
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.engines.savedmodel.host.nodes import (
-    Nodes,
+    GraphNodes,
     data_inputs,
     name_of,
     set_inputs,
@@ -58,7 +58,7 @@ class _Array:
     sized: bool
 
 
-def lists_for_arrays(nodes: Nodes, read: Collection[Proto]) -> None:
+def lists_for_arrays(nodes: GraphNodes, read: Collection[Proto]) -> None:
     """Rewrite every TensorArray.
 
     Args:
@@ -79,7 +79,7 @@ def lists_for_arrays(nodes: Nodes, read: Collection[Proto]) -> None:
     _retype(read, {node.name for node in found if node.op in LISTS})
 
 
-def _arrays(nodes: Nodes, found: Collection[Proto]) -> dict[str, _Array]:
+def _arrays(nodes: GraphNodes, found: Collection[Proto]) -> dict[str, _Array]:
     """Find the TensorArray of each operation, by the operation's name."""
     of: dict[str, Proto] = {}
     for node in found:
@@ -93,7 +93,7 @@ def _arrays(nodes: Nodes, found: Collection[Proto]) -> dict[str, _Array]:
     }
 
 
-def _array(nodes: Nodes, node: Proto) -> Proto:
+def _array(nodes: GraphNodes, node: Proto) -> Proto:
     """Find the TensorArrayV3 whose handle a node reads."""
     while node.op != "TensorArrayV3":
         if node.op not in _CARRY and not node.op.startswith("TensorArray"):
@@ -129,12 +129,14 @@ def _become(node: Proto, op: str, inputs: Iterable[str], dtype: int) -> None:
     node.attr["element_dtype"].type = dtype
 
 
-def _element_shape(nodes: Nodes, node: Proto) -> str:
+def _element_shape(nodes: GraphNodes, node: Proto) -> str:
     """Add a Const of the shape that elements have; returns its name."""
     return _shape_constant(nodes, node, _noted_shape(node), ())
 
 
-def _shape_constant(nodes: Nodes, node: Proto, shape: Proto | None, before: tuple[int, ...]) -> str:
+def _shape_constant(
+    nodes: GraphNodes, node: Proto, shape: Proto | None, before: tuple[int, ...]
+) -> str:
     sizes: int | list[int] = -1
     if shape is not None and not shape.unknown_rank:
         sizes = [*before, *(dim.size for dim in shape.dim)]
@@ -154,25 +156,25 @@ def _noted_shape(node: Proto) -> Proto | None:
     return noted[0] if node.op == "TensorArrayReadV3" and noted else None
 
 
-def _reserve(nodes: Nodes, node: Proto, _: _Array) -> None:
+def _reserve(nodes: GraphNodes, node: Proto, _: _Array) -> None:
     shape, dtype = _element_shape(nodes, node), node.attr["dtype"].type
     _become(node, "TensorListReserve", [shape, node.input[0]], dtype)
     node.attr["shape_type"].type = _INT32
 
 
-def _get(nodes: Nodes, node: Proto, _: _Array) -> None:
+def _get(nodes: GraphNodes, node: Proto, _: _Array) -> None:
     index, flow = node.input[1:3]
     shape, dtype = _element_shape(nodes, node), node.attr["dtype"].type
     _become(node, "TensorListGetItem", [flow, index, shape], dtype)
 
 
-def _set(nodes: Nodes, node: Proto, array: _Array) -> None:
+def _set(nodes: GraphNodes, node: Proto, array: _Array) -> None:
     index, value, flow = node.input[1:4]
     _become(node, "TensorListSetItem", [flow, index, value], node.attr["T"].type)
     node.attr["resize_if_index_out_of_bounds"].b = array.grows
 
 
-def _scatter(nodes: Nodes, node: Proto, array: _Array) -> None:
+def _scatter(nodes: GraphNodes, node: Proto, array: _Array) -> None:
     indices, value, flow = node.input[1:4]
     if flow == f"{array.name}:1" and not array.sized and _counts(nodes, indices) is not None:
         # All rows of a tensor, from the first on: there must be as many indices as rows.
@@ -184,7 +186,7 @@ def _scatter(nodes: Nodes, node: Proto, array: _Array) -> None:
     _become(node, op, [flow, value, indices], node.attr["T"].type)
 
 
-def _gather(nodes: Nodes, node: Proto, array: _Array) -> None:
+def _gather(nodes: GraphNodes, node: Proto, array: _Array) -> None:
     indices, flow = node.input[1:3]
     shape, dtype = _element_shape(nodes, node), node.attr["dtype"].type
     if _is_whole(nodes, _counts(nodes, indices), array):
@@ -194,7 +196,7 @@ def _gather(nodes: Nodes, node: Proto, array: _Array) -> None:
     _become(node, "TensorListGather", [flow, indices, shape], dtype)
 
 
-def _counts(nodes: Nodes, indices: str) -> str | None:
+def _counts(nodes: GraphNodes, indices: str) -> str | None:
     """Give the end of indices that count up from 0; None for other indices."""
     node = nodes.of(indices)
     if node.op != "Range":
@@ -209,7 +211,7 @@ def _is_number(node: Proto, number: int) -> bool:
     return value is not None and value.shape == () and value.item() == number
 
 
-def _is_whole(nodes: Nodes, limit: str | None, array: _Array) -> bool:
+def _is_whole(nodes: GraphNodes, limit: str | None, array: _Array) -> bool:
     """Tell whether indices up to `limit` are all of an array's."""
     if limit is None:
         return False
@@ -219,12 +221,12 @@ def _is_whole(nodes: Nodes, limit: str | None, array: _Array) -> bool:
     return limit == array.size and not array.grows
 
 
-def _length(nodes: Nodes, node: Proto, _: _Array) -> None:
+def _length(nodes: GraphNodes, node: Proto, _: _Array) -> None:
     node.op = "TensorListLength"
     set_inputs(node, [node.input[1]])
 
 
-def _concat(nodes: Nodes, node: Proto, _: _Array) -> None:
+def _concat(nodes: GraphNodes, node: Proto, _: _Array) -> None:
     flow, dtype = node.input[1], node.attr["dtype"].type
     shape = _shape_constant(nodes, node, node.attr["element_shape_except0"].shape, (-1,))
     sizes = nodes.add(f"{node.name}/ie_serving_no_sizes", "Const")
@@ -234,7 +236,7 @@ def _concat(nodes: Nodes, node: Proto, _: _Array) -> None:
     node.attr["shape_type"].type = _INT32
 
 
-def _split(nodes: Nodes, node: Proto, array: _Array) -> None:
+def _split(nodes: GraphNodes, node: Proto, array: _Array) -> None:
     value, lengths, flow = node.input[1:4]
     shape = _shape_constant(nodes, node, None, ())
     _become(node, "TensorListSplit", [value, shape, lengths, flow], node.attr["T"].type)
@@ -244,7 +246,7 @@ def _split(nodes: Nodes, node: Proto, array: _Array) -> None:
 
 _LAST: Final[Mapping[str, int]] = {"TensorArraySizeV3": 1, "TensorArrayV3": 2}
 
-_REWRITES: Final[Mapping[str, Callable[[Nodes, Proto, _Array], None]]] = {
+_REWRITES: Final[Mapping[str, Callable[[GraphNodes, Proto, _Array], None]]] = {
     "TensorArrayConcatV3": _concat,
     "TensorArrayGatherV3": _gather,
     "TensorArrayReadV3": _get,

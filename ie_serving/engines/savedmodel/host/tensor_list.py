@@ -13,7 +13,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.host_kernel import Held
+from ie_serving.engines.savedmodel.host.host_kernel import HostObject
 
 LISTS = frozenset(
     {
@@ -29,7 +29,7 @@ LISTS = frozenset(
 """Operations that give a list."""
 
 
-class TensorList(Held):
+class TensorList(HostObject):
     """A list of tensors. Any thread may read it; a change makes another one.
 
     Args of the constructor:

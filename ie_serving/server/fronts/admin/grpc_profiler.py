@@ -12,7 +12,7 @@ from typing import Final
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.inference.profiling import MOST, Profiler
-from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Unary
 from ie_serving.telemetry.request.entry import ProfiledRequest, epoch
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import xspace
@@ -34,7 +34,7 @@ class ProfilerService:
         self._profiler = profiler
         self._ends: dict[str, asyncio.Event] = {}
 
-    def answers(self) -> dict[str, Answer]:
+    def answers(self) -> dict[str, Unary]:
         """Return the methods by name."""
         return {"Profile": self._profile, "Terminate": self._terminate, "Monitor": self._monitor}
 

@@ -37,7 +37,7 @@ def model_asked(path: bytes) -> ModelSpec | None:
     return ModelSpec(name, int(found[2]) if found[2] else None)
 
 
-class Phase(enum.Enum):
+class ProcessPhase(enum.Enum):
     """Phase of the process. Each phase follows the one above it, and none returns."""
 
     STARTING = "starting"
@@ -58,7 +58,7 @@ class Health:
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.STARTING
+        self.phase = ProcessPhase.STARTING
         self.lacking: Callable[[], Collection[str]] = tuple
 
     def live_reply(self) -> tuple[int, bytes]:
@@ -67,14 +67,14 @@ class Health:
 
     def startup_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a startup probe: whether the process was ever ready."""
-        started = self.phase is not Phase.STARTING
+        started = self.phase is not ProcessPhase.STARTING
         return (200, b'{"started":true}') if started else (503, b'{"started":false}')
 
     def ready_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a readiness probe."""
-        if self.phase is Phase.READY:
+        if self.phase is ProcessPhase.READY:
             return 200, b'{"ready":true}'
-        names = self.lacking() if self.phase is Phase.STARTING else ()
+        names = self.lacking() if self.phase is ProcessPhase.STARTING else ()
         if not names:
             return 503, b'{"ready":false}'
         # Clients of the protocol read `ready` alone.
@@ -83,15 +83,15 @@ class Health:
 
     def model_reply(self, model: ModelSpec, serves: bool) -> tuple[int, bytes]:
         """HTTP status and JSON body of a readiness probe of one configured model."""
-        ready = serves and self.phase is not Phase.STOPPING
+        ready = serves and self.phase is not ProcessPhase.STOPPING
         return (200 if ready else 503), json.dumps({"name": model.name, "ready": ready}).encode()
 
 
-Served = Callable[[], Awaitable[None]]
+AwaitServed = Callable[[], Awaitable[None]]
 """Waits until every model that readiness depends on has served."""
 
 
-class Readiness:
+class ProcessReadiness:
     """Moves the process from phase to phase. Belongs to one event loop.
 
     Args of the constructor:
@@ -100,7 +100,7 @@ class Readiness:
         served: awaited when the ports are open.
     """
 
-    def __init__(self, health: Health, grpc_health: HealthService, served: Served) -> None:
+    def __init__(self, health: Health, grpc_health: HealthService, served: AwaitServed) -> None:
         self._health = health
         self._grpc_health = grpc_health
         self._served = served
@@ -121,7 +121,7 @@ class Readiness:
         """Report not ready from now on, so that clients use another server."""
         if self._waiting:
             self._waiting.cancel()
-        self._health.phase = Phase.STOPPING
+        self._health.phase = ProcessPhase.STOPPING
         self._grpc_health.refuse()
 
     def hand_over(self) -> None:
@@ -135,5 +135,5 @@ class Readiness:
             # The task is not awaited: without this log line its error would stay unseen.
             log.exception(Event("readiness failed by a defect"))
             return
-        self._health.phase = Phase.READY
+        self._health.phase = ProcessPhase.READY
         self._grpc_health.allow()

@@ -14,7 +14,7 @@ from ie_serving.telemetry.log import logs
 LOG_LEVEL: Final = "/v1/log_level"
 _KEY: Final = "log_level"
 
-Parse = Callable[[object, str], str]
+ParseValue = Callable[[object, str], str]
 """Parses the name of a level; returns the level. Raises ConfigError."""
 
 
@@ -37,7 +37,7 @@ class LogPages:
     """Answers the requests to `/v1/log_level`.
 
     Args of the constructor:
-        parse: see `Parse`.
+        parse: see `ParseValue`.
         unbind: called after a change, since each version has stored whether it logs requests.
         allowed: whether clients may change the level.
         everywhere: see `Everywhere`.
@@ -45,7 +45,7 @@ class LogPages:
 
     def __init__(
         self,
-        parse: Parse,
+        parse: ParseValue,
         unbind: Callable[[], None],
         *,
         allowed: bool,

@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from ie_serving.core.values.tensors import Array, Signature, TensorSpec
-from ie_serving.inference.interface import Encode, Interface, Outputs
+from ie_serving.core.values.tensors import Array, Outputs, Signature, TensorSpec
+from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.asked import typed_outputs
 from ie_serving.wire.kserve.classes import classified
 
 
-class Taken(NamedTuple):
+class CopiedOutputs(NamedTuple):
     """The outputs of an inference, copied.
 
     Attributes:
@@ -50,17 +50,17 @@ class Taken(NamedTuple):
         return specs, arrays
 
 
-def of_classes(interface: Interface[Any], forms: Collection[object]) -> Interface[Taken]:
+def of_classes(interface: Interface[Any], forms: Collection[object]) -> Interface[CopiedOutputs]:
     """Return an interface that copies outputs; `forms` are those of replies by `interface`."""
-    return cast("Interface[Taken]", replace(interface, encoders=_taking(forms)))
+    return cast("Interface[CopiedOutputs]", replace(interface, encoders=_taking(forms)))
 
 
 def _taking(
     forms: Collection[object],
-) -> Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[Taken]]]:
+) -> Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[CopiedOutputs]]]:
     def encoders(
         servable: Servable, signature: Signature, names: Sequence[str]
-    ) -> Mapping[object, Encode[Taken]]:
+    ) -> Mapping[object, Encode[CopiedOutputs]]:
         return {form: partial(_taken, servable, signature, names, form) for form in forms}
 
     return encoders
@@ -68,8 +68,8 @@ def _taking(
 
 def _taken(
     servable: Servable, signature: Signature, names: Sequence[str], form: object, outputs: Outputs
-) -> Taken:
-    return Taken(servable, signature, form, {name: outputs[name].copy() for name in names})
+) -> CopiedOutputs:
+    return CopiedOutputs(servable, signature, form, {name: outputs[name].copy() for name in names})
 
 
 def _labels(servable: Servable, signature: Signature, output: str) -> tuple[str, ...]:

@@ -26,10 +26,10 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, model_spec
-from ie_serving.server.fronts.kserve_v2.classifying import Taken
-from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
+from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs
+from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
-from ie_serving.server.fronts.kserve_v2.routes import Asked
+from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.body import (
     GZIPPED,
@@ -65,12 +65,12 @@ _RAW_FACTOR: Final = LARGE // LARGE_BODY
 """Number of raw bytes that take as long to decode as one byte of JSON."""
 
 
-Change = Callable[[str, Parameters], Coroutine[Any, Any, None]]
+ChangeRepository = Callable[[str, Parameters], Coroutine[Any, Any, None]]
 """Loads or unloads a model. Raises: ServingError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FrontParts:
     """The objects that the front end uses to answer.
 
     Attributes:
@@ -97,7 +97,7 @@ class Parts:
 class KServeFront:
     """Answers every request of the protocol, except probes."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: FrontParts) -> None:
         self._plane = parts.plane
         self._served = parts.served
         self._of_json, self._of_raw, self._of_classes = parts.interfaces
@@ -107,7 +107,9 @@ class KServeFront:
         self._small = SmallParts(self._regions)
         self._check_site = parts.check_site
         self._max_body_bytes = parts.max_body_bytes
-        self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
+        self._answers: Mapping[
+            str, Callable[[Request, ParsedPath, float], Coroutine[Any, Any, Reply]]
+        ]
         self._answers = {
             routes.INFER: self._infer,
             routes.METADATA: self._metadata,
@@ -135,7 +137,7 @@ class KServeFront:
             routes.WRONG_METHOD: self._wrong_method,
         }
 
-    async def answer(self, request: Request, asked: Asked) -> Reply:
+    async def answer(self, request: Request, asked: ParsedPath) -> Reply:
         """Answer one request, whose route `asked` is already known."""
         began = time.perf_counter()
         try:
@@ -146,7 +148,7 @@ class KServeFront:
             let_go(error)
             raise
 
-    async def _infer(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _infer(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         head, limit = request.head, self._max_body_bytes
         body: bytes | memoryview | None = request.body
         try:  # as `RestApi`, without the calls
@@ -177,7 +179,7 @@ class KServeFront:
         interface = self._of_json if is_json else self._of_raw
         return _reply(parsed, await self._plane.predict(inputs, interface, began))
 
-    async def _metadata(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _metadata(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         def encode(servable: Servable) -> bytes:
             whose = f'model "{servable.name}" version {servable.version}'
             signature = named(servable.signatures, "", whose)
@@ -196,7 +198,7 @@ class KServeFront:
             model = model_spec(asked.model, asked.version)
         return _json(await self._plane.described(model, self._of_json, began, encode))
 
-    async def _ready(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _ready(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         """Answer a version's readiness by label; `Health` answers by number or without one."""
         model = model_spec(asked.model, asked.version)
         if model.label is not None:
@@ -207,54 +209,54 @@ class KServeFront:
         )
         return Reply(status, JSON_REPLY, body)
 
-    async def _server(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _server(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         extensions = (*EXTENSIONS, *self._regions.extensions)
         return _json(orjson.dumps({**SERVER, "extensions": extensions}))
 
-    async def _index(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _index(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             document = await self._document(request)
             ready = flag(document, "ready", False, "the request")
             found = await self._repository.index(ready=ready)
         return _json(orjson.dumps([each._asdict() for each in found]))
 
-    async def _load(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _load(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         return await self._change(request, asked, self._repository.load)
 
-    async def _unload(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _unload(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         return await self._change(request, asked, self._repository.unload)
 
-    async def _change(self, request: Request, asked: Asked, change: Change) -> Reply:
+    async def _change(self, request: Request, asked: ParsedPath, change: ChangeRepository) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             self._check_site(request.head.fields)
             document = await self._document(request)
             await change(asked.model, parameters_of(document, list(document), "the request"))
         return _json(b"{}")
 
-    async def _statistics(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _statistics(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             found = await told(self._metrics, self._served, asked.model, asked.version)
         return _json(orjson.dumps({"model_stats": found}))
 
-    async def _config(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _config(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             servable = self._served.main(model_spec(asked.model, asked.version))
             return _json(orjson.dumps(config_of(servable, self._served)))
 
-    async def _log_settings(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _log_settings(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         return _json(orjson.dumps(self._settings.log_settings()))
 
-    async def _change_log(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _change_log(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             self._check_site(request.head.fields)
             changed = await self._settings.change_log(await self._setting_values(request))
         return _json(orjson.dumps(changed))
 
-    async def _trace_settings(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _trace_settings(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         self._check_model(asked.model)
         return _json(orjson.dumps(self._settings.trace_settings()))
 
-    async def _change_traces(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _change_traces(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             self._check_model(asked.model)
             wanted = await self._setting_values(request)
@@ -265,11 +267,11 @@ class KServeFront:
         if name:
             self._served.entry(name)
 
-    async def _status(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _status(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             return _json(orjson.dumps(self._regions.status(asked.region)))
 
-    async def _register(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _register(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             self._check_site(request.head.fields)
             found = await self._document(request)
@@ -281,39 +283,39 @@ class KServeFront:
                 return refusal(error)._replace(status=400)
         return _json(b"{}")
 
-    async def _unregister(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _unregister(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             self._check_site(request.head.fields)
             self._regions.unregister(asked.region)
         return _json(b"{}")
 
-    async def _cuda_status(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _cuda_status(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             self._regions.check_cuda(asked.region)
         return _json(b"[]")
 
-    async def _cuda_unregister(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _cuda_unregister(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             self._regions.check_cuda("")
         return _json(b"{}")
 
-    async def _not_there(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _not_there(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
             raise NotSupported(
                 f"this server has no {asked.verb.replace('_', ' ')}; GET /v2 lists its extensions"
             )
 
-    async def _unknown(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _unknown(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals("", self._of_json):
             path = request.head.path[:200].decode("latin-1")
             raise NotFound(f"the Open Inference Protocol has no path {path}: GET /v2 answers")
 
-    async def _preflight(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _preflight(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         origin = request.head.fields.get(b"origin", b"").decode("latin-1")
         status, kind, body = preflight(origin)
         return Reply(status, ((b"content-type", kind.encode()),), body)
 
-    async def _wrong_method(self, request: Request, asked: Asked, began: float) -> Reply:
+    async def _wrong_method(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         error = InvalidRequest(
             f"{request.head.method} is not what this path takes: {asked.allowed}"
         )
@@ -359,13 +361,13 @@ def _json_length(head: RequestHead, size: int) -> int | None:
     return int(digits)
 
 
-def _classified(taken: Taken, wanted: Mapping[str, int]) -> Unwritten:
+def _classified(taken: CopiedOutputs, wanted: Mapping[str, int]) -> Unwritten:
     specs, arrays = taken.with_classes(wanted)
     encoder = ReplyEncoder(taken.servable.name, taken.servable.version, specs)
     return Unwritten(encoder.mixed, arrays)
 
 
-def _reply(asked: InferBody | RawBody, given: Written) -> Reply:
+def _reply(asked: InferBody | RawBody, given: WrittenReply) -> Reply:
     wanted = asked.wanted
     written = given.write(given.outputs, wanted.binary) if isinstance(given, Unwritten) else given
     body, length = written.body(asked.id)

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ie_serving.core.values.requests import ToldCallers
-from ie_serving.inference.interface import Interface
+from ie_serving.core.values.requests import CallerPassing
+from ie_serving.inference.interface import HandOn, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.streams.later import LaterStreams, later
-from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext, Method
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, RpcMethod, Unary
 from ie_serving.telemetry.metrics.page import Metrics
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService
     from ie_serving.server.fronts.kserve_v2.management import MakeManagement
     from ie_serving.server.fronts.streams.grpc_service import GrpcStreams
-
-    HandOn = Callable[[Interface[Any]], Interface[Any]]
 
 NAME: Final = "inference.GRPCInferenceService"
 INFER: Final = "ModelInfer"
@@ -69,9 +67,9 @@ class LaterInference:
     management: MakeManagement
     hand_on: HandOn
     limit_s: float | None
-    callers: ToldCallers
+    callers: CallerPassing
 
-    def grpc(self, plane: DataPlane, served: ServedModels) -> dict[str, Method]:
+    def grpc(self, plane: DataPlane, served: ServedModels) -> dict[str, RpcMethod]:
         """Return the methods over one data plane and its models."""
         service = cache(lambda: self._service(plane, served))
         answers = {name: _later(service, answer) for name, answer in ANSWERS.items()}
@@ -91,7 +89,7 @@ class LaterInference:
 
         streams = StreamAnswers(plane, self._interface, self.streams.opened, with_id)
         codec = triton(self.management(served).regions)
-        return GrpcStreams(streams, codec, tells_callers=self.callers.told)
+        return GrpcStreams(streams, codec, tells_callers=self.callers.are_passed)
 
     # One object for all callers, since each version keeps its `Bound` by interface.
     @cached_property
@@ -107,8 +105,8 @@ class LaterInference:
         return of_classes(self._interface, (True, False))
 
 
-def _later(service: Callable[[], InferenceService], name: str) -> Answer:
-    answer: Answer | None = None
+def _later(service: Callable[[], InferenceService], name: str) -> Unary:
+    answer: Unary | None = None
 
     def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         nonlocal answer

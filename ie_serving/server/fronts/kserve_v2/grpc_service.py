@@ -9,14 +9,14 @@ from typing import Final, cast
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import NotFound, UnknownLabel
-from ie_serving.core.values.requests import ModelSpec, ToldCallers
+from ie_serving.core.values.requests import CallerPassing, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.admin.health import Health, Phase
+from ie_serving.server.fronts.admin.health import Health, ProcessPhase
 from ie_serving.server.fronts.kserve_v2.asked import (
     EVERYWHERE,
     METHODS,
@@ -24,14 +24,14 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     no_signature,
     typed_outputs,
 )
-from ie_serving.server.fronts.kserve_v2.classifying import Taken
+from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
-from ie_serving.wire.kserve.infer_reply import OpenReplyEncoder, ReplyEncoder, encode_placed
+from ie_serving.wire.kserve.infer_reply import GrpcReplyEncoder, OpenGrpcReplyEncoder, encode_placed
 from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_whole
 from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.regions import Placing
@@ -60,7 +60,7 @@ class ServiceParts:
     health: Health
     metrics: Metrics
     management: Management
-    callers: ToldCallers
+    callers: CallerPassing
 
 
 def interface(*, limit_s: float | None) -> Interface[bytes]:
@@ -91,7 +91,7 @@ class InferenceService:
     """
 
     def __init__(
-        self, parts: ServiceParts, interface: Interface[bytes], of_classes: Interface[Taken]
+        self, parts: ServiceParts, interface: Interface[bytes], of_classes: Interface[CopiedOutputs]
     ) -> None:
         self._plane = parts.plane
         self._served = parts.served
@@ -109,7 +109,7 @@ class InferenceService:
 
     async def server_ready(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer whether the server takes requests."""
-        return written.server_ready(self._health.phase is Phase.READY)
+        return written.server_ready(self._health.phase is ProcessPhase.READY)
 
     async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
         """Answer whether a model serves; an unknown model is not ready, as in Triton."""
@@ -120,7 +120,7 @@ class InferenceService:
             ready = self._plane.answer_ready(model, self._interface, began)
         except (NotFound, UnknownLabel):
             ready = False
-        return written.model_ready(ready and self._health.phase is not Phase.STOPPING)
+        return written.model_ready(ready and self._health.phase is not ProcessPhase.STOPPING)
 
     async def server_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe the server: name, version, extensions."""
@@ -228,7 +228,7 @@ class InferenceService:
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
-        if self._callers.told:
+        if self._callers.are_passed:
             request.caller = context
         if request.classes is not None:
             return _named(self._classified(request, request.classes, began), request.id)
@@ -242,13 +242,13 @@ class InferenceService:
         # A thread writes the classes: an output may have a million of these texts.
         specs, arrays = await in_thread(taken.with_classes, wanted)
         name, version = taken.servable.name, taken.servable.version
-        return ReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)
+        return GrpcReplyEncoder(name, version, specs, raw=bool(taken.form)).encode(arrays)
 
     async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
         with self._plane.counting_refusals("", self._interface, Api.PREDICT):
             request = await in_thread(parse_whole, model_spec, payload, self._regions)
-        if self._callers.told:
+        if self._callers.are_passed:
             request.caller = context
         if request.classes is not None:
             return await _named(self._classified(request, request.classes, began), request.id)
@@ -280,12 +280,12 @@ def _encoders(
     Untyped outputs are always raw, as in OpenVINO Model Server.
     """
 
-    def made(raw: bool, described: Signature) -> ReplyEncoder:
+    def made(raw: bool, described: Signature) -> GrpcReplyEncoder:
         specs = {alias: described.outputs[alias] for alias in outputs or described.outputs}
-        return ReplyEncoder(servable.name, servable.version, specs, raw=raw)
+        return GrpcReplyEncoder(servable.name, servable.version, specs, raw=raw)
 
     if any(spec.untyped for spec in signature.outputs.values()):
-        encoder = OpenReplyEncoder(servable.name, servable.version, outputs)
+        encoder = OpenGrpcReplyEncoder(servable.name, servable.version, outputs)
         return dict.fromkeys((True, False), encoder.encode)
     if signature.gives_any:
         return {

@@ -5,7 +5,7 @@ from functools import partial
 
 from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.inference.stream_flow import Answered
+from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.streams.grpc_service import StreamCodec
 from ie_serving.server.status import explain
@@ -16,7 +16,7 @@ from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_
 from ie_serving.wire.kserve.regions import Regions
 
 
-def _encoded(answer: Answered[bytes]) -> bytes:
+def _encoded(answer: StreamOutcome[bytes]) -> bytes:
     outcome = answer.outcome
     if isinstance(outcome, Exception):
         return stream_error(explain(outcome).whole, id_of(answer.payload))

@@ -8,7 +8,7 @@ from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature, typed_outputs
-from ie_serving.server.fronts.kserve_v2.classifying import Taken, of_classes
+from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs, of_classes
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.regions import Placing
@@ -28,15 +28,15 @@ class Unwritten(NamedTuple):
     outputs: Mapping[str, Array]
 
 
-Written = InferReply | Unwritten
+WrittenReply = InferReply | Unwritten
 
 
 class Interfaces(NamedTuple):
     """An interface for each form of reply: raw ones cost no more than the copy for a thread."""
 
-    of_json: Interface[Written]
-    of_raw: Interface[Written]
-    of_classes: Interface[Taken]
+    of_json: Interface[WrittenReply]
+    of_raw: Interface[WrittenReply]
+    of_classes: Interface[CopiedOutputs]
 
 
 def interfaces(
@@ -44,7 +44,7 @@ def interfaces(
 ) -> Interfaces:
     """Describe the protocol; `limit_s` bounds an inference. See `inference.observed.handing_on`."""
 
-    def interface(large_reply: int | None) -> Interface[Written]:
+    def interface(large_reply: int | None) -> Interface[WrittenReply]:
         return Interface(
             entrypoint="REST",
             labels=LABELS,
@@ -66,7 +66,7 @@ def interfaces(
 
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
-) -> Mapping[object, Encode[Written]]:
+) -> Mapping[object, Encode[WrittenReply]]:
     name, version = servable.name, servable.version
     if signature.gives_any:
         encoder: ReplyEncoder = OpenReplyEncoder(name, version, outputs)
@@ -83,6 +83,6 @@ def _encoders(
 
 def _placed(
     servable: Servable, signature: Signature, outputs: Sequence[str], form: object
-) -> Encode[Written]:
+) -> Encode[WrittenReply]:
     specs = typed_outputs(signature, outputs)
     return partial(placed_reply, servable.name, servable.version, specs, cast(Placing, form))

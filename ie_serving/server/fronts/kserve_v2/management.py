@@ -156,7 +156,7 @@ _REPLACING: Final = ("config", "file:")
 """Beginnings of the parameters by which Triton's clients replace a configuration or files."""
 
 
-class Repository:
+class KServeRepository:
     """The models of the configuration, as clients of the protocol see and change them.
 
     Args of the constructor:
@@ -232,7 +232,7 @@ class Management(NamedTuple):
         regions: of shared memory, the same for all callers.
     """
 
-    repository: Repository
+    repository: KServeRepository
     settings: ServerSettingCalls
     regions: SharedMemory | Off
 

@@ -114,7 +114,7 @@ _FIXED: Final = {
 }
 
 
-class Asked(NamedTuple):
+class ParsedPath(NamedTuple):
     """The parsed path of a request.
 
     Attributes:
@@ -132,7 +132,7 @@ class Asked(NamedTuple):
     region: str = ""
 
 
-def asked(head: RequestHead) -> Asked | None:
+def asked(head: RequestHead) -> ParsedPath | None:
     """Parse a request's path; None if the path is not of the protocol."""
     path = head.path
     if path != PREFIX and not path.startswith(BELOW):
@@ -140,7 +140,7 @@ def asked(head: RequestHead) -> Asked | None:
     return (_remembered if len(path) <= LONGEST_REMEMBERED else _read)(head.method, path)
 
 
-def _read(method: str, path: bytes) -> Asked | None:
+def _read(method: str, path: bytes) -> ParsedPath | None:
     found = _found(path)
     if found is None:
         return None
@@ -150,37 +150,37 @@ def _read(method: str, path: bytes) -> Asked | None:
     if needed in (ANY, method) or (method == "HEAD" and needed == "GET"):
         return found
     if method == "OPTIONS":
-        return Asked(PREFLIGHT)
-    return Asked(WRONG_METHOD, found.model, allowed=needed)
+        return ParsedPath(PREFLIGHT)
+    return ParsedPath(WRONG_METHOD, found.model, allowed=needed)
 
 
 _remembered = lru_cache(maxsize=1024)(_read)
 
 
-def _found(path: bytes) -> Asked | None:
+def _found(path: bytes) -> ParsedPath | None:
     if verb := _FIXED.get(path):
-        return Asked(verb)
+        return ParsedPath(verb)
     if of_model := _MODEL.fullmatch(path):
         name, version, word = of_model.groups()
         if word == b"ready" and model_asked(path):
             return None
-        return Asked(_OF_MODEL[word], _text(name), _text(version or b""))
+        return ParsedPath(_OF_MODEL[word], _text(name), _text(version or b""))
     if of_repository := _REPOSITORY.fullmatch(path):
-        return Asked(of_repository[2].decode(), _text(of_repository[1]))
+        return ParsedPath(of_repository[2].decode(), _text(of_repository[1]))
     if of_traces := _TRACE.fullmatch(path):
-        return Asked(TRACE_SETTINGS, _text(of_traces[1] or b""))
+        return ParsedPath(TRACE_SETTINGS, _text(of_traces[1] or b""))
     of_region = _REGION.fullmatch(path)
     if of_region and (of_region[1] or of_region[2] != b"register"):
-        return Asked(_OF_REGION[of_region[2]], region=_text(of_region[1] or b""))
+        return ParsedPath(_OF_REGION[of_region[2]], region=_text(of_region[1] or b""))
     if of_cuda := _CUDA.fullmatch(path):
-        return Asked(_OF_CUDA[of_cuda[2]], region=_text(of_cuda[1] or b""))
-    return None if path in _PROBES else Asked(UNKNOWN)
+        return ParsedPath(_OF_CUDA[of_cuda[2]], region=_text(of_cuda[1] or b""))
+    return None if path in _PROBES else ParsedPath(UNKNOWN)
 
 
 def _text(part: bytes) -> str:
     return unquote_to_bytes(part).decode("utf-8", "replace")
 
 
-def verb_of(found: Asked) -> tuple[str, str]:
+def verb_of(found: ParsedPath) -> tuple[str, str]:
     """Return the verb and the model of a request for the gate."""
     return VERBS[found.verb][1], found.model

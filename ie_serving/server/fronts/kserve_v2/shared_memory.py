@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import (
     QueueFull,
 )
 from ie_serving.wire.kserve.regions import RegionPart
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
 MOST_REGIONS: Final = 1000
@@ -120,7 +120,7 @@ class SharedMemory:
         """Refuse a place that is in no region. Raises: NotFound, InvalidRequest."""
         self._at(place)
 
-    def read(self, place: RegionPart) -> Buffer:
+    def read(self, place: RegionPart) -> Encoded:
         """Copy the bytes of a place, counted in the byte budget.
 
         Raises:
@@ -132,7 +132,7 @@ class SharedMemory:
         _moved(lambda done: os.preadv(region.file, [found[done:]], at + done), place.size, place)
         return found
 
-    def write(self, place: RegionPart, data: Buffer) -> None:
+    def write(self, place: RegionPart, data: Encoded) -> None:
         """Write bytes to the beginning of a place, no more than it has. Raises: as `read`."""
         size = size_of(data)
         region, at = self._at(place)

@@ -31,7 +31,7 @@ STAGES: Final[Mapping[str, str]] = {
 _NONE: Final = {"count": 0, "ns": 0}
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-Numbers = Mapping[tuple[str, str], float]
+StatisticValues = Mapping[tuple[str, str], float]
 """Sums of values on the page, by kind and version: `STAGES`, and the outcomes of requests."""
 
 
@@ -53,7 +53,7 @@ def statistics(page: bytes, wanted: Mapping[str, Iterable[int]]) -> list[Mapping
     ]
 
 
-def _of_version(numbers: Numbers, model: str, version: str) -> Mapping[str, Any]:
+def _of_version(numbers: StatisticValues, model: str, version: str) -> Mapping[str, Any]:
     def duration(kind: str) -> Mapping[str, int]:
         seconds, count = (numbers.get((f"{kind} {part}", version), 0) for part in ("sum", "count"))
         return {"count": int(count), "ns": round(1e9 * seconds)}
@@ -77,7 +77,7 @@ def _of_version(numbers: Numbers, model: str, version: str) -> Mapping[str, Any]
     }
 
 
-def _numbers(page: bytes) -> Mapping[str, Numbers]:
+def _numbers(page: bytes) -> Mapping[str, StatisticValues]:
     """Sum up the page's values by model, whose name is escaped."""
     found: defaultdict[str, defaultdict[tuple[str, str], float]]
     found = defaultdict(lambda: defaultdict(float))

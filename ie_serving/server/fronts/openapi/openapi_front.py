@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread, let_go
-from ie_serving.core.values.access import Caller
+from ie_serving.core.values.access import Principal
 from ie_serving.core.values.errors import InvalidRequest, NotSupported, ServingError
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Method, Signature
@@ -23,9 +23,9 @@ from ie_serving.server.fronts.page import page_front
 from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
-from ie_serving.wire.openapi.openapi_document import PREDICT, Calls, Target, document
+from ie_serving.wire.openapi.openapi_document import PREDICT, SignaturesOfPath, Target, document
 
-CallerOf = Callable[[Request], Awaitable[Caller | None]]
+CallerOf = Callable[[Request], Awaitable[Principal | None]]
 """Returns the caller of a request that the gate has let pass; None where callers are not asked."""
 
 MODEL: Final = "model"
@@ -107,7 +107,7 @@ class OpenApiFront:
             if number in calls:
                 yield Target(ModelSpec(name, None, label), number, calls[number])
 
-    def _calls(self, servable: Servable) -> Calls:
+    def _calls(self, servable: Servable) -> SignaturesOfPath:
         signatures = [each for _, each in sorted(servable.signatures.items()) if not each.left_out]
         takers = {
             method.word: [each for each in signatures if self._takes(servable, each, method)]

@@ -46,7 +46,7 @@ from ie_serving.wire.clients.sample import (
     FileOf,
     Filled,
     JsonPost,
-    Pieces,
+    SamplePieces,
     checked_url,
     filled,
     path_of,
@@ -132,7 +132,7 @@ class PageFront:
 
     def __init__(self, parts: PageSources) -> None:
         self._parts = parts
-        self._state = State(parts)
+        self._state = PageState(parts)
         self._data: Mapping[str, Callable[[Request, str], Awaitable[Any]]] = {
             STATE: lambda *_: self._state.shown(),
             CONFIGURATION: self._configuration,
@@ -290,7 +290,7 @@ def _call(asked: Mapping[str, Any]) -> JsonPost:
     return JsonPost(url, _pieces(asked["pieces"]))
 
 
-def _pieces(given: list[Any]) -> Pieces:
+def _pieces(given: list[Any]) -> SamplePieces:
     return [_piece(each) for each in given]
 
 
@@ -319,7 +319,7 @@ MODELS_AT_ONCE: Final = 64
 """Models described, in 0.5 ms, before the event loop runs other tasks."""
 
 
-class State:
+class PageState:
     """Describes the present state of the server. Belongs to one event loop."""
 
     def __init__(self, parts: "PageSources") -> None:

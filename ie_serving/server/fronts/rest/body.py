@@ -18,9 +18,9 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.status import explain, http_of, in_header
 from ie_serving.server.transport import inflate
-from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.body import BodyStream, Octets
 from ie_serving.server.transport.http1.connection_states import Body
-from ie_serving.server.transport.http1.messages import Buffer, Headers, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.telemetry.request.entry import current, now
 from ie_serving.wire.form import FormBody, is_form, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
@@ -44,7 +44,7 @@ RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Headers of a 429, and of a 503 while a model is loaded on demand: a full queue or budget mostly
 has room again within a second, and a model is loaded."""
 
-Page = tuple[int, str, Buffer]
+Page = tuple[int, str, Octets]
 """HTTP status, content type, body."""
 
 

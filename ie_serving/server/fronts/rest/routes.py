@@ -5,11 +5,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
 
-Found = TypeVar("Found")
+RouteT = TypeVar("RouteT")
 Found_contra = TypeVar("Found_contra", contravariant=True)
 Verb = tuple[str, str]
 """A verb of `gate/rights.py`, and the model that a request names, or an empty string."""
-Wanted = Callable[[RequestHead], Verb]
+VerbOf = Callable[[RequestHead], Verb]
 """Classifies a request for the gate. Raises: NotFound."""
 
 
@@ -20,7 +20,7 @@ class Front(Protocol[Found_contra]):
         """Answer one request, which `Routes` has parsed into `found`."""
 
 
-class Routes(Generic[Found]):
+class Routes(Generic[RouteT]):
     """The routes of one front end. The first request that matches one imports and makes it.
 
     Args of the constructor:
@@ -32,16 +32,16 @@ class Routes(Generic[Found]):
 
     def __init__(
         self,
-        asked: Callable[[RequestHead], Found | None],
-        verb: Callable[[Found], Verb],
-        make: Callable[[], Front[Found]],
+        asked: Callable[[RequestHead], RouteT | None],
+        verb: Callable[[RouteT], Verb],
+        make: Callable[[], Front[RouteT]],
         taken: Collection[str] = (),
     ) -> None:
         self._asked = asked
         self._verb = verb
         self._make = make
         self._taken = frozenset(path.encode() for path in taken)
-        self._front: Front[Found] | None = None
+        self._front: Front[RouteT] | None = None
 
     def before(self, otherwise: App) -> App:
         """Put these routes before `otherwise`, which answers all other requests."""
@@ -56,7 +56,7 @@ class Routes(Generic[Found]):
 
         return answer
 
-    def wanted(self, of_others: Wanted) -> Wanted:
+    def wanted(self, of_others: VerbOf) -> VerbOf:
         """Extend the classification for the gate: these routes first, then `of_others`."""
 
         def wanted(head: RequestHead) -> Verb:
@@ -65,5 +65,5 @@ class Routes(Generic[Found]):
 
         return wanted
 
-    def _found(self, head: RequestHead) -> Found | None:
+    def _found(self, head: RequestHead) -> RouteT | None:
         return None if head.path in self._taken else self._asked(head)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
-from ie_serving.inference.stream_flow import Answered
+from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.inference.streams import StreamAnswers, options_of
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
@@ -27,7 +27,7 @@ class StreamCodec(NamedTuple):
 
     parser: Callable[[], Callable[[Buffer], InferRequest]]
     parse_whole: Callable[[Buffer], InferRequest]
-    encode: Callable[[Answered[bytes]], bytes]
+    encode: Callable[[StreamOutcome[bytes]], bytes]
 
 
 class GrpcStreams:
@@ -71,7 +71,7 @@ class GrpcStreams:
         return read
 
 
-def _encoded(answer: Answered[bytes]) -> bytes:
+def _encoded(answer: StreamOutcome[bytes]) -> bytes:
     outcome = answer.outcome
     if isinstance(outcome, Exception):
         told = explain(outcome)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.rest.routes import Front, Routes
-from ie_serving.server.transport.grpc.services import Method, Streaming
+from ie_serving.server.transport.grpc.services import RpcMethod, Streaming
 from ie_serving.server.transport.http1.messages import RequestHead
-from ie_serving.telemetry.metrics.page import Part
+from ie_serving.telemetry.metrics.page import PagePart
 
 if TYPE_CHECKING:  # modules of a port are imported only if that port is on
     from ie_serving.inference.streams import OpenStreams
@@ -31,13 +31,15 @@ class LaterStreams:
         tells_callers: whether models may see the caller.
     """
 
-    def __init__(self, show: Callable[[Part], None], *, tells_callers: bool) -> None:
+    def __init__(self, show: Callable[[PagePart], None], *, tells_callers: bool) -> None:
         self._show = show
         self._tells_callers = tells_callers
         self._stopping = False
         self._open: OpenStreams | None = None
 
-    def grpc(self, plane: DataPlane, interface: Interface[bytes]) -> dict[str, dict[str, Method]]:
+    def grpc(
+        self, plane: DataPlane, interface: Interface[bytes]
+    ) -> dict[str, dict[str, RpcMethod]]:
         """Return the service over one data plane."""
 
         def made() -> GrpcStreams:

@@ -20,21 +20,15 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.stream_flow import Answered
+from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.inference.streams import StreamAnswers, StreamOptions, options_of
 from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import stream_asked
 from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.channel import Channel
-from ie_serving.server.transport.http1.messages import (
-    Answer,
-    Buffer,
-    Reply,
-    Request,
-    RequestHead,
-    Switch,
-)
+from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead, Switch
 from ie_serving.server.transport.websocket import VERSION, UpgradeRequired, accepted
 from ie_serving.wire.json.request import (
     PredictBody,
@@ -44,7 +38,7 @@ from ie_serving.wire.json.request import (
 )
 
 if TYPE_CHECKING:
-    from ie_serving.server.transport.websocket import Session
+    from ie_serving.server.transport.websocket import WebSocketSession
 
 UPGRADE_REQUIRED: Final = 426
 NORMAL: Final = 1000
@@ -69,7 +63,7 @@ class Upgrades:
     """
 
     plane: DataPlane
-    streams: StreamAnswers[Buffer]
+    streams: StreamAnswers[Octets]
     _: KW_ONLY
     limit: int
     any_origin: bool
@@ -113,11 +107,11 @@ class Upgrades:
         self, head: RequestHead, model: ModelSpec, options: StreamOptions, channel: Channel
     ) -> None:
         # Imported here: a server without WebSockets does not need the library.
-        from ie_serving.server.transport.websocket import Session
+        from ie_serving.server.transport.websocket import WebSocketSession
 
         task = asyncio.current_task()
         assert task is not None
-        session = Session(channel, self.limit, task.cancel)
+        session = WebSocketSession(channel, self.limit, task.cancel)
         answers = self.streams.answers(session.messages(), _reader(head, model), options)
         try:
             async with aclosing(answers) as each:
@@ -172,7 +166,7 @@ def _reader(
     return read
 
 
-async def _say(session: "Session", answer: Answered[Buffer]) -> None:
+async def _say(session: "WebSocketSession", answer: StreamOutcome[Octets]) -> None:
     """Send an answer, or the error that it is too large for the budget; the stream goes on."""
     try:
         await session.send(_text(answer))
@@ -180,7 +174,7 @@ async def _say(session: "Session", answer: Answered[Buffer]) -> None:
         await session.send(_text(replace(answer, outcome=error)))
 
 
-def _text(answer: Answered[Buffer]) -> bytes:
+def _text(answer: StreamOutcome[Octets]) -> bytes:
     outcome = answer.outcome
     if not isinstance(outcome, Exception):
         return bytes(outcome)

@@ -15,22 +15,22 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.body import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
 from ie_serving.wire.clients import sample
-from ie_serving.wire.clients.sample import Pieces, text_of
+from ie_serving.wire.clients.sample import SamplePieces, text_of
 
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
-Ask = Callable[[Callable[[Servable], sample.JsonPost]], sample.JsonPost]
+FindSample = Callable[[Callable[[Servable], sample.JsonPost]], sample.JsonPost]
 """Applies a function to the version that the request names. Raises ServingError."""
 
 
-def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
+def page(asked: Route, address: str, ask: FindSample) -> Page | Awaitable[Page]:
     """Answer a request to either route.
 
     Args:
         asked: the route, with its query.
         address: of this server, as the caller reached it.
-        ask: see `Ask`.
+        ask: see `FindSample`.
 
     Raises:
         ServingError: unknown model, language or parameter, or no sample can be made for the model.
@@ -59,7 +59,7 @@ def written(
     return 200, TEXT, program.encode()
 
 
-async def _json(body: Pieces) -> Page:
+async def _json(body: SamplePieces) -> Page:
     # The text is made in a thread: unlike a program, the body spells out all elements.
     text = await in_thread(partial(text_of, body))
     return 200, JSON, text.encode()

@@ -12,9 +12,9 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.server.transport.grpc.services import Answer, CallContext
+from ie_serving.server.transport.grpc.services import CallContext, Unary
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.metadata import StatusEncoder
 from ie_serving.wire.tfs.request_messages import parse, read_model_spec
@@ -24,13 +24,13 @@ MOST_MODELS = 10_000
 
 NAME = "tensorflow.serving.ModelService"
 
-Read = Callable[[Proto], Sequence[ModelConfig]]
+ReadConfigs = Callable[[Proto], Sequence[ModelConfig]]
 """Reads and checks a ModelServerConfig. Raises ConfigError."""
 
-Check = Callable[[Iterable[str]], None]
+CheckNames = Callable[[Iterable[str]], None]
 """Checks base paths. Raises ConfigError with all faults."""
 
-Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
+ApplyModels = Callable[[Sequence[ModelConfig]], Awaitable[None]]
 """Applies a configuration completely or not at all. Raises ServingError."""
 
 
@@ -48,28 +48,28 @@ class ModelService:
 
     plane: DataPlane
     interface: Interface[bytes]
-    read: Read
-    check_paths: Check
-    apply: Apply
+    read: ReadConfigs
+    check_paths: CheckNames
+    apply: ApplyModels
     statuses: StatusEncoder
     _: KW_ONLY
     reload_allowed: bool = True
 
-    def answers(self) -> dict[str, Answer]:
+    def answers(self) -> dict[str, Unary]:
         """The methods by name."""
         return {
             "GetModelStatus": self.get_model_status,
             "HandleReloadConfigRequest": self.handle_reload_config_request,
         }
 
-    async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
+    async def get_model_status(self, payload: Encoded, context: CallContext) -> bytes:
         """Return the states of one version or of all, highest version first."""
         began = time.perf_counter()
         with self.plane.counting_refusals("", self.interface):
             model = _status_model(payload)
         return self.plane.status(model, self.interface, began, self.statuses.response)
 
-    async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
+    async def handle_reload_config_request(self, payload: Encoded, context: CallContext) -> bytes:
         """Change to another configuration; answer when its models serve."""
         if not self.reload_allowed:
             raise Forbidden(
@@ -82,7 +82,7 @@ class ModelService:
         response.status.error_code = Code.OK
         return bytes(response.SerializeToString())
 
-    def _wanted(self, payload: Buffer) -> Sequence[ModelConfig]:
+    def _wanted(self, payload: Encoded) -> Sequence[ModelConfig]:
         request = parse(messages.ReloadConfigRequest, payload)
         if request.config.WhichOneof("config") != "model_config_list":
             raise InvalidRequest(
@@ -103,7 +103,7 @@ def _check_number(models: int) -> None:
         )
 
 
-def _status_model(payload: Buffer) -> ModelSpec:
+def _status_model(payload: Encoded) -> ModelSpec:
     request = parse(messages.GetModelStatusRequest, payload)
     if not request.HasField("model_spec"):
         raise InvalidRequest(

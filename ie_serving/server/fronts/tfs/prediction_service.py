@@ -7,16 +7,16 @@ from typing import TypeVar
 
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest, PreconditionFailed, advised
-from ie_serving.core.values.requests import ExamplesRequest, ModelSpec, Task, ToldCallers
-from ie_serving.core.values.tensors import Method, Signature
-from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
+from ie_serving.core.values.requests import CallerPassing, ExamplesRequest, ModelSpec, Task
+from ie_serving.core.values.tensors import Method, Outputs, Signature
+from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import grpc_callers
-from ie_serving.server.transport.grpc.services import Answer, CallContext
+from ie_serving.server.transport.grpc.services import CallContext, Unary
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.protobuf.fields import Buffer, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, Unclear
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.classify_regress import (
@@ -85,14 +85,14 @@ class PredictionService:
     """
 
     def __init__(
-        self, plane: DataPlane, interface: Interface[bytes], callers: ToldCallers | None = None
+        self, plane: DataPlane, interface: Interface[bytes], callers: CallerPassing | None = None
     ) -> None:
-        self._callers = callers or ToldCallers()
+        self._callers = callers or CallerPassing()
         self._plane = plane
         self._interface = interface
         self._parser = RequestParser()
 
-    def answers(self) -> dict[str, Answer]:
+    def answers(self) -> dict[str, Unary]:
         """The methods by name."""
         return {
             "Predict": self.predict,
@@ -111,7 +111,7 @@ class PredictionService:
             "multi_inference_log": self._replay_multi_inference,
         }
 
-    def predict(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+    def predict(self, payload: Encoded, context: CallContext) -> Awaitable[bytes]:
         """Run a signature on named tensors."""
         began = time.perf_counter()
         # `_read` inline, which saves every small request a call.
@@ -122,32 +122,32 @@ class PredictionService:
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
-        if self._callers.told:
+        if self._callers.are_passed:
             request.caller = context
         return self._plane.predict(request, self._interface, began)
 
-    async def _predict_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
+    async def _predict_unclear(self, payload: Encoded, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request that is not in the form that clients usually write."""
         request = await self._read(parse_whole, payload)
-        if self._callers.told:
+        if self._callers.are_passed:
             request.caller = context
         return await self._plane.predict(request, self._interface, began)
 
-    async def classify(self, payload: Buffer, context: CallContext) -> bytes:
+    async def classify(self, payload: Encoded, context: CallContext) -> bytes:
         """Return classes and scores for Examples."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.ClassificationRequest), payload)
         self._tell(request, context)
         return await self._plane.classify(request, self._interface, began, encode_classification)
 
-    async def regress(self, payload: Buffer, context: CallContext) -> bytes:
+    async def regress(self, payload: Encoded, context: CallContext) -> bytes:
         """Return a value for each Example."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.RegressionRequest), payload)
         self._tell(request, context)
         return await self._plane.regress(request, self._interface, began, encode_regression)
 
-    async def multi_inference(self, payload: Buffer, context: CallContext) -> bytes:
+    async def multi_inference(self, payload: Encoded, context: CallContext) -> bytes:
         """Classify and regress the same Examples with several signatures of one model."""
         began = time.perf_counter()
         request, tasks = await self._read(_multi, payload)
@@ -156,22 +156,22 @@ class PredictionService:
             request, tasks, self._interface, began, encode_multi_inference
         )
 
-    async def get_model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
+    async def get_model_metadata(self, payload: Encoded, context: CallContext) -> bytes:
         """Describe the signatures of a version."""
         began = time.perf_counter()
         model = await self._read(_metadata_model, payload)
         return await self._plane.described(model, self._interface, began, _encode_metadata)
 
     def _tell(self, request: ExamplesRequest, context: CallContext) -> None:
-        if self._callers.told:
+        if self._callers.are_passed:
             request.caller = context
 
-    async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
+    async def _read(self, read: Callable[[Encoded], T], payload: Encoded) -> T:
         """Parse a request; count an unparsable one with an empty model name."""
         with self._plane.counting_refusals("", self._interface):
             return await self._parsed(read, payload)
 
-    async def _parsed(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
+    async def _parsed(self, read: Callable[[Encoded], T], payload: Encoded) -> T:
         if len(payload) >= LARGE_MESSAGE:
             return await in_thread(read, payload)
         return read(payload)
@@ -212,14 +212,14 @@ def _unknown_signature(servable: Servable, name: str) -> PreconditionFailed:
     )
 
 
-def _examples(kind: Proto, payload: Buffer) -> ExamplesRequest:
+def _examples(kind: Proto, payload: Encoded) -> ExamplesRequest:
     request = parse(kind, payload)
     model = model_spec_of(request)
     asked = request.input
     return ExamplesRequest(model, model.signature, partial(examples_of, asked), count_of(asked))
 
 
-def _multi(payload: Buffer) -> tuple[ExamplesRequest, list[Task]]:
+def _multi(payload: Encoded) -> tuple[ExamplesRequest, list[Task]]:
     request = parse(messages.MultiInferenceRequest, payload)
     if len(request.tasks) > MOST_TASKS:
         raise InvalidRequest(
@@ -233,7 +233,7 @@ def _multi(payload: Buffer) -> tuple[ExamplesRequest, list[Task]]:
     return ExamplesRequest(ModelSpec(""), "", decode, count_of(asked)), tasks
 
 
-def _metadata_model(payload: Buffer) -> ModelSpec:
+def _metadata_model(payload: Encoded) -> ModelSpec:
     """Read which model's metadata a request asks for.
 
     Raises:

@@ -30,10 +30,11 @@ from ie_serving.core.values.requests import ExamplesRequest, InferRequest, Model
 from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.models.admin.reload_requests import PollModel
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin import cross_site
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
-from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
+from ie_serving.server.fronts.admin.health import Health, ProcessPhase, model_asked
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.rest.body import (
     CORS,
@@ -67,10 +68,10 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     target_of,
 )
 from ie_serving.server.transport.http1.asgi import Asgi
+from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
-    Buffer,
     Headers,
     Reply,
     Request,
@@ -99,13 +100,12 @@ STOPPING: Headers = ((b"connection", b"close"),)
 """Header that makes clients with an open connection use another server while this one stops."""
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
-Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
+RunModel = Callable[[Request, ModelSpec, float], Awaitable[Octets | Reply]]
 """Answers a POST that arrived at that `time.perf_counter()`: JSON, or a complete reply."""
-Look = Callable[[ModelSpec, float], Buffer]
+LookUp = Callable[[ModelSpec, float], Octets]
 """Answers a GET that arrived at that `time.perf_counter()`."""
-Poll = Callable[[str], Awaitable[None]]
-"""Lists a model's repository now; returns when its versions are known. Raises ServingError."""
-Change = Callable[[str, bytes], Awaitable[bytes]]
+
+ChangeModel = Callable[[str, bytes], Awaitable[bytes]]
 """Applies a body's changes to the model of that name, and returns it. Raises ServingError."""
 WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 """Writes a version's metadata: model name, version, its signatures."""
@@ -121,12 +121,12 @@ class RestApi:
     def __init__(
         self,
         plane: DataPlane,
-        interface: Interface[Buffer],
+        interface: Interface[Octets],
         metrics: Metrics,
         health: Health,
         server: ServerSettings,
         *,
-        poll: Poll,
+        poll: PollModel,
         config: ConfigPages,
         log: LogPages,
         statuses: metadata.StatusEncoder,
@@ -149,7 +149,7 @@ class RestApi:
         self._config = config
         self._pages = fixed_pages(health, metrics, server.metrics_pages)
         self.invoke = Invocations(plane, interface, server.max_message_bytes).answer
-        self._runs: dict[str, Run] = {
+        self._runs: dict[str, RunModel] = {
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
@@ -159,7 +159,7 @@ class RestApi:
             "set_log_level": partial(self._changed, log.change),
         }
         self._secure = secure
-        self._looks: dict[str, Look] = {
+        self._looks: dict[str, LookUp] = {
             "status": self._status,
             "metadata": self._metadata,
             "models": self._list,
@@ -192,7 +192,7 @@ class RestApi:
             except asyncio.CancelledError as error:
                 let_go(error)
                 raise
-        stopping = self._health.phase is Phase.STOPPING
+        stopping = self._health.phase is ProcessPhase.STOPPING
         if len(reply.body) < SMALLEST_COMPRESSED and not (stopping or self._enable_cors):
             return reply
         return await self.finished(head, reply)
@@ -208,7 +208,7 @@ class RestApi:
             reply = _counted(await compressed(head, reply))
         headers = reply.headers
         # A client that kept its connection would send its next request to a stopped server.
-        if self._health.phase is Phase.STOPPING:
+        if self._health.phase is ProcessPhase.STOPPING:
             headers += STOPPING
         if self._enable_cors and SAME_ORIGIN not in headers:
             headers += self._cors
@@ -305,7 +305,7 @@ class RestApi:
             said = f"no such model: {model.name}; GET /v1/models names those that are served"
             return refusal(NotFound(said))
 
-    async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer | Reply:
+    async def _predict(self, request: Request, model: ModelSpec, began: float) -> Octets | Reply:
         try:  # `counting_refusals` inline, which saves every small request a call
             body, limit = request.body, self._max_body_bytes
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
@@ -327,11 +327,11 @@ class RestApi:
             return Reply(200, typed(asked.media_type), reply)
         return reply
 
-    async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _classify(self, request: Request, model: ModelSpec, began: float) -> Octets:
         examples = await self._examples(request, model, Method.CLASSIFY, Api.CLASSIFY)
         return await self._plane.classify(examples, self._interface, began, classifications)
 
-    async def _regress(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _regress(self, request: Request, model: ModelSpec, began: float) -> Octets:
         examples = await self._examples(request, model, Method.REGRESS, Api.REGRESS)
         return await self._plane.regress(examples, self._interface, began, regressions)
 
@@ -349,7 +349,7 @@ class RestApi:
             model, asked.signature_name, decode, len(asked.examples), request.head
         )
 
-    async def _poll(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _poll(self, request: Request, model: ModelSpec, began: float) -> Octets:
         """List the model's repository now, if clients may ask for that."""
         with self._plane.counting_refusals(model.name, self._interface):
             self._check_site(request.head.fields)
@@ -373,22 +373,22 @@ class RestApi:
             ) from None
 
     async def _changed(
-        self, change: Change, request: Request, model: ModelSpec, began: float
-    ) -> Buffer:
+        self, change: ChangeModel, request: Request, model: ModelSpec, began: float
+    ) -> Octets:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name, self._interface):
             self._check_site(request.head.fields)
             body = await read_body(request, min(MOST_CHANGE_BYTES, self._max_body_bytes), held)
             return await change(model.name, bytes(body))
 
-    def _details(self, model: ModelSpec, began: float) -> Buffer:
+    def _details(self, model: ModelSpec, began: float) -> Octets:
         with self._plane.counting_refusals(model.name, self._interface):
             return self._config.details(model.name)
 
-    def _status(self, model: ModelSpec, began: float) -> Buffer:
+    def _status(self, model: ModelSpec, began: float) -> Octets:
         return self._plane.status(model, self._interface, began, self._statuses.json)
 
-    def _metadata(self, model: ModelSpec, began: float) -> Buffer:
+    def _metadata(self, model: ModelSpec, began: float) -> Octets:
         return self._plane.metadata(model, self._interface, began, self._write_metadata)
 
     async def _metadata_later(self, model: ModelSpec, began: float) -> Page | Reply:
@@ -398,7 +398,7 @@ class RestApi:
         except Exception as error:
             return refusal(error)
 
-    def _list(self, _: ModelSpec, began: float) -> Buffer:
+    def _list(self, _: ModelSpec, began: float) -> Octets:
         return self._plane.models(self._interface, began, _models)
 
 

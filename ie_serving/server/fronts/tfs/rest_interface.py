@@ -8,8 +8,8 @@ from ie_serving.core.values.tensors import Array, Signature, present, specs_of
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import rest_caller
-from ie_serving.server.transport.http1.messages import Buffer
-from ie_serving.wire.form import Form, encode_raw, encode_texts
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.wire.form import ReplyForm, encode_raw, encode_texts
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import (
     check_rows,
@@ -37,7 +37,7 @@ LABELS: Mapping[Api, str] = {
 """Names of the APIs in TensorFlow Serving's metrics, which have none for a GET."""
 
 
-def rest_interface(*, limit_s: float) -> Interface[Buffer]:
+def rest_interface(*, limit_s: float) -> Interface[Octets]:
     """Describe TensorFlow Serving's REST API to the data plane; `limit_s` bounds an inference."""
     return Interface(
         entrypoint="REST",
@@ -54,25 +54,25 @@ def rest_interface(*, limit_s: float) -> Interface[Buffer]:
 
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
-) -> Mapping[object, Encode[Buffer]]:
-    write: Callable[..., Buffer] = _open_predictions
+) -> Mapping[object, Encode[Octets]]:
+    write: Callable[..., Octets] = _open_predictions
     if not signature.gives_any:
         specs = {alias: signature.outputs[alias] for alias in outputs}
         write = partial(encode_predictions, specs=specs)
-    rows_or_columns: Mapping[object, Encode[Buffer]] = {
+    rows_or_columns: Mapping[object, Encode[Octets]] = {
         form: partial(write, form=form) for form in Format
     }
-    every = {**rows_or_columns, Form.RAW: encode_raw, Form.TEXTS: encode_texts}
+    every = {**rows_or_columns, ReplyForm.RAW: encode_raw, ReplyForm.TEXTS: encode_texts}
     if tuple(outputs) == tuple(signature.outputs):
         return every
     return {form: partial(_of_some, encode, outputs) for form, encode in every.items()}
 
 
-def _of_some(encode: Encode[Buffer], names: Sequence[str], outputs: Mapping[str, Array]) -> Buffer:
+def _of_some(encode: Encode[Octets], names: Sequence[str], outputs: Mapping[str, Array]) -> Octets:
     return encode(chosen(outputs, names))
 
 
-def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Buffer:
+def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Octets:
     came = present(outputs)
     return encode_predictions(came, form, specs_of(came))
 

@@ -16,7 +16,8 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.body import read_body
-from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
+from ie_serving.server.transport.http1.body import Octets
+from ie_serving.server.transport.http1.messages import Reply, Request
 
 
 class Invocations:
@@ -28,7 +29,7 @@ class Invocations:
         max_body_bytes: largest body.
     """
 
-    def __init__(self, plane: DataPlane, rest: Interface[Buffer], max_body_bytes: int) -> None:
+    def __init__(self, plane: DataPlane, rest: Interface[Octets], max_body_bytes: int) -> None:
         self._plane = plane
         self._rest = rest
         self._max_body_bytes = max_body_bytes
@@ -44,7 +45,7 @@ class Invocations:
         )
 
     async def answer(self, request: Request, model: ModelSpec, began: float) -> Reply:
-        """Run `serving_default` on the body of a POST. See `rest.Run`."""
+        """Run `serving_default` on the body of a POST. See `rest.RunModel`."""
         held = Lease(BUDGET)  # held until the reply is made
         with self._plane.counting_refusals(model.name, self._rest, Api.PREDICT):
             body = await read_body(request, self._max_body_bytes, held)

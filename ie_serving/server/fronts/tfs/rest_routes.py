@@ -17,7 +17,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
 from ie_serving.server.fronts.admin.log_pages import LOG_LEVEL
-from ie_serving.server.fronts.rest.routes import Wanted
+from ie_serving.server.fronts.rest.routes import VerbOf
 from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
@@ -126,7 +126,7 @@ remembered_post = lru_cache(maxsize=1024)(posted)
 """`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
 
 
-def wanting(metrics_paths: Sequence[str]) -> Wanted:
+def wanting(metrics_paths: Sequence[str]) -> VerbOf:
     """Return a function that gives a request's verb, and the model that it names, if any.
 
     The function tries routes in the order of `RestApi`, and recognises pages outside of the API by

@@ -22,22 +22,22 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc import header_blocks
-from ie_serving.server.transport.grpc.header_blocks import Request
+from ie_serving.server.transport.grpc.header_blocks import CallHead
 from ie_serving.server.transport.grpc.message_reader import (
     IDENTITY,
     PREFIX,
-    Message,
+    GrpcMessage,
     MessageReader,
     MessageTooLarge,
     compressed,
     inflated,
     too_large,
 )
-from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Answer, Buffer
+from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Buffer, Unary
 from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.http2.headers import HeaderFields
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.streams import Stream
+from ie_serving.server.transport.http2.streams import Http2Stream
 
 JOINED: Final = 32 * 1024
 """Largest answer in bytes that is copied into one buffer with its headers: a write of several
@@ -53,7 +53,7 @@ _AFTER = Struct(f">5sL{len(header_blocks.SUCCESS)}s")
 UNKNOWN_METHOD = header_blocks.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
-class Answered(enum.IntEnum):
+class ReplyStage(enum.IntEnum):
     """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
 
     A failure before the headers is sent as a single header block ("Trailers-Only").
@@ -65,8 +65,8 @@ class Answered(enum.IntEnum):
 
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
-_NOTHING: Final = Answered.NOTHING
-_ALL: Final = Answered.ALL
+_NOTHING: Final = ReplyStage.NOTHING
+_ALL: Final = ReplyStage.ALL
 
 
 class CallSettings(NamedTuple):
@@ -85,7 +85,7 @@ class CallSettings(NamedTuple):
     small: int
 
 
-class Call(Stream):
+class Call(Http2Stream):
     """One call. The connection feeds it; it answers through the connection's sender.
 
     Args of the constructor:
@@ -113,7 +113,7 @@ class Call(Stream):
     def __init__(
         self,
         number: int,
-        request: Request,
+        request: CallHead,
         sender: Sender,
         rules: CallSettings,
         method: Any,  # noqa: ANN401  a subclass knows which
@@ -123,7 +123,7 @@ class Call(Stream):
         self._sender = sender
         self._rules = rules
         self._method = method
-        self._answered: Answered = _NOTHING
+        self._answered: ReplyStage = _NOTHING
         self._reader: MessageReader | None = None
         self._lease: Lease | None = None
         self._task: Going | None = None
@@ -139,14 +139,14 @@ class Call(Stream):
         # The clock of the event loop, which any thread can read.
         return max(0.0, self._deadline - time.monotonic())
 
-    def invocation_metadata(self) -> Fields:
+    def invocation_metadata(self) -> HeaderFields:
         """See `CallContext`."""
         return tuple(field for field in self._request.fields if field[0][:1] != b":")
 
     # Called by the connection.
 
     def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
-        """See `Stream`: a part of the request's messages."""
+        """See `Http2Stream`: a part of the request's messages."""
         if self._reader is None:
             self._reader = MessageReader(self._rules.limit)
         try:
@@ -164,21 +164,21 @@ class Call(Stream):
             self.input_ended()
 
     def input_ended(self) -> None:
-        """See `Stream`."""
+        """See `Http2Stream`."""
         if self._reader and self._reader.within:
             self._refuse(InvalidRequest("the request ends within a message; send all of it"))
         else:
             self._taken()
 
     def finished(self) -> None:
-        """See `Stream`."""
+        """See `Http2Stream`."""
         self._answered = _ALL
         self._lease = self._reader = None
         if self._timer:
             self._timer.cancel()
 
     def cancelled(self) -> None:
-        """See `Stream`: the client no longer waits for the answer."""
+        """See `Http2Stream`: the client no longer waits for the answer."""
         is_late = self._request.is_nearly_late(self.time_remaining())
         self._break_off(Code.DEADLINE_EXCEEDED if is_late else Code.CANCELLED)
 
@@ -191,13 +191,13 @@ class Call(Stream):
             task.cancel(code)
 
     def stop(self) -> None:
-        """See `Stream`."""
+        """See `Http2Stream`."""
         self.fail(Code.UNAVAILABLE, "the server is shutting down; ask again elsewhere")
         self.cancelled()
 
     # Implemented by subclasses.
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: GrpcMessage) -> None:
         raise NotImplementedError
 
     def _taken(self) -> None:
@@ -241,7 +241,7 @@ class Call(Stream):
 
     def _start_reply(self) -> None:
         if self._answered is _NOTHING:
-            self._answered = Answered.HEADERS
+            self._answered = ReplyStage.HEADERS
             self._sender.write(frames.headers(self.number, header_blocks.HEADERS, ends=False))
 
     def _send_message(self, message: Buffer) -> None:
@@ -255,7 +255,7 @@ class Call(Stream):
         after = self._after or frames.headers(self.number, header_blocks.SUCCESS, ends=True)
         self._sender.end(self, after)
 
-    async def _content(self, message: Message) -> Buffer:
+    async def _content(self, message: GrpcMessage) -> Buffer:
         """Return a message's bytes, inflated if they are compressed."""
         compressed, content = message
         if not compressed:
@@ -272,7 +272,7 @@ class Call(Stream):
         self.fail(Code.CANCELLED, "the server has cancelled the call; ask again")
 
 
-class Calls:
+class CallOpener:
     """Opens the call of a request.
 
     Args of the constructor:
@@ -286,7 +286,7 @@ class Calls:
         self.methods = methods
         self.rules = rules
 
-    def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
+    def accept(self, number: int, request: CallHead, sender: Sender) -> Call | bytes:
         """Return the call of a stream, or the header block that refuses it."""
         found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
@@ -301,14 +301,14 @@ mostly a task."""
 
 
 class UnaryCall(Call):
-    """A call with one message in, one message out. Its method is an `Answer`."""
+    """A call with one message in, one message out. Its method is a `Unary`."""
 
     __slots__ = ("_message", "_size")
-    _method: Answer
+    _method: Unary
 
     def begun(self) -> None:
-        """See `Stream`."""
-        self._message: Message | None = None
+        """See `Http2Stream`."""
+        self._message: GrpcMessage | None = None
         self._size = 0  # of the answer with its prefix, once there is one
 
     def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
@@ -328,10 +328,10 @@ class UnaryCall(Call):
         super().receive(data, start, stop, ends=ends)
 
     def room(self, most: int) -> memoryview | None:
-        """See `Stream`."""
+        """See `Http2Stream`."""
         return self._reader.room(most) if self._reader else None
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: GrpcMessage) -> None:
         if self._message:
             self._refuse_count("more")
         self._message = message
@@ -367,7 +367,7 @@ class UnaryCall(Call):
             return True
         if smaller is not None:
             self._lease = BUDGET.lease(len(smaller))
-            self._answered = Answered.HEADERS
+            self._answered = ReplyStage.HEADERS
             opening = frames.headers(self.number, header_blocks.COMPRESSED[encoding], ends=False)
             self._sender.write(opening)
             self._sender.send(self, PREFIX.pack(1, len(smaller)), smaller)
@@ -377,7 +377,7 @@ class UnaryCall(Call):
     def _refuse_count(self, came: str) -> None:
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
-    async def _work(self, message: Message) -> None:
+    async def _work(self, message: GrpcMessage) -> None:
         """Answer; send a reply that fits all at once."""
         # The message may be large: only its content is kept while the model runs.
         self._message = None

@@ -13,8 +13,8 @@ from typing import Final
 
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import DeadlineExceeded, ServingError
-from ie_serving.server.transport.grpc.call import Answered, Call
-from ie_serving.server.transport.grpc.message_reader import Message
+from ie_serving.server.transport.grpc.call import Call, ReplyStage
+from ie_serving.server.transport.grpc.message_reader import GrpcMessage
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
 from ie_serving.server.transport.http2.streams import STREAM_WINDOW, ReceiveWindow
 from ie_serving.server.transport.peer import LEAST_READ, UNREAD_S
@@ -25,7 +25,7 @@ WAITING: Final = 256
 """Bytes of a waiting message beside its content."""
 ITSELF: Final = 8 * 1024
 """Bytes of a conversation without messages: task, queue, frames of generators."""
-_ALL: Final = Answered.ALL
+_ALL: Final = ReplyStage.ALL
 _NEVER: Final = -1
 """Window size at which the connection never gives back the window: the service does."""
 
@@ -42,7 +42,7 @@ class StreamingCall(Call):
         self.receive_window.half = _NEVER
         self._held = bytearray()  # data behind messages that the service has not read
         self._whole = False  # all of the request has arrived, but the service has not seen its end
-        self._unread: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._unread: asyncio.Queue[GrpcMessage | None] = asyncio.Queue()
         self._unread_lease = Lease(BUDGET)
         self._sent = asyncio.Event()
         try:
@@ -110,7 +110,7 @@ class StreamingCall(Call):
         elif window.left < STREAM_WINDOW // 2 and not self._unread.qsize():
             self._sender.write(window.renew())
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: GrpcMessage) -> None:
         try:
             self._unread_lease.take(len(message[1]) + WAITING)
         except ServingError as error:
@@ -141,7 +141,7 @@ class StreamingCall(Call):
             self._unread_lease.give(len(message[1]) + WAITING)
             yield await self._content(message)
 
-    async def _next(self) -> Message | None:
+    async def _next(self) -> GrpcMessage | None:
         if not self._unread.qsize():
             self._go_on()
         return await self._unread.get()

@@ -30,18 +30,18 @@ from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import WHOLE
-from ie_serving.server.status import Told, cut, explain, in_header
+from ie_serving.server.status import ShownError, cut, explain, in_header
 from ie_serving.server.transport.grpc.services import (
-    Admission,
-    Answer,
-    Method,
+    CallAdmission,
+    RpcMethod,
     Services,
     Streaming,
+    Unary,
 )
 
 GRPC_CODE = {code: grpc.StatusCode[code.name] for code in Code}
 
-Context = aio.ServicerContext[bytes, bytes]
+GrpcioContext = aio.ServicerContext[bytes, bytes]
 
 MOST_CALLS: Final = 4000
 """Calls of all connections at a time; more get RESOURCE_EXHAUSTED. As many as four connections of
@@ -71,7 +71,7 @@ class Identity(Protocol):
 
 
 class GrpcioServer:
-    """Carries services over `grpc.aio`. See `lifecycle.Listener`.
+    """Carries services over `grpc.aio`. See `lifecycle.PortServer`.
 
     Args of the constructor:
         services: the services to serve.
@@ -93,7 +93,7 @@ class GrpcioServer:
         max_connections: int = 0,
         arguments: Mapping[str, int | str] | None = None,
         identity: Callable[[], Identity] | None = None,
-        admission: Admission | None = None,
+        admission: CallAdmission | None = None,
     ) -> None:
         self._identity = identity
         options = {
@@ -118,7 +118,7 @@ class GrpcioServer:
             )
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
-        """See `lifecycle.Listener`. The library binds its own sockets beside the arbiter's."""
+        """See `lifecycle.PortServer`. The library binds its own sockets beside the arbiter's."""
         for address in map(spelled, bound):
             try:
                 port = self._add_port(address)
@@ -136,11 +136,11 @@ class GrpcioServer:
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`. Streaming calls, such as a Watch, are endless: not counted."""
+        """See `lifecycle.PortServer`. Endless calls, such as a Watch, do not count."""
         return self._working.calls
 
     async def drain(self, timeout_s: float) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         stopping = asyncio.ensure_future(self._server.stop(timeout_s))
         await asyncio.wait((stopping,), timeout=timeout_s)
         cut = self.in_flight
@@ -193,18 +193,20 @@ class _Working:
             lease.release()
 
 
-Choose = Callable[[Context], Method]
+ChooseMethod = Callable[[GrpcioContext], RpcMethod]
 """Returns the method that answers a call. Raises: ServingError."""
 
 
-def _chooser(service: str, name: str, method: Method, admission: Admission | None) -> Choose:
+def _chooser(
+    service: str, name: str, method: RpcMethod, admission: CallAdmission | None
+) -> ChooseMethod:
     if admission is None:
         return lambda _: method
     path = f"/{service}/{name}".encode()
     return lambda context: admission.method(path, _credentials_of(context))
 
 
-def _credentials_of(context: Context) -> Credentials:
+def _credentials_of(context: GrpcioContext) -> Credentials:
     """Read a caller's credentials; the library gives bytes for binary metadata, else text."""
     given = context.invocation_metadata() or ()
     certificate = context.auth_context()
@@ -227,19 +229,21 @@ def _joined(metadata: Iterable[tuple[str, str | bytes]], name: str) -> bytes | N
 
 
 def _handler(
-    method: Method, working: _Working, choose: Choose
+    method: RpcMethod, working: _Working, choose: ChooseMethod
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     if isinstance(method, Streaming):
         return grpc.stream_stream_rpc_method_handler(_converse(choose))
     return grpc.unary_unary_rpc_method_handler(_unary(choose, working))
 
 
-def _unary(choose: Choose, working: _Working) -> Callable[[bytes, Context], Awaitable[bytes]]:
-    async def call(payload: bytes, context: Context) -> bytes:
+def _unary(
+    choose: ChooseMethod, working: _Working
+) -> Callable[[bytes, GrpcioContext], Awaitable[bytes]]:
+    async def call(payload: bytes, context: GrpcioContext) -> bytes:
         """Answer one message with one. An error becomes the status, and ends the call."""
         try:
             with working.counting(payload):
-                answer = cast(Answer, choose(context))
+                answer = cast(Unary, choose(context))
                 return await answer(payload, context)
         except Exception as error:
             told = explain(error)
@@ -249,8 +253,10 @@ def _unary(choose: Choose, working: _Working) -> Callable[[bytes, Context], Awai
     return call
 
 
-def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
-    async def call(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+def _converse(
+    choose: ChooseMethod,
+) -> Callable[[AsyncIterator[bytes], GrpcioContext], AsyncIterator[bytes]]:
+    async def call(requests: AsyncIterator[bytes], context: GrpcioContext) -> AsyncIterator[bytes]:
         """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
             method = cast(Streaming, choose(context))
@@ -264,7 +270,7 @@ def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], Async
     return call
 
 
-async def _abort(context: Context, told: Told) -> None:
+async def _abort(context: GrpcioContext, told: ShownError) -> None:
     more = ((WHOLE, in_header(told.whole)),) if told.whole != told.text else ()
     before = context.trailing_metadata() or ()  # such as the id of the request
     await context.abort(GRPC_CODE[told.code], cut(told.text), (*before, *more))

@@ -15,17 +15,17 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.server.status import in_header
 from ie_serving.server.transport.grpc.message_reader import IDENTITY, INFLATERS
-from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.http2.headers import HeaderFields
 
 _NEVER_INDEXED = True
 _EMPTY_TABLE = b"\x20"
 """Dynamic Table Size Update to 0; RFC 7541 section 6.3."""
 _encoder = Encoder()
 
-Pair = tuple[str, str]
+HeaderPair = tuple[str, str]
 
 
-def block(*pairs: Pair) -> bytes:
+def block(*pairs: HeaderPair) -> bytes:
     """Write headers as HPACK literals, which do not change the connection's table."""
     fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
     return bytes(_encoder.encode(fields, huffman=False))
@@ -60,7 +60,7 @@ def failure(code: Code, text: str, whole: str = "", *, alone: bool) -> bytes:
     return HEADERS + status if alone else status
 
 
-def refusal(status: int, *pairs: Pair) -> bytes:
+def refusal(status: int, *pairs: HeaderPair) -> bytes:
     """Write the headers of a plain HTTP reply to a request that is not gRPC."""
     return _EMPTY_TABLE + block((":status", str(status)), *pairs)
 
@@ -76,7 +76,7 @@ NEARLY_LATE = 0.1
 deadline, not as having left."""
 
 
-class Request(NamedTuple):
+class CallHead(NamedTuple):
     """The headers of one call.
 
     Attributes:
@@ -96,7 +96,7 @@ class Request(NamedTuple):
     timeout_s: float | None = None
     authorization: bytes | None = None
     key: bytes | None = None
-    fields: Fields = ()
+    fields: HeaderFields = ()
     refusal: bytes | None = None
 
     def is_nearly_late(self, left_s: float | None) -> bool:
@@ -109,10 +109,10 @@ class Request(NamedTuple):
         return left_s <= self.timeout_s * NEARLY_LATE
 
 
-def interpret(fields: Fields, refused: str) -> Request:
+def interpret(fields: HeaderFields, refused: str) -> CallHead:
     """Parse headers that HTTP/2 permits. See `http2.headers.Interpret`."""
     values = dict(fields)
-    return Request(
+    return CallHead(
         path=values[b":path"],
         encoding=values.get(b"grpc-encoding", IDENTITY),
         reply_encoding=_reply_encoding(values),
@@ -124,7 +124,7 @@ def interpret(fields: Fields, refused: str) -> Request:
     )
 
 
-def _joined(fields: Fields, name: bytes) -> bytes | None:
+def _joined(fields: HeaderFields, name: bytes) -> bytes | None:
     """Join the values of a header that occurs several times into one line.
 
     RFC 9110, section 5.3. Taking the first or the last of several credentials would let the client

@@ -23,20 +23,20 @@ from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import (
     UNKNOWN_METHOD,
     Call,
-    Calls,
+    CallOpener,
     CallSettings,
     UnaryCall,
 )
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.header_blocks import Request, interpret
+from ie_serving.server.transport.grpc.header_blocks import CallHead, interpret
 from ie_serving.server.transport.grpc.services import (
-    Admission,
+    CallAdmission,
     Services,
     Streaming,
     by_path,
 )
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.http2.driver import Driver
+from ie_serving.server.transport.http2.driver import SocketDriver
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.peer import client_names
@@ -54,7 +54,7 @@ SWEEP_S = 15.0
 
 
 class Http2Server:
-    """Carries services over HTTP/2. See `lifecycle.Listener`.
+    """Carries services over HTTP/2. See `lifecycle.PortServer`.
 
     Args of the constructor:
         services: the services to serve.
@@ -82,14 +82,14 @@ class Http2Server:
         max_idle_s: float = 0.0,
         limit: ConnectionLimit | None = None,
         secure: Secure | None = None,
-        admission: Admission | None = None,
+        admission: CallAdmission | None = None,
         calls: tuple[type[UnaryCall], type[StreamingCall]] = (UnaryCall, StreamingCall),
         sharing: Sharing | None = None,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._age: ConnectionAge[Driver] = ConnectionAge(max_age_s, age_grace_s)
+        self._age: ConnectionAge[SocketDriver] = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
         # The kind of a call is determined here, once for each method instead of for each call.
         methods = {
@@ -97,47 +97,49 @@ class Http2Server:
             for path, method in by_path(services).items()
         }
         rules = CallSettings(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
-        opening = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
+        opening = (
+            AdmittedCalls(methods, rules, admission) if admission else CallOpener(methods, rules)
+        )
         self._accept = opening.accept
-        self._listener = Listener(self.connect, self._limit, secure, sharing, Driver.drain)
+        self._listener = Listener(self.connect, self._limit, secure, sharing, SocketDriver.drain)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         await self._listener.listen(bound)
         self._sweep()
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`. Streaming calls, such as a Watch, are endless: not counted."""
+        """See `lifecycle.PortServer`. Endless calls, such as a Watch, do not count."""
         drivers = self._listener.connections
         return sum(isinstance(each, UnaryCall) for driver in drivers for each in driver.streams)
 
     async def drain(self, timeout_s: float) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         greeting_s = min(GREETING_S, timeout_s)
         steps = (
-            DrainStep(Driver.drain_if_greeted, greeting_s),
-            DrainStep(Driver.drain, timeout_s - greeting_s),
+            DrainStep(SocketDriver.drain_if_greeted, greeting_s),
+            DrainStep(SocketDriver.drain, timeout_s - greeting_s),
         )
         await self._listener.drain(steps)
         cut = self.in_flight
-        await self._listener.drain((DrainStep(Driver.stop, CLOSE_S),))
+        await self._listener.drain((DrainStep(SocketDriver.stop, CLOSE_S),))
         if self._sweeper:
             self._sweeper.cancel()
         return cut
 
-    def connect(self) -> Driver:
+    def connect(self) -> SocketDriver:
         """Make the protocol of one connection."""
         arrived = self._busy_poll.arrived
-        return Driver(interpret, self._accept, self._opened, self._closed, arrived)
+        return SocketDriver(interpret, self._accept, self._opened, self._closed, arrived)
 
-    def _opened(self, driver: Driver) -> None:
+    def _opened(self, driver: SocketDriver) -> None:
         driver.name_client(client_names)
         self._listener.opened(driver)
         self._age.watch(driver)
         self._limit.opened(driver)
 
-    def _closed(self, driver: Driver) -> None:
+    def _closed(self, driver: SocketDriver) -> None:
         self._limit.closed(driver)
         self._age.forget(driver)
         self._listener.closed(driver)
@@ -154,11 +156,11 @@ class Http2Server:
         self._sweeper = asyncio.get_running_loop().call_later(pause_s, self._sweep)
 
 
-class AdmittedCalls(Calls):
+class AdmittedCalls(CallOpener):
     """Opens the calls of permitted callers; refuses others before their message arrives.
 
     Args of the constructor:
-        methods, rules: see `Calls`.
+        methods, rules: see `CallOpener`.
         admission: chooses the method.
     """
 
@@ -166,14 +168,14 @@ class AdmittedCalls(Calls):
         self,
         methods: Mapping[bytes, tuple[type[Call], Any]],
         rules: CallSettings,
-        admission: Admission,
+        admission: CallAdmission,
     ) -> None:
         super().__init__(methods, rules)
         self._decided = admission.decided
         self._admission = admission
 
-    def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
-        """See `Calls`."""
+    def accept(self, number: int, request: CallHead, sender: Sender) -> Call | bytes:
+        """See `CallOpener`."""
         found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
             return request.refusal or UNKNOWN_METHOD

@@ -21,7 +21,7 @@ VIEWED = SMALL
 """Bytes from which a message is a view of memory that the budget counts; a smaller one is copied to
 bytes, which are cheaper to parse than a view."""
 
-Message = tuple[bool, "bytes | memoryview"]
+GrpcMessage = tuple[bool, "bytes | memoryview"]
 """Whether the message is compressed, and its bytes."""
 
 
@@ -57,7 +57,7 @@ class MessageReader:
         """Whether a message is incomplete."""
         return bool(self._prefix) or self._filling is not None
 
-    def feed(self, data: Buffer, start: int, stop: int) -> list[Message]:
+    def feed(self, data: Buffer, start: int, stop: int) -> list[GrpcMessage]:
         """Take a piece of data; return the messages that end in it.
 
         Raises:
@@ -68,7 +68,7 @@ class MessageReader:
         if filling is not None and stop - start < filling.length - filling.filled:
             filling.add(memoryview(data)[start:stop])  # most pieces of a long message, in one call
             return []
-        found: list[Message] = []
+        found: list[GrpcMessage] = []
         while start < stop:
             if self._filling is None:
                 start = self._begin(data, start, stop, found)
@@ -91,7 +91,7 @@ class MessageReader:
             return None  # `feed` reports it
         return filling.room[:most]
 
-    def _begin(self, data: Buffer, start: int, stop: int, found: list[Message]) -> int:
+    def _begin(self, data: Buffer, start: int, stop: int, found: list[GrpcMessage]) -> int:
         """Read a prefix, and the message if it is complete."""
         missing = PREFIX.size - len(self._prefix)
         self._prefix += data[start : min(start + missing, stop)]
@@ -112,7 +112,7 @@ class MessageReader:
         return start
 
     def _fill(
-        self, filling: Filling, data: Buffer, start: int, stop: int, found: list[Message]
+        self, filling: Filling, data: Buffer, start: int, stop: int, found: list[GrpcMessage]
     ) -> int:
         length = filling.length
         stop = min(start + length - filling.filled, stop)

@@ -29,7 +29,7 @@ class CallContext(Protocol):
 Buffer: TypeAlias = bytes | memoryview
 """A message; not changed while anything refers to it."""
 
-Answer = Callable[[Buffer, CallContext], Awaitable[bytes]]
+Unary = Callable[[Buffer, CallContext], Awaitable[bytes]]
 """Answers one unary call."""
 
 Converse = Callable[[AsyncIterator[Buffer], CallContext], AsyncGenerator[bytes, None]]
@@ -48,14 +48,14 @@ class Streaming:
     converse: Converse
 
 
-Method: TypeAlias = Answer | Streaming
+RpcMethod: TypeAlias = Unary | Streaming
 """The function, or `Streaming`, that answers the calls of a method."""
 
-Services = Mapping[str, Mapping[str, Method]]
+Services = Mapping[str, Mapping[str, RpcMethod]]
 """Methods by full service name and method name."""
 
 
-def by_path(services: Services) -> dict[bytes, Method]:
+def by_path(services: Services) -> dict[bytes, RpcMethod]:
     """Return every method by its path, as in the headers of a call."""
     return {
         f"/{service}/{name}".encode(): method
@@ -64,7 +64,7 @@ def by_path(services: Services) -> dict[bytes, Method]:
     }
 
 
-class Admission(Protocol):
+class CallAdmission(Protocol):
     """Chooses the method of a call by its caller.
 
     Attributes:
@@ -73,7 +73,7 @@ class Admission(Protocol):
 
     decided: Mapping[Any, Any]
 
-    def method(self, path: bytes, credentials: Credentials) -> Method:
+    def method(self, path: bytes, credentials: Credentials) -> RpcMethod:
         """Return the method that answers a call.
 
         Raises:

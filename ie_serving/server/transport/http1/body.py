@@ -15,7 +15,7 @@ MOST_UNREAD: Final = 256 * 1024
 client waits. Enough for the application to work while the next piece arrives."""
 
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+Octets: TypeAlias = bytes | bytearray | memoryview
 STEP: Final = 1 << 18
 """Bytes by which the count of held data runs ahead of the received bytes."""
 SMALL_PIECE: Final = 1024
@@ -25,7 +25,7 @@ LARGEST_JOINED: Final = 1 << 16
 """Bytes up to which small pieces are joined: longer joined pieces would be copied as they grow."""
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """The part of a connection that a body uses."""
 
     def allow_body(self) -> None:
@@ -65,9 +65,9 @@ class BodyStream:
         *("state", "unread"),
     )
 
-    def __init__(self, source: Source, *, client_waits: bool) -> None:
+    def __init__(self, source: BodySource, *, client_waits: bool) -> None:
         self._source = source
-        self._parts: list[Buffer] = []
+        self._parts: list[Octets] = []
         self._filling: Filling | None = None  # of a reader that wants the whole body
         self._held = 0
         self._lease = Lease(BUDGET)
@@ -253,7 +253,7 @@ class BodyStream:
             self._news.set_result(None)
 
 
-def join(parts: list[Buffer], data: bytes | memoryview) -> None:
+def join(parts: list[Octets], data: bytes | memoryview) -> None:
     """Append a piece; join small ones."""
     last = parts[-1] if parts and len(data) < SMALL_PIECE else None
     if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:

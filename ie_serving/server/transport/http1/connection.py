@@ -25,7 +25,7 @@ from ie_serving.core.runtime.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.filling import DirectReads, Filling, set_protocol
 from ie_serving.server.transport.http1 import protocol
-from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream
+from ie_serving.server.transport.http1.body import MOST_UNREAD, BodyStream, Octets
 from ie_serving.server.transport.http1.connection_states import (
     ENDING,
     HEAD,
@@ -44,10 +44,9 @@ from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
     Broken,
-    Buffer,
-    Ends,
-    Event,
+    Endpoints,
     Fault,
+    HttpEvent,
     Piece,
     Request,
     RequestHead,
@@ -74,7 +73,7 @@ for a client that may never read. It is also the most that may wait within TLS b
 for its client: with uvloop's 512 KB an idle reader held 900 KB uncounted, with this 300 KB."""
 
 
-class Server(Protocol):
+class ConnectionServer(Protocol):
     """The part of the server that a connection uses.
 
     Attributes:
@@ -91,17 +90,17 @@ class Server(Protocol):
     busy_poll: BusyPoll
     known_heads: KnownHeads
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: "Http1Connection") -> None:
         """Record that a connection is open."""
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "Http1Connection") -> None:
         """Record that a connection is lost."""
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """Carries HTTP/1.0 and 1.1 over one transport."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ConnectionServer) -> None:
         self._server = server
         self._protocol = protocol.Protocol(server.known_heads)
         self._transport: asyncio.Transport
@@ -124,7 +123,7 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         addresses = (_address(transport, "peername"), _address(transport, "sockname"))
-        self._protocol.ends = Ends(*addresses, client_names(transport))
+        self._protocol.ends = Endpoints(*addresses, client_names(transport))
         self._seals = transport.get_extra_info("ssl_object") is not None
         if self._seals:
             self._transport.set_write_buffer_limits(high=SEALED)
@@ -194,7 +193,7 @@ class Connection(asyncio.Protocol):
     # -- from a body -----------------------------------------------------------------------------
 
     def allow_body(self) -> None:
-        """See `body.Source`."""
+        """See `body.BodySource`."""
         if self._protocol.writer in SENDING:
             self._server.outbox.send(self._transport, *self._protocol.send(CONTINUE))
 
@@ -218,7 +217,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def read_to(self, filling: Filling) -> None:
-        """See `body.Source`. Not over TLS, nor before what was read is parsed."""
+        """See `body.BodySource`. Not over TLS, nor before what was read is parsed."""
         ready = not (self._direct or self._seals or self._waiting or self._protocol.rest)
         if ready and self._transport.is_reading():
             self._direct = True
@@ -228,7 +227,7 @@ class Connection(asyncio.Protocol):
             )
 
     def read_pieces(self) -> None:
-        """See `body.Source`."""
+        """See `body.BodySource`."""
         if self._direct:
             self._direct = False
             if not self._transport.is_closing():
@@ -296,7 +295,7 @@ class Connection(asyncio.Protocol):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: HttpEvent) -> None:
         """Handle any event other than the usual one, a complete request."""
         if isinstance(event, Request):
             self._coming = BodyStream(self, client_waits=event.head.expects)
@@ -387,7 +386,7 @@ class Connection(asyncio.Protocol):
         if stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
             self._go_on(request, reply)
 
-    async def _sealed(self, pieces: Sequence[Buffer]) -> bool:
+    async def _sealed(self, pieces: Sequence[Octets]) -> bool:
         """Write over TLS at the pace of the client: unread data stays counted.
 
         Returns:

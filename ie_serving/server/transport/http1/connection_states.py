@@ -47,7 +47,7 @@ class Reader(enum.Enum):
     CLOSED = "no further request is read; what still comes is dropped; section 9.6"
 
 
-class Read(enum.Enum):
+class ReaderEvent(enum.Enum):
     """Events of the reader."""
 
     HEAD_BEGINS = "the first byte of a request line"
@@ -71,7 +71,7 @@ class Writer(enum.Enum):
     CLOSED = "nothing: the connection has ended, or will when all that is written is sent"
 
 
-class Write(enum.Enum):
+class WriterEvent(enum.Enum):
     """Events of the writer."""
 
     CONTINUE = "an interim reply 100; RFC 9110 section 10.1.1"
@@ -102,73 +102,75 @@ class BodyEvent(enum.Enum):
     BREAK = "its client has left, or sent what is no body"
 
 
-READER: Final[Mapping[Reader, Mapping[Read, Reader]]] = {
+READER: Final[Mapping[Reader, Mapping[ReaderEvent, Reader]]] = {
     Reader.IDLE: {
-        Read.HEAD_BEGINS: Reader.HEAD,
-        Read.FAULT: Reader.CLOSED,
-        Read.CLOSE: Reader.CLOSED,
+        ReaderEvent.HEAD_BEGINS: Reader.HEAD,
+        ReaderEvent.FAULT: Reader.CLOSED,
+        ReaderEvent.CLOSE: Reader.CLOSED,
     },
     Reader.HEAD: {
-        Read.HEAD_BEGINS: Reader.HEAD,  # again, without the upgrade that it offered; section 7.8
-        Read.SMALL: Reader.GATHERING,
-        Read.LARGE: Reader.STREAMING,
-        Read.FAULT: Reader.CLOSED,
-        Read.CLOSE: Reader.CLOSED,
+        ReaderEvent.HEAD_BEGINS: Reader.HEAD,  # again, without the offered upgrade; section 7.8
+        ReaderEvent.SMALL: Reader.GATHERING,
+        ReaderEvent.LARGE: Reader.STREAMING,
+        ReaderEvent.FAULT: Reader.CLOSED,
+        ReaderEvent.CLOSE: Reader.CLOSED,
     },
     Reader.GATHERING: {
-        Read.GROWN: Reader.STREAMING,
-        Read.END: Reader.IDLE,
-        Read.LAST_END: Reader.CLOSED,
-        Read.FAULT: Reader.CLOSED,
-        Read.CLOSE: Reader.CLOSED,
+        ReaderEvent.GROWN: Reader.STREAMING,
+        ReaderEvent.END: Reader.IDLE,
+        ReaderEvent.LAST_END: Reader.CLOSED,
+        ReaderEvent.FAULT: Reader.CLOSED,
+        ReaderEvent.CLOSE: Reader.CLOSED,
     },
     Reader.STREAMING: {
-        Read.END: Reader.IDLE,
-        Read.LAST_END: Reader.CLOSED,
-        Read.FAULT: Reader.CLOSED,
-        Read.CLOSE: Reader.CLOSED,
+        ReaderEvent.END: Reader.IDLE,
+        ReaderEvent.LAST_END: Reader.CLOSED,
+        ReaderEvent.FAULT: Reader.CLOSED,
+        ReaderEvent.CLOSE: Reader.CLOSED,
     },
-    Reader.CLOSED: {Read.CLOSE: Reader.CLOSED},
+    Reader.CLOSED: {ReaderEvent.CLOSE: Reader.CLOSED},
 }
 
-WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
+WRITER: Final[Mapping[Writer, Mapping[WriterEvent, Writer]]] = {
     Writer.OPEN: {
-        Write.CONTINUE: Writer.OPEN,
-        Write.REPLY: Writer.OPEN,
-        Write.LAST_REPLY: Writer.LAST,
-        Write.REFUSAL: Writer.CLOSED,
-        Write.SWITCH: Writer.SWITCHED,
-        Write.FILLED: Writer.FULL,
-        Write.EMPTIED: Writer.OPEN,
-        Write.INPUT_CLOSED: Writer.ENDING,
-        Write.CLOSE: Writer.CLOSED,
+        WriterEvent.CONTINUE: Writer.OPEN,
+        WriterEvent.REPLY: Writer.OPEN,
+        WriterEvent.LAST_REPLY: Writer.LAST,
+        WriterEvent.REFUSAL: Writer.CLOSED,
+        WriterEvent.SWITCH: Writer.SWITCHED,
+        WriterEvent.FILLED: Writer.FULL,
+        WriterEvent.EMPTIED: Writer.OPEN,
+        WriterEvent.INPUT_CLOSED: Writer.ENDING,
+        WriterEvent.CLOSE: Writer.CLOSED,
     },
     Writer.ENDING: {
-        Write.REPLY: Writer.ENDING,
-        Write.LAST_REPLY: Writer.LAST,
-        Write.REFUSAL: Writer.CLOSED,
-        Write.SWITCH: Writer.LAST,  # its client has ended already
-        Write.FILLED: Writer.ENDING,  # no further request can come
-        Write.EMPTIED: Writer.ENDING,
-        Write.CLOSE: Writer.CLOSED,
+        WriterEvent.REPLY: Writer.ENDING,
+        WriterEvent.LAST_REPLY: Writer.LAST,
+        WriterEvent.REFUSAL: Writer.CLOSED,
+        WriterEvent.SWITCH: Writer.LAST,  # its client has ended already
+        WriterEvent.FILLED: Writer.ENDING,  # no further request can come
+        WriterEvent.EMPTIED: Writer.ENDING,
+        WriterEvent.CLOSE: Writer.CLOSED,
     },
     Writer.FULL: {
-        Write.CONTINUE: Writer.FULL,
-        Write.REPLY: Writer.FULL,
-        Write.LAST_REPLY: Writer.LAST,
-        Write.REFUSAL: Writer.CLOSED,
-        Write.SWITCH: Writer.SWITCHED,
-        Write.FILLED: Writer.FULL,
-        Write.EMPTIED: Writer.OPEN,
-        Write.CLOSE: Writer.CLOSED,
+        WriterEvent.CONTINUE: Writer.FULL,
+        WriterEvent.REPLY: Writer.FULL,
+        WriterEvent.LAST_REPLY: Writer.LAST,
+        WriterEvent.REFUSAL: Writer.CLOSED,
+        WriterEvent.SWITCH: Writer.SWITCHED,
+        WriterEvent.FILLED: Writer.FULL,
+        WriterEvent.EMPTIED: Writer.OPEN,
+        WriterEvent.CLOSE: Writer.CLOSED,
     },
-    Writer.SWITCHED: {Write.CLOSE: Writer.CLOSED},
+    Writer.SWITCHED: {WriterEvent.CLOSE: Writer.CLOSED},
     Writer.LAST: {
-        Write.FILLED: Writer.LAST,  # closing waits for the socket anyway
-        Write.EMPTIED: Writer.LAST,
-        Write.CLOSE: Writer.CLOSED,
+        WriterEvent.FILLED: Writer.LAST,  # closing waits for the socket anyway
+        WriterEvent.EMPTIED: Writer.LAST,
+        WriterEvent.CLOSE: Writer.CLOSED,
     },
-    Writer.CLOSED: dict.fromkeys((Write.FILLED, Write.EMPTIED, Write.CLOSE), Writer.CLOSED),
+    Writer.CLOSED: dict.fromkeys(
+        (WriterEvent.FILLED, WriterEvent.EMPTIED, WriterEvent.CLOSE), Writer.CLOSED
+    ),
 }
 
 BODY: Final[Mapping[Body, Mapping[BodyEvent, Body]]] = {

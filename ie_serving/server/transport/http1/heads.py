@@ -26,13 +26,13 @@ from ie_serving.core.runtime.budget import Lease
 from ie_serving.server.transport.http1.faults import RequestRefused
 from ie_serving.server.transport.http1.messages import Headers, RequestHead
 
-Fields = list[tuple[bytes, bytes]]
+HeadFields = list[tuple[bytes, bytes]]
 
 SEPARATORS: Final = 4
 """Bytes between and behind name and value of a header."""
 
 
-def size_of(headers: Fields) -> int:
+def size_of(headers: HeadFields) -> int:
     """Return the bytes that headers took in their head."""
     return sum(len(name) + len(value) + SEPARATORS for name, value in headers)
 
@@ -40,7 +40,7 @@ def size_of(headers: Fields) -> int:
 def request_head(
     parser: "httptools.HttpRequestParser",
     url: bytes,
-    headers: Fields,
+    headers: HeadFields,
     lease: Lease | None,
     upgrade: bytes,
 ) -> RequestHead:
@@ -70,12 +70,14 @@ def request_head(
     )
 
 
-def offered(headers: Fields) -> bytes:
+def offered(headers: HeadFields) -> bytes:
     """Return the protocols in the header `upgrade`, which `without_upgrade` leaves out."""
     return by_name(headers).get(b"upgrade", b"")
 
 
-def without_upgrade(parser: "httptools.HttpRequestParser", url: bytes, headers: Fields) -> bytes:
+def without_upgrade(
+    parser: "httptools.HttpRequestParser", url: bytes, headers: HeadFields
+) -> bytes:
     """Return the bytes of a head without its offer of another protocol."""
     version = parser.get_http_version().encode()
     lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, version)]
@@ -217,7 +219,7 @@ _VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
-class Head(NamedTuple):
+class ReplyHead(NamedTuple):
     """The head of a reply, as far as the application determines it.
 
     Attributes:
@@ -232,7 +234,7 @@ class Head(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def head(status: int, headers: Headers) -> Head:
+def head(status: int, headers: Headers) -> ReplyHead:
     """Write a head. Cached, since replies have few different heads.
 
     Raises:
@@ -250,7 +252,7 @@ def head(status: int, headers: Headers) -> Head:
             length = int(value)
         closes = closes or (name == b"connection" and b"close" in value.lower())
         lines.append(b"%b: %b\r\n" % (name, value))
-    return Head(b"".join(lines), closes, length)
+    return ReplyHead(b"".join(lines), closes, length)
 
 
 def switching(status: int, headers: Headers, lines: bytes) -> bytes:

@@ -4,19 +4,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ie_serving.core.runtime.budget import Lease
-from ie_serving.server.transport.http1.body import BodyStream
+from ie_serving.server.transport.http1.body import BodyStream, Octets
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol
     from ie_serving.server.transport.http1.channel import Channel
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Lower-case names and values, in the order in which they were sent."""
 Address: TypeAlias = tuple[str, int] | None
 """Host and port; None for sockets without them."""
 
 
-class Ends(NamedTuple):
+class Endpoints(NamedTuple):
     """The two ends of a connection.
 
     Attributes:
@@ -29,7 +29,7 @@ class Ends(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-NO_ENDS: Final = Ends()
+NO_ENDS: Final = Endpoints()
 
 
 class RequestHead(NamedTuple):
@@ -76,7 +76,7 @@ class Request(NamedTuple):
     head: RequestHead
     body: bytes | None
     stream: BodyStream | None = None
-    ends: Ends = NO_ENDS
+    ends: Endpoints = NO_ENDS
 
 
 class Piece(NamedTuple):
@@ -105,7 +105,7 @@ class Broken(NamedTuple):
     """A fault in the body of a request that is answered already: no reply can follow."""
 
 
-Event: TypeAlias = Request | Piece | End | Fault | Broken
+HttpEvent: TypeAlias = Request | Piece | End | Fault | Broken
 """An event that the protocol parses from a client's data."""
 
 
@@ -122,7 +122,7 @@ class Reply(NamedTuple):
 
     status: int
     headers: Headers
-    body: Buffer
+    body: Octets
     lines: bytes = b""
 
 

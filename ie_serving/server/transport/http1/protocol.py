@@ -26,17 +26,17 @@ import httptools
 from ie_serving.core.runtime.budget import Lease
 from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.core.values.errors import ServingError
-from ie_serving.server.transport.http1.body import join
+from ie_serving.server.transport.http1.body import Octets, join
 from ie_serving.server.transport.http1.connection_states import (
     ENDING,
     IDLE,
     OPEN,
     READER,
     WRITER,
-    Read,
     Reader,
-    Write,
+    ReaderEvent,
     Writer,
+    WriterEvent,
 )
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
@@ -74,10 +74,9 @@ from ie_serving.server.transport.http1.messages import (
     END,
     NO_ENDS,
     Answer,
-    Buffer,
     Continue,
-    Event,
     Fault,
+    HttpEvent,
     Piece,
     Reply,
     Request,
@@ -119,7 +118,7 @@ class Protocol:
         self.rest = b""
         self._known = known
         self._parser = self._new_parser()
-        self._events: list[Event] = []
+        self._events: list[HttpEvent] = []
         self._unanswered: deque[RequestHead] = deque()
         self._unparsed = 0  # bytes outside of bodies since the last head or end of a request
         self._url = b""
@@ -128,13 +127,13 @@ class Protocol:
         self._upgrade = b""  # protocols offered by a head that is parsed again without them
         self._head: RequestHead
         self._left = 0  # bytes of a large body that are to come, if its length is known
-        self._parts: list[Buffer] = []
+        self._parts: list[Octets] = []
         self._gathered = 0
         self._holding = Holding()
         self._room = FREE_FIELDS  # headers that may come before more are counted
         self._fields_lease: Lease | None = None
 
-    def receive(self, data: bytes) -> Sequence[Event]:
+    def receive(self, data: bytes) -> Sequence[HttpEvent]:
         """Parse data from the client; return its events. After a fault: none."""
         if self.reader is IDLE and not self.rest:
             end = data.find(BLANK_LINE, 0, LONGEST) + len(BLANK_LINE)
@@ -145,13 +144,13 @@ class Protocol:
                 return (Request(known, data[end:], None, self.ends),)
         return () if self.reader is Reader.CLOSED else self._parse(data)
 
-    def passed(self, count: int) -> Sequence[Event]:
+    def passed(self, count: int) -> Sequence[HttpEvent]:
         """Record bytes of a body that were read elsewhere; return the events of its end, if any."""
         self._pass(count)
         events, self._events = self._events, []
         return events
 
-    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
+    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Octets]:
         """Turn a message into bytes, which the caller writes in this order.
 
         Args:
@@ -166,7 +165,7 @@ class Protocol:
             return self._rare(said)
         status, headers, body, lines = said
         if not self._unanswered:
-            raise IllegalMove(self.writer, Write.REPLY)
+            raise IllegalMove(self.writer, WriterEvent.REPLY)
         asked = self._unanswered[0]
         text, closes, length = head(status, headers)
         bodiless = asked.method == "HEAD"
@@ -176,7 +175,7 @@ class Protocol:
         if ends or self.writer is not OPEN:
             last_comes = self.writer is ENDING and len(self._unanswered) == 1 and not self.rest
             ends = ends or last_comes
-            event = Write.LAST_REPLY if ends else Write.REPLY
+            event = WriterEvent.LAST_REPLY if ends else WriterEvent.REPLY
             self.writer = after(WRITER, self.writer, event)
         self._unanswered.popleft()
         framing = b"" if length is not None else b"content-length: %d\r\n" % len(body)
@@ -191,11 +190,11 @@ class Protocol:
 
     def filled(self) -> None:
         """Start no further request: the client does not read the replies."""
-        self.writer = after(WRITER, self.writer, Write.FILLED)
+        self.writer = after(WRITER, self.writer, WriterEvent.FILLED)
 
     def emptied(self) -> None:
         """Continue: the client reads again."""
-        self.writer = after(WRITER, self.writer, Write.EMPTIED)
+        self.writer = after(WRITER, self.writer, WriterEvent.EMPTIED)
 
     def input_closed(self) -> bool:
         """Record that the client sends no more; return whether a complete request is unanswered.
@@ -205,7 +204,7 @@ class Protocol:
         whole = self.reader in (IDLE, Reader.CLOSED) and self._unanswered
         if not whole or self.writer is not OPEN:
             return False
-        self.writer = after(WRITER, self.writer, Write.INPUT_CLOSED)
+        self.writer = after(WRITER, self.writer, WriterEvent.INPUT_CLOSED)
         return True
 
     def settle(self) -> None:
@@ -216,27 +215,27 @@ class Protocol:
         """End both halves: nothing more is read or sent."""
         self._drop()
         self._unanswered.clear()
-        self.reader = after(READER, self.reader, Read.CLOSE)
-        self.writer = after(WRITER, self.writer, Write.CLOSE)
+        self.reader = after(READER, self.reader, ReaderEvent.CLOSE)
+        self.writer = after(WRITER, self.writer, WriterEvent.CLOSE)
 
     def forget(self) -> None:
         """Close, and drop the parser, which refers to methods of this object."""
         self.close()
         del self._parser
 
-    def _rare(self, said: Switch | Continue | Fault) -> Sequence[Buffer]:
+    def _rare(self, said: Switch | Continue | Fault) -> Sequence[Octets]:
         if isinstance(said, Continue):
-            self.writer = after(WRITER, self.writer, Write.CONTINUE)
+            self.writer = after(WRITER, self.writer, WriterEvent.CONTINUE)
             return (CONTINUE_HEAD,)
         if isinstance(said, Switch):
-            self.writer = after(WRITER, self.writer, Write.SWITCH)
+            self.writer = after(WRITER, self.writer, WriterEvent.SWITCH)
             return (switching(said.status, said.headers, said.lines),)
-        self.writer = after(WRITER, self.writer, Write.REFUSAL)
+        self.writer = after(WRITER, self.writer, WriterEvent.REFUSAL)
         return (plain(said.status, said.text),)
 
     # -- the slow path: any data other than one request with a cached head -----------------------
 
-    def _parse(self, data: bytes) -> Sequence[Event]:
+    def _parse(self, data: bytes) -> Sequence[HttpEvent]:
         rest = memoryview(self.rest + data if self.rest else data)
         self.rest = b""
         try:
@@ -321,7 +320,7 @@ class Protocol:
         answered = self.reader is Reader.STREAMING and not self._unanswered
         if self.reader is Reader.STREAMING and not answered:
             self._unanswered.pop()  # the refusal is its reply
-        self.reader = after(READER, self.reader, Read.FAULT)
+        self.reader = after(READER, self.reader, ReaderEvent.FAULT)
         self._drop()
         self._events.append(BROKEN if answered else fault)
 
@@ -331,7 +330,7 @@ class Protocol:
         """Start a head."""
         if self.reader is not Reader.IDLE:
             self._text = b""  # the head began in an earlier read, or behind another request
-        self.reader = after(READER, self.reader, Read.HEAD_BEGINS)
+        self.reader = after(READER, self.reader, ReaderEvent.HEAD_BEGINS)
         self._url = b""
         self._headers = []
         self._room = FREE_FIELDS
@@ -374,9 +373,9 @@ class Protocol:
         self._fields_lease = None
         self._left = asked.length or 0
         if asked.expects or self._left > GATHERED:
-            self._pass_on(Read.LARGE)
+            self._pass_on(ReaderEvent.LARGE)
         else:
-            self.reader = after(READER, self.reader, Read.SMALL)
+            self.reader = after(READER, self.reader, ReaderEvent.SMALL)
 
     def on_chunk_header(self) -> None:
         """Exclude the framing of a chunk from the count, but not its extensions."""
@@ -392,7 +391,7 @@ class Protocol:
         join(self._parts, data)
         self._gathered += len(data)
         if self._gathered > GATHERED:
-            self._pass_on(Read.GROWN)
+            self._pass_on(ReaderEvent.GROWN)
             self._events.append(Piece(self._body()))
 
     def _body(self) -> bytes:
@@ -411,11 +410,11 @@ class Protocol:
         else:
             self._unanswered.append(self._head)
             self._events.append(Request(self._head, self._body(), None, self.ends))
-        ended = Read.END if self._head.keep_alive else Read.LAST_END
+        ended = ReaderEvent.END if self._head.keep_alive else ReaderEvent.LAST_END
         del self._head  # the request owns the head, and the memory of its headers, from now on
         self.reader = after(READER, self.reader, ended)
 
-    def _pass_on(self, event: Read) -> None:
+    def _pass_on(self, event: ReaderEvent) -> None:
         self.reader = after(READER, self.reader, event)
         self._unanswered.append(self._head)
         self._events.append(Request(self._head, None, None, self.ends))

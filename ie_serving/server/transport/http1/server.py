@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.http1.connection import Connection, Server
+from ie_serving.server.transport.http1.connection import ConnectionServer, Http1Connection
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
 from ie_serving.server.transport.http1.outbox import Outbox
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 
-Connect: TypeAlias = Callable[[Server], Connection]
+MakeConnection: TypeAlias = Callable[[ConnectionServer], Http1Connection]
 """Makes the object that carries the requests of one connection."""
 KEEP_ALIVE_S: Final = 75.0
 """Seconds that a client may keep the server waiting, mostly between requests; then its connection
@@ -55,7 +55,7 @@ class HttpServer:
     def __init__(
         self,
         app: App,
-        carrier: Connect = Connection,
+        carrier: MakeConnection = Http1Connection,
         *,
         busy_poll_s: float = 0.0,
         keep_alive_s: float = KEEP_ALIVE_S,
@@ -85,38 +85,38 @@ class HttpServer:
 
     @property
     def in_flight(self) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         return sum(connection.in_flight for connection in self._listener.connections)
 
     async def drain(self, timeout_s: float) -> int:
-        """See `lifecycle.Listener`."""
+        """See `lifecycle.PortServer`."""
         self.draining = True
         await self._listener.drain(
             (
                 # Closing an idle connection at once would lose a request in transit.
                 DrainStep(lambda _: None, LINGER_S),
-                DrainStep(Connection.end_if_idle, timeout_s),
+                DrainStep(Http1Connection.end_if_idle, timeout_s),
             )
         )
         cut = self.in_flight
         await self._listener.drain(
-            (DrainStep(Connection.cancel, _CANCELLED_S), DrainStep(Connection.abort, 0.0))
+            (DrainStep(Http1Connection.cancel, _CANCELLED_S), DrainStep(Http1Connection.abort, 0.0))
         )
         if self._sweeper:
             self._sweeper.cancel()
         return cut
 
-    def opened(self, connection: Connection) -> None:
-        """See `connection.Server`."""
+    def opened(self, connection: Http1Connection) -> None:
+        """See `connection.ConnectionServer`."""
         self._listener.opened(connection)
         self._limit.opened(connection)
 
-    def closed(self, connection: Connection) -> None:
-        """See `connection.Server`."""
+    def closed(self, connection: Http1Connection) -> None:
+        """See `connection.ConnectionServer`."""
         self._limit.closed(connection)
         self._listener.closed(connection)
 
-    def connect(self) -> Connection:
+    def connect(self) -> Http1Connection:
         """Make the protocol of one connection."""
         return self._carrier(self)
 

@@ -4,9 +4,9 @@
     Sender.out     <── frames <── Sender.send, end, reset <── the stream's answer
 
 The connection uses no socket, loop or thread, and only the clock that it is given. Events are calls
-of a `Stream`'s methods instead of objects: a small call has three, and objects for them would cost
-more than the rest of the protocol. `reader.py` finds the ends of frames; tables say which frames
-are permitted when, and what follows (`rules.py`, `stream_states.py`).
+of a `Http2Stream`'s methods instead of objects: a small call has three, and objects for them would
+cost more than the rest of the protocol. `reader.py` finds the ends of frames; tables say which
+frames are permitted when, and what follows (`rules.py`, `stream_states.py`).
 """
 
 import logging
@@ -18,8 +18,8 @@ from ie_serving.core.runtime.states import after
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import (
-    Fields,
-    Head,
+    HeaderBlock,
+    HeaderFields,
     HeaderReader,
     Interpret,
     malformed_fields,
@@ -41,10 +41,10 @@ from ie_serving.server.transport.http2.stream_states import (
 from ie_serving.server.transport.http2.streams import (
     CONNECTION_WINDOW,
     STREAM_WINDOW,
-    Buffer,
+    Http2Stream,
+    Payload,
     ReceiveWindow,
-    Stream,
-    Streams,
+    StreamTable,
 )
 from ie_serving.telemetry.log.logs import Event
 
@@ -55,7 +55,7 @@ STREAMS_PER_FRAME = 100
 _GOODBYE = b"goodbye."
 """Payload of the PING by which a client shows that it knows of the GOAWAY before it."""
 
-Accept: TypeAlias = Callable[[int, Any, Sender], Stream | bytes]
+Accept: TypeAlias = Callable[[int, Any, Sender], Http2Stream | bytes]
 """Takes the number of a stream and `Interpret`'s result for its request; returns the stream, or the
 header block that refuses it."""
 
@@ -87,7 +87,7 @@ class Http2Connection(FrameReader):
         clock: Callable[[], float],
     ) -> None:
         self.life = Life.PREFACE
-        self.streams = Streams()
+        self.streams = StreamTable()
         super().__init__(Sender(self.streams, wake), clock)
         self._accept = accept
         self._window = ReceiveWindow(0, CONNECTION_WINDOW)
@@ -173,7 +173,7 @@ class Http2Connection(FrameReader):
         """See `FrameReader`."""
         self._move(LifeEvent.PREFACE_READ)
 
-    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
+    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Http2Stream | None:
         """See `FrameReader`: the windows, the stream's state, `content-length`."""
         # Counted first, since the client also counts data that we drop.
         window = self._window
@@ -195,12 +195,12 @@ class Http2Connection(FrameReader):
             return None
         return stream
 
-    def _taker(self, number: int) -> Stream | None:
+    def _taker(self, number: int) -> Http2Stream | None:
         """See `FrameReader`: a stream may have been answered between two parts of a frame."""
         stream = self.streams.open.get(number)
         return stream if stream is not None and stream.state is _OPEN else None
 
-    def _on_data(self, data: Buffer, start: int, stop: int, flags: int, number: int) -> None:
+    def _on_data(self, data: Payload, start: int, stop: int, flags: int, number: int) -> None:
         """See `FrameReader`."""
         stream = self._begin_data(flags, number, stop - start, stop - start)
         if stream is None:
@@ -210,7 +210,9 @@ class Http2Connection(FrameReader):
             stream.state = STREAM[_OPEN][_END_RECEIVED]
         stream.receive(data, start, stop, ends=bool(ends))
 
-    def _pass_on(self, stream: Stream, data: Buffer, start: int, stop: int, flags: int) -> None:
+    def _pass_on(
+        self, stream: Http2Stream, data: Payload, start: int, stop: int, flags: int
+    ) -> None:
         """See `FrameReader`."""
         ends = flags & frames.END_STREAM
         if ends:
@@ -233,7 +235,7 @@ class Http2Connection(FrameReader):
             if window.left < window.half:
                 self.sender.renew(window)
 
-    def _count_data(self, stream: Stream, length: int) -> bool:
+    def _count_data(self, stream: Http2Stream, length: int) -> bool:
         """Count data of a request that is longer than one frame. False: the stream was reset."""
         window = stream.receive_window
         # Made only here, since the usual request is one frame and needs no window of its own.
@@ -247,7 +249,7 @@ class Http2Connection(FrameReader):
             self.sender.renew(window)
         return True
 
-    def _count_content(self, stream: Stream, size: int, ends: int) -> bool:
+    def _count_content(self, stream: Http2Stream, size: int, ends: int) -> bool:
         """Section 8.1.1: `content-length` must be the sum of all DATA. False: it was reset."""
         assert stream.content_left is not None
         stream.content_left -= size
@@ -303,7 +305,7 @@ class Http2Connection(FrameReader):
         else:
             self._begin_stream(number, head, ends=ends)
 
-    def _begin_stream(self, number: int, head: Head, *, ends: bool) -> None:
+    def _begin_stream(self, number: int, head: HeaderBlock, *, ends: bool) -> None:
         stream = self._accept(number, head.request, self.sender)
         if isinstance(stream, bytes):
             self.sender.write(frames.headers(number, stream, ends=True))
@@ -322,7 +324,7 @@ class Http2Connection(FrameReader):
         if ends:
             self._end_input(stream)
 
-    def _end_input(self, stream: Stream) -> None:
+    def _end_input(self, stream: Http2Stream) -> None:
         """Tell a stream that its request has ended, unless it was answered before."""
         if stream.state is _OPEN:
             stream.state = STREAM[_OPEN][_END_RECEIVED]
@@ -330,7 +332,7 @@ class Http2Connection(FrameReader):
         elif stream.number in self.streams.open:
             self.streams.close(stream.number, _END_RECEIVED)
 
-    def _on_trailers(self, number: int, fields: Fields, *, ends: bool) -> None:
+    def _on_trailers(self, number: int, fields: HeaderFields, *, ends: bool) -> None:
         """Section 8.1: trailers end a request. gRPC does not use their content."""
         stream = self.streams.open.get(number)
         if stream is None or stream.state is not _OPEN:

@@ -10,7 +10,7 @@ from ie_serving.server.transport.http2.connection import Accept, Http2Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
 from ie_serving.server.transport.http2.stream_states import Flow, Life, Writing
-from ie_serving.server.transport.http2.streams import Stream
+from ie_serving.server.transport.http2.streams import Http2Stream
 from ie_serving.server.transport.peer import client_address
 
 HIGH_WATER: Final = 256 * 1024
@@ -51,7 +51,7 @@ _PAUSED: Final = Writing.PAUSED
 _OPEN: Final = Life.OPEN
 
 
-class Driver(asyncio.Protocol):
+class SocketDriver(asyncio.Protocol):
     """One connection of a client, with its socket.
 
     Args of the constructor:
@@ -66,8 +66,8 @@ class Driver(asyncio.Protocol):
         self,
         interpret: Interpret,
         accept: Accept,
-        opened: "Callable[[Driver], None]",
-        closed: "Callable[[Driver], None]",
+        opened: "Callable[[SocketDriver], None]",
+        closed: "Callable[[SocketDriver], None]",
         arrived: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -170,7 +170,7 @@ class Driver(asyncio.Protocol):
             self._connection.sender.client = names_of(self._transport)
 
     @property
-    def streams(self) -> Collection[Stream]:
+    def streams(self) -> Collection[Http2Stream]:
         """The open streams."""
         return self._connection.streams.open.values()
 

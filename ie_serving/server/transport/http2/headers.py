@@ -48,9 +48,9 @@ MOST_FIELDS = 64
 """Most fields of a cached block. One byte of a block may stand for a field of 4 KB: the length of
 the block alone would not bound the memory. Calls have about ten."""
 
-Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
+HeaderFields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
-Interpret: TypeAlias = Callable[[Fields, str], Any]
+Interpret: TypeAlias = Callable[[HeaderFields, str], Any]
 """Interprets a request for the code that serves it; the second argument says why the headers are
 refused, and is empty if they are not."""
 HELD_FOR_EACH = 4
@@ -82,7 +82,7 @@ _OF_CONNECTIONS = {
 }
 
 
-class Head(NamedTuple):
+class HeaderBlock(NamedTuple):
     """One header block.
 
     Attributes:
@@ -92,7 +92,7 @@ class Head(NamedTuple):
         request: result of `interpret`; None if malformed.
     """
 
-    fields: Fields
+    fields: HeaderFields
     malformed: bool
     content_length: int | None
     request: Any
@@ -111,9 +111,9 @@ class HeaderReader:
     def __init__(self, interpret: Interpret) -> None:
         self._interpret = interpret
         self._reader = HpackReader(LARGEST_BLOCK // OVERHEAD)
-        self.known: dict[bytes, Head] = {}
+        self.known: dict[bytes, HeaderBlock] = {}
 
-    def decode(self, block: bytes) -> Head:
+    def decode(self, block: bytes) -> HeaderBlock:
         """Decode a block that is not cached.
 
         Raises:
@@ -134,22 +134,22 @@ class HeaderReader:
             self._remember(block, head)
         return head
 
-    def _head(self, fields: Fields, *, is_large: bool) -> Head:
+    def _head(self, fields: HeaderFields, *, is_large: bool) -> HeaderBlock:
         size = OVERHEAD * len(fields) + sum(map(len, chain.from_iterable(fields)))
         if size > LARGEST_BLOCK:
             text = f"headers above {LARGEST_BLOCK} bytes"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, text)
         if malformed(fields):
-            return Head(fields, malformed=True, content_length=None, request=None)
+            return HeaderBlock(fields, malformed=True, content_length=None, request=None)
         length, refused = _content_length(fields), ""
         if size > LARGEST_HEADERS:
             refused = f"the metadata is larger than {LARGEST_HEADERS} bytes; send less of it"
         elif is_large:
             fields, refused = _counted(fields, HELD_FOR_EACH * size)
         request = self._interpret(fields, refused)
-        return Head(fields, malformed=False, content_length=length, request=request)
+        return HeaderBlock(fields, malformed=False, content_length=length, request=request)
 
-    def _remember(self, block: bytes, head: Head) -> None:
+    def _remember(self, block: bytes, head: HeaderBlock) -> None:
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
         self.known[block] = head
@@ -161,7 +161,7 @@ class _Counted(tuple[tuple[bytes, bytes], ...]):
     lease: Lease
 
 
-def _counted(fields: Fields, size: int) -> tuple[Fields, str]:
+def _counted(fields: HeaderFields, size: int) -> tuple[HeaderFields, str]:
     """Count large headers, which a call keeps until it ends; return why the budget refuses them."""
     try:
         lease = BUDGET.lease(size)
@@ -172,13 +172,13 @@ def _counted(fields: Fields, size: int) -> tuple[Fields, str]:
     return counted, ""
 
 
-def malformed(fields: Fields) -> bool:
+def malformed(fields: HeaderFields) -> bool:
     """Apply section 8.2 and 8.3 to the headers of a request."""
     names = tuple([name for name, _ in fields])
     return not (_names_of_request(names) and _values_allowed(names, fields))
 
 
-def malformed_fields(fields: Fields) -> bool:
+def malformed_fields(fields: HeaderFields) -> bool:
     """Apply section 8.1 and 8.2 to trailers."""
     names = tuple([name for name, _ in fields])
     return not (_names_of_fields(names) and _values_allowed(names, fields))
@@ -201,7 +201,7 @@ def _names_of_fields(names: tuple[bytes, ...]) -> bool:
     return _OF_CONNECTIONS.isdisjoint(names) and all(_NAME.fullmatch(name) for name in names)
 
 
-def _values_allowed(names: tuple[bytes, ...], fields: Fields) -> bool:
+def _values_allowed(names: tuple[bytes, ...], fields: HeaderFields) -> bool:
     # One search in all values takes a tenth of the time of one search in each.
     joined = b"\n".join((b"", *[value for _, value in fields], b""))
     return (
@@ -217,19 +217,19 @@ def _may_contradict(names: tuple[bytes, ...]) -> bool:
     return b"host" in names or names.count(b"content-length") > 1
 
 
-def _contradict(fields: Fields) -> bool:
+def _contradict(fields: HeaderFields) -> bool:
     """Return whether lengths differ, or `host` names another place than `:authority`; 8.3.1."""
     port = {b"http": b":80", b"https": b":443"}.get(dict(fields).get(b":scheme", b""), b"")
     places = {value.lower().removesuffix(port) for name, value in fields if name in _PLACES}
     return len(places) > 1 or len({v for name, v in fields if name == b"content-length"}) > 1
 
 
-def _content_length(fields: Fields) -> int | None:
+def _content_length(fields: HeaderFields) -> int | None:
     value = dict(fields).get(b"content-length")
     return None if value is None else int(value)
 
 
-Field: TypeAlias = tuple[bytes, bytes]
+HeaderField: TypeAlias = tuple[bytes, bytes]
 
 OVERHEAD: Final = 32
 """Bytes that an entry counts beside its name and value; section 4.1."""
@@ -265,19 +265,19 @@ class HpackReader:
     def __init__(self, most_fields: int) -> None:
         self.version = 0
         self._most_fields = most_fields
-        self._table: list[Field] = list(_STATIC)
+        self._table: list[HeaderField] = list(_STATIC)
         self._size = 0
         self._most = MOST_TABLE
 
-    def decode(self, block: bytes) -> list[Field]:
+    def decode(self, block: bytes) -> list[HeaderField]:
         """Return the fields of a block. Raises: Undecodable, TooManyFields."""
         try:
             return self._decode(block)
         except IndexError:
             raise Undecodable("an index beyond the table, or a block that is cut off") from None
 
-    def _decode(self, block: bytes) -> list[Field]:
-        fields: list[Field] = []
+    def _decode(self, block: bytes) -> list[HeaderField]:
+        fields: list[HeaderField] = []
         table, position, end = self._table, 0, len(block)
         # One iteration more than the permitted fields, which finds the end of a block of that many.
         for _ in range(self._most_fields + 1):
@@ -294,7 +294,7 @@ class HpackReader:
                 fields.append(field)
         raise TooManyFields(f"more than {self._most_fields} fields")
 
-    def _field(self, block: bytes, position: int, first: int) -> tuple[Field, int]:
+    def _field(self, block: bytes, position: int, first: int) -> tuple[HeaderField, int]:
         """Section 6.1 and 6.2."""
         if first >= 0x80:
             return self._entry(block, position, 0x7F)
@@ -310,7 +310,7 @@ class HpackReader:
             self._add(name, value)
         return (name, value), position
 
-    def _entry(self, block: bytes, position: int, most: int) -> tuple[Field, int]:
+    def _entry(self, block: bytes, position: int, most: int) -> tuple[HeaderField, int]:
         index, position = _number(block, position, most)
         if not index:
             raise Undecodable("index 0")

@@ -24,7 +24,7 @@ from ie_serving.server.transport.http2.rules import (
 )
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import READER, WRITER, Expect, Flow, Piece
-from ie_serving.server.transport.http2.streams import Buffer, Stream
+from ie_serving.server.transport.http2.streams import Http2Stream, Payload
 
 TURN_S = 0.001
 """Seconds of work on one connection's data before the results are written and other connections get
@@ -97,7 +97,7 @@ class FrameReader(ABC):
         self._payload = _NO_PAYLOAD
         self._block = _NO_BLOCK
 
-    def receive(self, data: Buffer) -> bytes:
+    def receive(self, data: Payload) -> bytes:
         """Process data from the client, which may end anywhere within a frame, and is not kept.
 
         Returns:
@@ -125,7 +125,7 @@ class FrameReader(ABC):
         stream = self._taker(number)
         return stream.room(missing) if stream is not None else None
 
-    def _read(self, data: Buffer) -> int:
+    def _read(self, data: Payload) -> int:
         """Read up to the end of the data or of the turn; return the position.
 
         The two frames of a small request are handled here directly, so that they cost little; every
@@ -172,7 +172,7 @@ class FrameReader(ABC):
     def _move_reader(self, piece: Piece) -> None:
         self._expect = after(READER, self._expect, piece)
 
-    def _keep(self, data: Buffer, position: int, needed: int) -> int:
+    def _keep(self, data: Payload, position: int, needed: int) -> int:
         """Keep a piece until it has `needed` bytes."""
         if needed >= SMALL:
             self._count(needed)
@@ -180,7 +180,7 @@ class FrameReader(ABC):
         self._needed = needed
         return len(data)
 
-    def _whole(self, data: Buffer) -> bytes:
+    def _whole(self, data: Payload) -> bytes:
         """Append `data` to the kept piece; return nothing while that is too short."""
         # A bytearray grows in place, so a frame that arrives byte by byte costs no more than one
         # that arrives whole.
@@ -204,7 +204,7 @@ class FrameReader(ABC):
         except ServingError as error:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
 
-    def _read_preface(self, data: Buffer, _position: int) -> int:
+    def _read_preface(self, data: Payload, _position: int) -> int:
         """Section 3.4: the preface, which a client sends before any other data."""
         preface = frames.PREFACE
         # Compared byte by byte as it arrives: a client of another protocol may wait for a reply.
@@ -217,7 +217,7 @@ class FrameReader(ABC):
         self._on_preface(valid=True)
         return len(preface)
 
-    def _read_nothing(self, data: Buffer, _position: int) -> int:
+    def _read_nothing(self, data: Payload, _position: int) -> int:
         return len(data)
 
     # DATA, section 6.1.
@@ -228,7 +228,7 @@ class FrameReader(ABC):
         self._payload = _Payload(length, flags, number)
         self._expect = _AFTER_PART
 
-    def _read_payload(self, data: Buffer, position: int) -> int:
+    def _read_payload(self, data: Payload, position: int) -> int:
         """Pass on the received part of an incomplete DATA frame."""
         missing, flags, number = self._payload
         stream = self._taker(number)
@@ -329,11 +329,11 @@ class FrameReader(ABC):
         """Handle the end of the client's preface, before its SETTINGS are handled."""
 
     @abstractmethod
-    def _on_data(self, data: Buffer, start: int, stop: int, flags: int, number: int) -> None:
+    def _on_data(self, data: Payload, start: int, stop: int, flags: int, number: int) -> None:
         """Handle a DATA frame without padding, whose payload is data[start:stop]."""
 
     @abstractmethod
-    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
+    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Http2Stream | None:
         """Count a DATA frame by its head.
 
         Args:
@@ -347,11 +347,13 @@ class FrameReader(ABC):
         """
 
     @abstractmethod
-    def _taker(self, number: int) -> Stream | None:
+    def _taker(self, number: int) -> Http2Stream | None:
         """Return the stream that takes the rest of a DATA frame; None if that is dropped."""
 
     @abstractmethod
-    def _pass_on(self, stream: Stream, data: Buffer, start: int, stop: int, flags: int) -> None:
+    def _pass_on(
+        self, stream: Http2Stream, data: Payload, start: int, stop: int, flags: int
+    ) -> None:
         """Pass the last part of a DATA frame to a stream: data[start:stop]."""
 
     @abstractmethod
@@ -373,7 +375,7 @@ class FrameReader(ABC):
         """End the connection: later frames cannot be interpreted any more."""
 
 
-_READERS: Mapping[Expect, Callable[[FrameReader, Buffer, int], int]] = {
+_READERS: Mapping[Expect, Callable[[FrameReader, Payload, int], int]] = {
     Expect.PREFACE: FrameReader._read_preface,
     Expect.PAYLOAD: FrameReader._read_payload,
     Expect.NOTHING: FrameReader._read_nothing,

@@ -42,7 +42,7 @@ class Verdict(enum.Enum):
     """GOAWAY with PROTOCOL_ERROR; section 5.1, idle, and section 5.1.1."""
 
 
-class Rule(NamedTuple):
+class FrameRule(NamedTuple):
     """One frame type.
 
     Attributes:
@@ -97,20 +97,24 @@ _ON_CONTROL = {  # 5.1: may be in transit when a stream is closed
 
 _ANY = (0, LARGEST_FRAME, 1)
 
-RULES: Mapping[int, Rule] = {
-    frames.DATA: Rule("DATA", "6.1", FrameScope.STREAM, *_ANY, 0, _ON_DATA),
-    frames.HEADERS: Rule("HEADERS", "6.2", FrameScope.STREAM, *_ANY, 0, _ON_HEADERS),
-    frames.PRIORITY: Rule("PRIORITY", "6.3", FrameScope.STREAM, 5, 5, 1, 1, _ALWAYS),
-    frames.RST_STREAM: Rule("RST_STREAM", "6.4", FrameScope.STREAM, 4, 4, 1, 1, _ON_CONTROL),
-    frames.SETTINGS: Rule("SETTINGS", "6.5", FrameScope.CONNECTION, 0, LARGEST_FRAME, 6, 1, {}),
-    frames.PUSH_PROMISE: Rule("PUSH_PROMISE", "6.6", FrameScope.STREAM, *_ANY, 0, _ALWAYS),
-    frames.PING: Rule("PING", "6.7", FrameScope.CONNECTION, 8, 8, 1, 1, {}),
-    frames.GOAWAY: Rule("GOAWAY", "6.8", FrameScope.CONNECTION, 8, LARGEST_FRAME, 1, 1, {}),
-    frames.WINDOW_UPDATE: Rule("WINDOW_UPDATE", "6.9", FrameScope.EITHER, 4, 4, 1, 1, _ON_CONTROL),
-    frames.CONTINUATION: Rule("CONTINUATION", "6.10", FrameScope.STREAM, *_ANY, 1, _ALWAYS),
+RULES: Mapping[int, FrameRule] = {
+    frames.DATA: FrameRule("DATA", "6.1", FrameScope.STREAM, *_ANY, 0, _ON_DATA),
+    frames.HEADERS: FrameRule("HEADERS", "6.2", FrameScope.STREAM, *_ANY, 0, _ON_HEADERS),
+    frames.PRIORITY: FrameRule("PRIORITY", "6.3", FrameScope.STREAM, 5, 5, 1, 1, _ALWAYS),
+    frames.RST_STREAM: FrameRule("RST_STREAM", "6.4", FrameScope.STREAM, 4, 4, 1, 1, _ON_CONTROL),
+    frames.SETTINGS: FrameRule(
+        "SETTINGS", "6.5", FrameScope.CONNECTION, 0, LARGEST_FRAME, 6, 1, {}
+    ),
+    frames.PUSH_PROMISE: FrameRule("PUSH_PROMISE", "6.6", FrameScope.STREAM, *_ANY, 0, _ALWAYS),
+    frames.PING: FrameRule("PING", "6.7", FrameScope.CONNECTION, 8, 8, 1, 1, {}),
+    frames.GOAWAY: FrameRule("GOAWAY", "6.8", FrameScope.CONNECTION, 8, LARGEST_FRAME, 1, 1, {}),
+    frames.WINDOW_UPDATE: FrameRule(
+        "WINDOW_UPDATE", "6.9", FrameScope.EITHER, 4, 4, 1, 1, _ON_CONTROL
+    ),
+    frames.CONTINUATION: FrameRule("CONTINUATION", "6.10", FrameScope.STREAM, *_ANY, 1, _ALWAYS),
 }
 
-EXTENSION = Rule("unknown", "5.5", FrameScope.EITHER, *_ANY, 1, _ALWAYS)
+EXTENSION = FrameRule("unknown", "5.5", FrameScope.EITHER, *_ANY, 1, _ALWAYS)
 """Frames of unknown types are ignored everywhere."""
 
 _FAULTS = {

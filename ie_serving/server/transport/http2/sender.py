@@ -25,10 +25,10 @@ from ie_serving.server.transport.http2.streams import (
     MOST_STREAMS,
     STREAM_WINDOW,
     TRUSTED,
-    Buffer,
+    Http2Stream,
+    Payload,
     ReceiveWindow,
-    Stream,
-    Streams,
+    StreamTable,
 )
 
 SERVER_PREFACE = frames.settings(
@@ -85,13 +85,13 @@ class Sender:
         peer: the client's address, as the socket has it, if there is a socket.
     """
 
-    def __init__(self, streams: Streams, wake: Callable[[], None]) -> None:
+    def __init__(self, streams: StreamTable, wake: Callable[[], None]) -> None:
         self._streams = streams
         self._wake = wake
         self._window = frames.DEFAULT_WINDOW
-        self.early: list[Stream] = []
+        self.early: list[Http2Stream] = []
         self.out: list[bytes] = []
-        self.waiting: dict[Stream, None] = {}
+        self.waiting: dict[Http2Stream, None] = {}
         self.state = Writing.THIS_TURN
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame = frames.DEFAULT_FRAME
@@ -109,7 +109,7 @@ class Sender:
             self.waiting.clear()
             self.out.clear()
 
-    def turn(self) -> list[Buffer]:
+    def turn(self) -> list[Payload]:
         """Return what the next stream may send in its turn; empty if no window permits any."""
         while self.waiting:
             stream = next(iter(self.waiting))
@@ -146,7 +146,7 @@ class Sender:
         if self.state is _THIS_TURN:
             self._wake()
 
-    def send_whole(self, stream: Stream, size: int, written: bytes) -> bool:
+    def send_whole(self, stream: Http2Stream, size: int, written: bytes) -> bool:
         """Send a whole answer, the last of its stream.
 
         Args:
@@ -174,24 +174,24 @@ class Sender:
             self._wake()
         return True
 
-    def send(self, stream: Stream, *pieces: Buffer) -> None:
+    def send(self, stream: Http2Stream, *pieces: Payload) -> None:
         """Send data as soon as the windows permit it; headers were sent before."""
         stream.unsent.extend(piece for piece in pieces if piece)
         self._await_turn(stream)
 
-    def end(self, stream: Stream, trailers: bytes) -> None:
+    def end(self, stream: Http2Stream, trailers: bytes) -> None:
         """Send the frame that ends a stream, after all its data."""
         stream.trailers = trailers
         self._await_turn(stream)
 
-    def finish(self, stream: Stream, trailers: bytes) -> None:
+    def finish(self, stream: Http2Stream, trailers: bytes) -> None:
         """Send the frame that ends a stream, in place of its remaining data."""
         self.forget(stream)
         self._end(stream)
         stream.finished()
         self.write(trailers)
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: Http2Stream) -> None:
         """Send nothing more of a stream."""
         self.waiting.pop(stream, None)
         stream.unsent.clear()
@@ -236,7 +236,7 @@ class Sender:
         if self._window > frames.LARGEST_WINDOW:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "window above 2^31-1")
 
-    def widen(self, stream: Stream, increment: int) -> bool:
+    def widen(self, stream: Http2Stream, increment: int) -> bool:
         """Widen a stream's send window; SETTINGS may also shrink it. False: it is too large."""
         stream.send_window += increment
         if stream.send_window > frames.LARGEST_WINDOW:
@@ -258,14 +258,14 @@ class Sender:
 
     # Within.
 
-    def _await_turn(self, stream: Stream) -> None:
+    def _await_turn(self, stream: Http2Stream) -> None:
         if self.state is Writing.OVER:
             return
         self.waiting[stream] = None
         if self.state is _THIS_TURN:
             self._wake()
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, stream: Http2Stream) -> None:
         """Record that the answer is complete."""
         self.sent += 1
         stream.state = STREAM[stream.state][_END_SENT]
@@ -274,10 +274,10 @@ class Sender:
         else:
             self.early.append(stream)
 
-    def _turn_of(self, stream: Stream) -> list[Buffer]:
+    def _turn_of(self, stream: Http2Stream) -> list[Payload]:
         """Return as much data of one stream as its turn and the windows permit."""
         room = min(TURN, self._window, stream.send_window)
-        pieces: list[Buffer] = []
+        pieces: list[Payload] = []
         while stream.unsent and room > 0:
             # Most of a long answer is full frames of one piece, which are taken together.
             count = _take_full(stream.unsent, room, self.frame, stream.number, pieces)
@@ -301,7 +301,7 @@ class Sender:
         return pieces
 
 
-def _take(unsent: "deque[Buffer]", room: int, number: int, pieces: list[Buffer]) -> int:
+def _take(unsent: "deque[Payload]", room: int, number: int, pieces: list[Payload]) -> int:
     """Move up to `room` bytes from `unsent` to `pieces`, as one DATA frame; return its size."""
     place = len(pieces)
     size = 0
@@ -318,7 +318,7 @@ def _take(unsent: "deque[Buffer]", room: int, number: int, pieces: list[Buffer])
 
 
 def _take_full(
-    unsent: "deque[Buffer]", room: int, frame: int, number: int, pieces: list[Buffer]
+    unsent: "deque[Payload]", room: int, frame: int, number: int, pieces: list[Payload]
 ) -> int:
     """Move full frames of the first piece to `pieces`, as many as fit; return their count."""
     whole = memoryview(unsent[0])

@@ -55,7 +55,7 @@ class ReceiveWindow:
         return frames.window_update(self._number, used)
 
 
-Buffer: TypeAlias = bytes | memoryview
+Payload: TypeAlias = bytes | memoryview
 
 MOST_STREAMS = 1000
 """Streams of one connection that may be open at a time; we announce it, so clients delay further
@@ -75,7 +75,7 @@ MOST_GAPS = 100
 connection with STREAM_CLOSED instead of PROTOCOL_ERROR."""
 
 
-class Stream:
+class Http2Stream:
     """One stream; a subclass handles its events for the code that serves it.
 
     The connection sets the attributes when it accepts the stream, and calls the methods.
@@ -104,13 +104,13 @@ class Stream:
     send_window: int
     receive_window: ReceiveWindow | None
     content_left: int | None
-    unsent: "deque[Buffer]"
+    unsent: "deque[Payload]"
     trailers: bytes | None
 
     def begun(self) -> None:
         """The stream is open; its answer may begin before its request is complete."""
 
-    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
+    def receive(self, data: Payload, start: int, stop: int, *, ends: bool) -> None:
         """data[start:stop] has arrived, the last of the request if `ends`; it is not kept."""
 
     def room(self, most: int) -> memoryview | None:
@@ -132,7 +132,7 @@ class Stream:
         """The server stops: answer now, with a failure."""
 
 
-class Streams:
+class StreamTable:
     """The streams of a connection: the open ones, and how the others were closed.
 
     Attributes:
@@ -144,7 +144,7 @@ class Streams:
     __slots__ = ("_lease", "_reset", "_skipped", "last", "open", "room")
 
     def __init__(self) -> None:
-        self.open: dict[int, Stream] = {}
+        self.open: dict[int, Http2Stream] = {}
         self.last = -1
         self.room = FREE_STREAMS
         self._lease = Lease(BUDGET)

@@ -31,7 +31,7 @@ import orjson
 
 from ie_serving.core.values.errors import InvalidRequest
 
-Json = Any
+JsonValue = Any
 """None, bool, int, float, str, a list of Json, or a dict of str to Json."""
 
 KEPT_LEVELS = 64
@@ -80,7 +80,7 @@ _INT_DIGITS: Final = 20
 """A longer integer, its sign included, fits neither int64 nor uint64."""
 
 
-def parse_document(body: bytes) -> Json:
+def parse_document(body: bytes) -> JsonValue:
     """Parse the first JSON value in `body`.
 
     Raises:
@@ -91,7 +91,7 @@ def parse_document(body: bytes) -> Json:
     return _DocumentReader(body).document()
 
 
-def parse_file(content: bytes) -> Json:
+def parse_file(content: bytes) -> JsonValue:
     """Parse a file that is one JSON value and nothing else, without equal keys in one object.
 
     A client's body is read as TensorFlow Serving reads it; in a file, text that TensorFlow Serving
@@ -112,24 +112,24 @@ def bytes_of(text: str) -> bytes:
 
 # A megabyte of brackets would otherwise make a million lists: hundreds of megabytes for a body that
 # no reader takes.
-class _DroppedList(list[Json]):
+class _DroppedList(list[JsonValue]):
     """Stands for every list too deep to be kept."""
 
-    def append(self, value: Json) -> None:
+    def append(self, value: JsonValue) -> None:
         """Forget `value`."""
 
-    def extend(self, values: Iterable[Json]) -> None:
+    def extend(self, values: Iterable[JsonValue]) -> None:
         """Forget `values`."""
 
 
-class _DroppedDict(dict[str, Json]):
+class _DroppedDict(dict[str, JsonValue]):
     """Stands for every object too deep to be kept."""
 
-    def setdefault(self, key: str, default: Json = None) -> Json:
+    def setdefault(self, key: str, default: JsonValue = None) -> JsonValue:
         """Forget `default`."""
 
 
-_DROPPED: Final[dict[type, Json]] = {list: _DroppedList(), dict: _DroppedDict()}
+_DROPPED: Final[dict[type, JsonValue]] = {list: _DroppedList(), dict: _DroppedDict()}
 
 
 class _DocumentReader:
@@ -137,13 +137,13 @@ class _DocumentReader:
 
     def __init__(self, body: bytes) -> None:
         self._body = body
-        self._stack: list[Json] = []
+        self._stack: list[JsonValue] = []
         self._name = ""
-        self._root: Json = None
+        self._root: JsonValue = None
         self._one_by_one_until = 0
         self._end = 0
 
-    def document(self) -> Json:
+    def document(self) -> JsonValue:
         """Read up to the end of the first complete value."""
         at = self._after_space(len(_BOM) if self._body.startswith(_BOM) else 0)
         if self._at(at) in _NOT_A_VALUE or self._at(at) == 0:
@@ -173,7 +173,7 @@ class _DocumentReader:
         self._attach(value)
         return self._next(at)
 
-    def _open(self, container: Json, at: int) -> int:
+    def _open(self, container: JsonValue, at: int) -> int:
         self._attach(container)
         kept = len(self._stack) < KEPT_LEVELS
         self._stack.append(container if kept else _DROPPED[type(container)])
@@ -189,7 +189,7 @@ class _DocumentReader:
         self._stack.extend([_DROPPED[list]] * (last - at))
         return last
 
-    def _attach(self, value: Json) -> None:
+    def _attach(self, value: JsonValue) -> None:
         if not self._stack:
             self._root = value
         elif isinstance(self._stack[-1], list):
@@ -225,7 +225,7 @@ class _DocumentReader:
 
     # Up to the last comma: behind it a number may go on beyond the run. A run that is refused is
     # not tried again at each of its elements, which would be quadratic.
-    def _run(self, into: list[Json], at: int) -> int:
+    def _run(self, into: list[JsonValue], at: int) -> int:
         """Take elements of an array up to a comma, as many as orjson reads in one piece."""
         end = _RUN.match(self._body, at, at + _RUN_BYTES).end()  # type: ignore[union-attr]
         comma = self._body.rfind(b",", at, end)
@@ -238,7 +238,7 @@ class _DocumentReader:
         into.extend(numbers)
         return self._after_space(comma + 1)
 
-    def _scalar(self, first: int, at: int) -> tuple[Json, int]:
+    def _scalar(self, first: int, at: int) -> tuple[JsonValue, int]:
         if first == 0x22:
             return self._text(at)
         if first in _LITERALS:
@@ -355,7 +355,7 @@ class _DocumentReader:
 class _FileReader(_DocumentReader):
     """Reads a document; refuses text after it, and equal keys in an object."""
 
-    def document(self) -> Json:
+    def document(self) -> JsonValue:
         """Read all."""
         found = super().document()
         rest = self._after_space(self._end)
@@ -363,21 +363,21 @@ class _FileReader(_DocumentReader):
             _fail("The file must be one JSON value, and something follows it.", rest)
         return found
 
-    def _attach(self, value: Json) -> None:
+    def _attach(self, value: JsonValue) -> None:
         if self._stack and isinstance(self._stack[-1], dict) and self._name in self._stack[-1]:
             raise InvalidRequest(f'an object has "{self._name}" twice: leave one of them out')
         super()._attach(value)
 
 
-def _numbers(array: bytes) -> list[Json] | None:
+def _numbers(array: bytes) -> list[JsonValue] | None:
     """Read an array in which each element is a number; None when one of them needs a closer look.
 
     The standard library knows NaN and Infinity, but also reads numbers too big as infinity.
     """
     try:
         if b"N" not in array and b"I" not in array:
-            return list[Json](orjson.loads(array))
-        return None if _LONG_NUMBER.search(array) else list[Json](json.loads(array))
+            return list[JsonValue](orjson.loads(array))
+        return None if _LONG_NUMBER.search(array) else list[JsonValue](json.loads(array))
     except ValueError:
         return None
 

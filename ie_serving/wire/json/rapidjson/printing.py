@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from ie_serving.wire.json.rapidjson.document import Json, bytes_of
+from ie_serving.wire.json.rapidjson.document import JsonValue, bytes_of
 
 SHOWN_BYTES = 256
 """Bytes of a value that an error shows. TensorFlow Serving cuts there too; and a body of many
@@ -19,7 +19,7 @@ _KINDS: Final = {dict: "Object", list: "Array", str: "String", int: "Number", fl
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 
 
-def kind_of(value: Json) -> str:
+def kind_of(value: JsonValue) -> str:
     """Name the JSON type: Null, False, True, Object, Array, String or Number."""
     if value is None:
         return "Null"
@@ -33,7 +33,7 @@ def clean(text: str) -> str:
     return bytes_of(text).decode("utf-8", "replace")
 
 
-def show(value: Json) -> str:
+def show(value: JsonValue) -> str:
     """Print a value for an error text.
 
     Arrays stand on one line, members of objects on lines of their own with four spaces a level.
@@ -60,7 +60,7 @@ class _Page:
         """Give the printed text; a last character that was cut is replaced."""
         return b"".join(self._pieces)[:SHOWN_BYTES].decode("utf-8", "replace")
 
-    def write(self, value: Json, level: int) -> None:
+    def write(self, value: JsonValue, level: int) -> None:
         """Print a value with its members; raises _PageFull when the page is full."""
         if isinstance(value, list):
             self._write_array(value, level)
@@ -69,7 +69,7 @@ class _Page:
         else:
             self._put(_scalar(value))
 
-    def _write_array(self, items: list[Json], level: int) -> None:
+    def _write_array(self, items: list[JsonValue], level: int) -> None:
         self._put(b"[")
         for index, item in enumerate(items):
             if index:
@@ -77,7 +77,7 @@ class _Page:
             self.write(item, level + 1)
         self._put(b"]")
 
-    def _write_object(self, members: dict[str, Json], level: int) -> None:
+    def _write_object(self, members: dict[str, JsonValue], level: int) -> None:
         self._put(b"{")
         for index, (name, value) in enumerate(members.items()):
             self._put(b",\n" if index else b"\n")
@@ -92,7 +92,7 @@ class _Page:
             raise _PageFull
 
 
-def _scalar(value: Json) -> bytes:
+def _scalar(value: JsonValue) -> bytes:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, float):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.commands.remote.failures import Refused, Unreachable
-from ie_serving.commands.remote.models import Model, Version, all_models, one_model
+from ie_serving.commands.remote.failures import NoAnswer, Refused
+from ie_serving.commands.remote.models import Model, ShownVersion, all_models, one_model
 from ie_serving.commands.remote.reload import changed, states_of
 from ie_serving.commands.remote.status import table
 
@@ -29,14 +29,14 @@ class Server:
 
 def test_a_server_of_the_plain_api_tells_states_alone() -> None:
     server: Any = Server(m={"model_version_status": [AVAILABLE]})
-    assert one_model(server, "m") == Model("m", (Version(2, "AVAILABLE"),))
+    assert one_model(server, "m") == Model("m", (ShownVersion(2, "AVAILABLE"),))
     with pytest.raises(Refused, match="name a model to be told of that one"):
         all_models(server)
 
 
 def test_a_caller_who_may_not_see_details_gets_states() -> None:
     server: Any = Server(config={"m": {"model_version_status": [AVAILABLE]}}, details=403)
-    assert all_models(server) == [Model("m", (Version(2, "AVAILABLE"),))]
+    assert all_models(server) == [Model("m", (ShownVersion(2, "AVAILABLE"),))]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_caller_who_may_not_see_details_gets_states() -> None:
 )
 def test_what_is_no_status_is_told(odd: Any) -> None:
     server: Any = Server(config=odd)
-    with pytest.raises(Unreachable, match="something else than states of versions"):
+    with pytest.raises(NoAnswer, match="something else than states of versions"):
         all_models(server)
 
 
@@ -54,8 +54,8 @@ def test_the_table() -> None:
         Model(
             "m",
             (
-                Version(12, "LOADING", "no such\noperation"),
-                Version(
+                ShownVersion(12, "LOADING", "no such\noperation"),
+                ShownVersion(
                     3, "AVAILABLE", labels=("old", "stable"), is_default=True, memory=1_250_000
                 ),
             ),
@@ -73,10 +73,17 @@ def test_the_table() -> None:
 
 
 def test_what_a_reload_has_changed() -> None:
-    before = [Model("gone"), Model("m", (Version(1, "AVAILABLE", labels=("stable",)),), {"n": 3})]
+    before = [
+        Model("gone"),
+        Model("m", (ShownVersion(1, "AVAILABLE", labels=("stable",)),), {"n": 3}),
+    ]
     after = [
-        Model("m", (Version(2, "AVAILABLE", labels=("stable",)), Version(1, "END")), {"n": 3}),
-        Model("new", (Version(1, "AVAILABLE"),)),
+        Model(
+            "m",
+            (ShownVersion(2, "AVAILABLE", labels=("stable",)), ShownVersion(1, "END")),
+            {"n": 3},
+        ),
+        Model("new", (ShownVersion(1, "AVAILABLE"),)),
     ]
     assert [*changed(states_of(before), states_of(after))] == [
         "model gone: removed",

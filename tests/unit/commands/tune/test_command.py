@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from ie_serving.commands.tune.command import tune
-from ie_serving.commands.tune.search import Read, Tools
+from ie_serving.commands.tune.search import ReadSamples, Tools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
-from ie_serving.core.values.requests import InferRequest, ModelSpec, Sample
+from ie_serving.core.values.requests import InferRequest, ModelSpec, SampleRequest
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Sequences
@@ -69,14 +69,16 @@ def test_what_won_in_every_round_is_printed_and_written(
     assert any("in 5 of 5 rounds" in line for line in lines)
 
 
-def sample(value: float) -> Sample:
+def sample(value: float) -> SampleRequest:
     def decode(_: Signature) -> tuple[Mapping[str, Any], None]:
         return {"x": np.array([value], np.float32)}, None
 
-    return Sample("here", InferRequest(ModelSpec(""), "", decode, 0))
+    return SampleRequest("here", InferRequest(ModelSpec(""), "", decode, 0))
 
 
-def tools(engine: StandInEngine, of_version: Read = lambda _: [], of_file: Read = list) -> Tools:
+def tools(
+    engine: StandInEngine, of_version: ReadSamples = lambda _: [], of_file: ReadSamples = list
+) -> Tools:
     return Tools(
         engine=engine,
         with_keys=with_keys,
@@ -135,14 +137,16 @@ def test_keys_and_measurements_are_written(base: Path, tmp_path: Path) -> None:
     assert found["tried"][0]["keys"] == {}
 
 
-def broken(_: Path) -> list[Sample]:
+def broken(_: Path) -> list[SampleRequest]:
     raise OSError("no such file")
 
 
 @pytest.mark.parametrize(
     ("of_file", "cause"), [(lambda _: [], "none of its"), (broken, "cannot be used")]
 )
-def test_a_file_that_gives_nothing_to_ask_is_named(base: Path, of_file: Read, cause: str) -> None:
+def test_a_file_that_gives_nothing_to_ask_is_named(
+    base: Path, of_file: ReadSamples, cause: str
+) -> None:
     with pytest.raises(LoadFailed, match=f"f.*{cause}"):
         tuned(base, tools(StandInEngine(), of_file=of_file), requests=Path("f"))
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.compat.kibernetika.predict_route import Asked, Form, encode, parse
+from ie_serving.compat.kibernetika.predict_route import FormRequest, ReplyForm, encode, parse
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 
@@ -13,7 +13,7 @@ ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
 KIND = b"multipart/form-data; boundary=b"
 
 
-def form(*fields: tuple[str, bytes, bool]) -> Asked:
+def form(*fields: tuple[str, bytes, bool]) -> FormRequest:
     parts = []
     for name, data, is_file in fields:
         file = b'; filename="f"' if is_file else b""
@@ -22,7 +22,7 @@ def form(*fields: tuple[str, bytes, bool]) -> Asked:
     return parse(b"".join(parts) + b"--b--\r\n", KIND)
 
 
-def arrays(asked: Asked) -> dict[str, Any]:
+def arrays(asked: FormRequest) -> dict[str, Any]:
     return {
         name: (str(array.dtype), array.tolist()) for name, array in asked.decode(ANY)[0].items()
     }
@@ -41,7 +41,7 @@ def test_json_names_dtypes_by_their_numbers() -> None:
         "c": ("object", [b"x"]),
         "d": ("uint16", [65535]),
     }
-    assert (asked.outputs, asked.mime_type, asked.form) == (("y", "z"), "image/png", Form.RAW)
+    assert (asked.outputs, asked.mime_type, asked.form) == (("y", "z"), "image/png", ReplyForm.RAW)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ OUTPUTS = {
 
 
 def test_a_reply_has_each_output_by_name() -> None:
-    assert encode(OUTPUTS, Form.JSON).decode() == (
+    assert encode(OUTPUTS, ReplyForm.JSON).decode() == (
         '{"n":[[1.5,Infinity]],"t":["\u00fc","\\""],"raw":{"b64":"/w=="},"ok":[true]}'
     ).replace("Infinity", _infinity())
 
@@ -129,12 +129,12 @@ def _infinity() -> str:
 
 
 def test_other_forms_ask_for_what_has_them() -> None:
-    assert encode({"t": OUTPUTS["t"]}, Form.TEXTS).decode() == '["\u00fc","\\""]'
-    assert encode({"raw": OUTPUTS["raw"]}, Form.RAW) == b"\xff"
+    assert encode({"t": OUTPUTS["t"]}, ReplyForm.TEXTS).decode() == '["\u00fc","\\""]'
+    assert encode({"raw": OUTPUTS["raw"]}, ReplyForm.RAW) == b"\xff"
     for outputs, form_, text in (
-        (OUTPUTS, Form.RAW, "name one in out_filter"),
-        ({"n": OUTPUTS["n"]}, Form.RAW, "is not the bytes of one file"),
-        ({"n": OUTPUTS["n"]}, Form.TEXTS, "holds no texts"),
+        (OUTPUTS, ReplyForm.RAW, "name one in out_filter"),
+        ({"n": OUTPUTS["n"]}, ReplyForm.RAW, "is not the bytes of one file"),
+        ({"n": OUTPUTS["n"]}, ReplyForm.TEXTS, "holds no texts"),
     ):
         with pytest.raises(InvalidRequest, match=text):
             encode(outputs, form_)

@@ -13,7 +13,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Specific
@@ -327,11 +327,11 @@ def test_what_is_computed_before_the_model_has_flags() -> None:
     flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
     (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models
     assert model.engine.of(Preprocessing) == Preprocessing(
-        layout=Pair("NHWC", "NCHW"),
+        layout=PropertyPair("NHWC", "NCHW"),
         mean=(1.0, 2.0, 3.0),
         scale=(2.5,),
-        color_format=Pair("BGR", "RGB"),
-        precision=Pair("u8"),
+        color_format=PropertyPair("BGR", "RGB"),
+        precision=PropertyPair("u8"),
     )
 
 

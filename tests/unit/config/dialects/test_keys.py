@@ -9,7 +9,7 @@ from ie_serving.config.dialects import keys
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values import access
-from ie_serving.core.values.access import Caller, Right
+from ie_serving.core.values.access import Principal, Right
 from ie_serving.core.values.errors import ConfigError
 
 
@@ -23,14 +23,14 @@ def test_a_new_key(tmp_path: Path) -> None:
     asked = ["key", "new", "alice", "--rights=predict,read", "--models=resnet*"]
     lines = keys.run(asked, lambda: "")
     key = lines[0].rpartition(" ")[2]
-    caller = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*",))
+    caller = Principal(name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*",))
     assert read(tmp_path, lines).keys == {access.of_key(key.encode()): caller}
     assert keys.run(asked, lambda: "") != lines
 
 
 def test_a_password(tmp_path: Path) -> None:
     found = read(tmp_path, keys.run(["key", "password", "bob"], lambda: "word")).users["bob"]
-    assert found.caller == Caller(name="bob", rights=Right.PREDICT)
+    assert found.caller == Principal(name="bob", rights=Right.PREDICT)
     assert access.of_password(b"word", found.salt, found.n, found.r, found.p) == found.digest
 
 

@@ -10,7 +10,7 @@ from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.files import access_file
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values import access
-from ie_serving.core.values.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.values.access import EVERY_RIGHT, Principal, Right
 from ie_serving.core.values.errors import ConfigError
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
@@ -28,11 +28,11 @@ def test_a_file(tmp_path: Path) -> None:
     text = f"# who\n\nalice predict,read resnet*,bert {KEY}\n  bob administrate * {SCRYPT}\n"
     found = read(tmp_path, text)
     assert found.keys == {
-        access.of_key(b"secret"): Caller(
+        access.of_key(b"secret"): Principal(
             name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*", "bert")
         )
     }
-    assert found.users["bob"].caller == Caller(name="bob", rights=Right.ADMINISTRATE)
+    assert found.users["bob"].caller == Principal(name="bob", rights=Right.ADMINISTRATE)
     assert DIGEST not in repr(found)  # what is shown may be logged
 
 
@@ -115,7 +115,7 @@ def test_the_user_of_the_flags_may_do_everything() -> None:
     settings = ServerSettings(enable_auth=True, auth_username="u", auth_password="word")
     found = access_file.read(settings)
     user = found.users["u"]
-    assert user.caller == Caller(name="u", rights=EVERY_RIGHT)
+    assert user.caller == Principal(name="u", rights=EVERY_RIGHT)
     assert access.of_password(b"word", user.salt, user.n, user.r, user.p) == user.digest
     assert found == access_file.read(settings)  # else each look would find a renewal
     assert "word" not in repr(settings)

@@ -14,10 +14,10 @@ from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import HookOptions, Instances, KernelOptions, Place
+from ie_serving.engines.kernels import HookOptions, Instances, KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching, Caching, Recording, RequestLog, Sequences
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
@@ -78,23 +78,23 @@ def test_an_empty_list_is_a_server_without_models() -> None:
 
 
 KERNEL = KernelOptions(
-    place=Place(file="kernel.py", name="Risk", beside=str(CONFIG)),
+    place=KernelPlace(file="kernel.py", name="Risk", beside=str(CONFIG)),
     isolation="process",
     memory_limit_mb=2000,
     max_concurrency=4,
     timeout_ms=2000,
 )
 ELASTIC = KernelOptions(
-    place=Place(file="kernel.py", beside=str(CONFIG)),
+    place=KernelPlace(file="kernel.py", beside=str(CONFIG)),
     isolation="process",
     instances=Instances(min=1, max=4, idle_seconds=30.0),
 )
 IMAGES = Preprocessing(
-    layout=Pair("NHWC", "NCHW"),
+    layout=PropertyPair("NHWC", "NCHW"),
     mean=(123.675, 116.28, 103.53),
     scale=(58.395, 57.12, 57.375),
-    color_format=Pair("BGR", "RGB"),
-    precision=Pair("u8", "f32"),
+    color_format=PropertyPair("BGR", "RGB"),
+    precision=PropertyPair("u8", "f32"),
     resize="linear",
 )
 GATHERED = Batching(
@@ -175,7 +175,7 @@ def test_every_key_reaches_its_field() -> None:
         ),
     )
     inputs = {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
-    hooks = HookOptions(place=Place(file="hooks.py", beside=str(CONFIG)))
+    hooks = HookOptions(place=KernelPlace(file="hooks.py", beside=str(CONFIG)))
     assert texts == EngineOptions(driver="sklearn", params=inputs, own=(hooks,))
 
 
@@ -311,11 +311,11 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
     }
     (model,) = read(of({**MODEL, **entry})).models
     assert model.engine.of(Preprocessing) == Preprocessing(
-        layout={"image": Pair("NHWC", "NCHW")},
+        layout={"image": PropertyPair("NHWC", "NCHW")},
         mean=(1.0, 2.0, 3.0),
         scale=(2.5,),
-        color_format=Pair("BGR", "RGB"),
-        precision=Pair("u8", "f32"),
+        color_format=PropertyPair("BGR", "RGB"),
+        precision=PropertyPair("u8", "f32"),
     )
 
 

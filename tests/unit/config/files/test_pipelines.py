@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.kernels import Beside
+from ie_serving.engines.kernels import GraphFiles
 
 MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("detect", "crop", "classify")]
 
@@ -140,7 +140,7 @@ def test_a_custom_node_is_code() -> None:
         "with": {"size": "3"},
         "in": {"x": "request.image"},
     }
-    assert found.engine.of(Beside).directory == "/c"
+    assert found.engine.of(GraphFiles).directory == "/c"
 
 
 def test_a_library_is_refused_by_its_name() -> None:

@@ -3,7 +3,13 @@
 import pytest
 
 from ie_serving.core.runtime import spare_cpu as giving_way
-from ie_serving.core.runtime.spare_cpu import AT_WORK_S, AWAY_S, INTERRUPTED_S, Steps, give_way
+from ie_serving.core.runtime.spare_cpu import (
+    AT_WORK_S,
+    AWAY_S,
+    INTERRUPTED_S,
+    YieldingList,
+    give_way,
+)
 
 
 class Clock:
@@ -38,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def read(clock: Clock, steps_s: list[float]) -> int:
     """Go through steps that take so long; count how often that gives way."""
-    for each in Steps(steps_s):
+    for each in YieldingList(steps_s):
         clock.now += each
     return len(clock.slept)
 
@@ -59,7 +65,7 @@ def test_one_that_is_interrupted_at_each_step_comes_to_its_end(clock: Clock) -> 
 
 def test_it_is_away_for_half_of_the_time_at_most_whatever_it_goes_through(clock: Clock) -> None:
     for _ in range(10):
-        for _ in Steps(range(3)):
+        for _ in YieldingList(range(3)):
             read(clock, [INTERRUPTED_S * 2] * 5)
             give_way()
     assert clock.slept

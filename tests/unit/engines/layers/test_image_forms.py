@@ -2,13 +2,16 @@
 
 import pytest
 
-from ie_serving.core.values.image_form import NO_LIMIT, Bounds
+from ie_serving.core.values.image_form import NO_LIMIT, ImageBounds
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.layers.images import TYPES, image_form, with_images
 
 
 def spec(
-    *shape: int, dtype: DataType = DataType.FP32, layout: str = "", bounds: Bounds | None = None
+    *shape: int,
+    dtype: DataType = DataType.FP32,
+    layout: str = "",
+    bounds: ImageBounds | None = None,
 ) -> TensorSpec:
     return TensorSpec("x", dtype, shape, "x:0", layout, bounds)
 

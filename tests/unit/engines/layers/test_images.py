@@ -13,12 +13,12 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.fit import cast_all, fit
-from ie_serving.core.values.image_form import NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.values.image_form import NO_LIMIT, ImageBounds, ImageForm
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import images
 from ie_serving.engines.layers.images import ImageBatch, ImageLayer, WithImages
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.wire.image.pictures import decode, resized
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract
@@ -102,7 +102,7 @@ async def test_numbers_pass_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("colours", ["RGB", "BGR"])
 async def test_colours_come_in_the_order_that_clients_send(tmp_path: Path, colours: str) -> None:
-    chosen = Preprocessing(color_format=Pair(colours, "RGB"))
+    chosen = Preprocessing(color_format=PropertyPair(colours, "RGB"))
     y = await run(load(tmp_path, own=(chosen,)), strings(encoded(PICTURE)))
     np.testing.assert_array_equal(y[0], PICTURE if colours == "RGB" else PICTURE[..., ::-1])
 
@@ -217,7 +217,7 @@ def spec(*sizes: tuple[int, int]) -> TensorSpec:
     return TensorSpec("x", DataType.UINT8, shape, "x:0", image=form)
 
 
-def batch(sizes: Bounds, *pictures: Array) -> Array:
+def batch(sizes: ImageBounds, *pictures: Array) -> Array:
     made = ImageBatch(spec(*sizes), strings(*map(encoded, pictures)))
     for side_by_side in made.steps(3):
         for work in side_by_side:

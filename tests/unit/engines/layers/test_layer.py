@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of_all
-from ie_serving.engines.layers.layer import Layer, completed
+from ie_serving.engines.layers.layer import Layer, with_defaults
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract, copied, rows
@@ -82,7 +82,7 @@ class Foreign:
 def test_a_model_of_others_that_only_infers_has_all_methods() -> None:
     closed: list[object] = []
     foreign: Any = Foreign(closed)
-    model = Doubled(completed(foreign))
+    model = Doubled(with_defaults(foreign))
     assert (model.stream, model.update) == (None, None)
     assert not model.ahead(SIGNATURE)
     assert model.leave is not None
@@ -94,7 +94,7 @@ def test_a_model_of_others_keeps_the_methods_that_it_has() -> None:
     foreign: Any = Foreign([])
     foreign.leave, foreign.update = None, print
     foreign.ahead = lambda _: True
-    model = completed(foreign)
+    model = with_defaults(foreign)
     assert (model.leave, model.update) == (None, print)
     assert model.ahead(SIGNATURE)
 
@@ -108,7 +108,7 @@ def test_a_model_that_is_memory_is_not_closed_as_the_process_ends() -> None:
 def test_each_of_several_models_is_left_whatever_the_others_raise() -> None:
     closed: list[object] = []
     several: Any = [Foreign(closed, "told to"), CompiledPrograms([]), Foreign(closed)]
-    leave = leave_of_all(map(completed, several))
+    leave = leave_of_all(map(with_defaults, several))
     assert leave is not None
     with pytest.raises(ValueError, match="told to"):
         leave()

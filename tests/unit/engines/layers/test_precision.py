@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSpec, Sample
+from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSpec, SampleRequest
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import precision_trial
@@ -77,19 +77,19 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     yield made
 
 
-def asked(value: float, expected: float | None = None, signature: str = "") -> Sample:
+def asked(value: float, expected: float | None = None, signature: str = "") -> SampleRequest:
     def decode(_: object) -> tuple[Mapping[str, Array], None]:
         return {"x": np.full((1, 2), value, np.float32)}, None
 
     request = InferRequest(ModelSpec(""), signature, decode, 0)
     outputs = {"y": np.full((1, 2), expected, np.float32)}
     golden = None if expected is None else GoldenRequest("here", request, lambda _: outputs)
-    return Sample("here", request, golden)
+    return SampleRequest("here", request, golden)
 
 
 def chosen(
     engine: Engine,
-    *samples: Sample,
+    *samples: SampleRequest,
     own: OpenVinoOptions = AUTO,
     lower: tuple[str, ...] = ("bf16", "f16"),
 ) -> str:
@@ -227,7 +227,7 @@ def test_what_is_hardly_faster_is_not_taken(
 )
 def test_all_else_computes_in_f32_and_the_log_says_why(
     engine: Engine,
-    samples: tuple[Sample, ...],
+    samples: tuple[SampleRequest, ...],
     lower: tuple[str, ...],
     cause: str,
     caplog: pytest.LogCaptureFixture,
@@ -251,7 +251,9 @@ def test_a_precision_that_cannot_be_compiled_is_passed_over(engine: Engine) -> N
 
 
 @pytest.mark.parametrize("sample", [asked(1.0, signature="other"), asked(REFUSED)])
-def test_what_is_recorded_and_not_taken_is_passed_over(engine: Engine, sample: Sample) -> None:
+def test_what_is_recorded_and_not_taken_is_passed_over(
+    engine: Engine, sample: SampleRequest
+) -> None:
     assert chosen(engine, sample, lower=("bf16",)) == "bf16"
 
 
@@ -302,7 +304,7 @@ def test_a_trial_ends_after_its_time_whatever_is_recorded(engine: Engine) -> Non
 
 
 def test_nothing_is_left_open_when_a_trial_breaks(engine: Engine) -> None:
-    def broken(_: Path) -> Iterator[Sample]:
+    def broken(_: Path) -> Iterator[SampleRequest]:
         yield asked(1.0)
         raise ValueError("a defect")
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ie_serving.core.values.image_form import NO_LIMIT, Bounds
+from ie_serving.core.values.image_form import NO_LIMIT, ImageBounds
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.engines.layers.joining import candidates, has_open_rows, requests
 
 
-def taking(dtype: DataType, *shape: int, bounds: Bounds | None = None) -> Signature:
+def taking(dtype: DataType, *shape: int, bounds: ImageBounds | None = None) -> Signature:
     return Signature(SERVING_DEFAULT, {"x": TensorSpec("x", dtype, shape, "x:0", "", bounds)}, {})
 
 

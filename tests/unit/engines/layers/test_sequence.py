@@ -14,7 +14,7 @@ from ie_serving.engines.layers.sequence import (
     Sequence,
     SequenceEvent,
     SequenceStage,
-    Turns,
+    SequenceTurns,
 )
 
 
@@ -57,10 +57,10 @@ async def tidy(*tasks: "asyncio.Task[None]") -> None:
 
 
 class Line:
-    """Users of one `Turns`, who note when they are let in and leave when they are told."""
+    """Users of one `SequenceTurns`, who note when they are let in and leave when they are told."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = SequenceTurns()
         self.entered: list[int] = []
         self.leave = asyncio.Event()
 
@@ -107,7 +107,7 @@ async def test_a_cancelled_turn_goes_to_the_next(handed_over: bool) -> None:
 
 
 async def test_too_many_are_refused_and_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    monkeypatch.setattr(module, "MOST_SEQUENCE_WAITERS", 2)
     line = Line()
     tasks = [line.join(i) for i in range(3)]
     await turn_of_the_loop()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.openvino.options import Shape, shape
+from ie_serving.engines.openvino.options import ShapeOption, shape
 
 SIZES = st.integers(min_value=1, max_value=2**31 - 1)
 RANGES = st.tuples(SIZES, SIZES).map(sorted).filter(lambda pair: pair[0] < pair[1]).map(tuple)
@@ -56,7 +56,7 @@ def test_objects_read_back_as_json_and_as_the_text_of_2020(
         pytest.param("{'a': (1,2), \"b:0\": [3]}", {"a": (1, 2), "b:0": (3,)}, id="mixed quotes"),
     ],
 )
-def test_shape(value: object, meant: Shape) -> None:
+def test_shape(value: object, meant: ShapeOption) -> None:
     assert shape(value, "p") == meant
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.pmml.driver import Field, fields_of
+from ie_serving.engines.pmml.driver import InputField, fields_of
 from tests.unit.engines.pmml.documents import document, field, listed, schema
 
 
-def read(inside: str = "", dtype: str = "double", how: str = "") -> Field:
+def read(inside: str = "", dtype: str = "double", how: str = "") -> InputField:
     """Read a document whose one field is like this."""
     used = f'<MiningField name="x" {how}/>'
     model = f'<RegressionModel functionName="regression">{schema("y", used)}</RegressionModel>'
@@ -65,7 +65,7 @@ ABOVE = '<Interval closure="closedOpen" leftMargin="10"/>'
     ],
     ids=range(9),
 )
-def test_what_is_refused(found: Field, values: Any, text: str) -> None:
+def test_what_is_refused(found: InputField, values: Any, text: str) -> None:
     with pytest.raises(InvalidTensor, match=text):
         found.check(np.array(values))
 
@@ -84,7 +84,7 @@ def test_what_is_refused(found: Field, values: Any, text: str) -> None:
     ],
     ids=range(8),
 )
-def test_what_is_taken(found: Field, values: Any) -> None:
+def test_what_is_taken(found: InputField, values: Any) -> None:
     found.check(np.array(values))
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.link import RemoteFault
 from ie_serving.engines.process.protocol import text, words
 from ie_serving.engines.process.worker import Job, Loaded, serve
 
@@ -32,7 +32,7 @@ COUNT = itertools.count(1)
 
 def load(job: Job) -> Loaded:
     if "refuse" in job:
-        raise Fault(Code.UNKNOWN, job["refuse"])
+        raise RemoteFault(Code.UNKNOWN, job["refuse"])
     if "hang" in job:
         threading.Event().wait()
     if "die" in job or Path(job.get("once", "/nowhere")).exists():
@@ -51,7 +51,7 @@ def run(number: int, tensors: Sequence[Array]) -> Sequence[Array]:
     if verb == "die":
         os._exit(4)
     if verb == "fault":
-        raise Fault(Code.INVALID_ARGUMENT, said)
+        raise RemoteFault(Code.INVALID_ARGUMENT, said)
     if verb == "grow":
         return [text(str(len(bytearray(1 << 30))))]
     if verb == "say":

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ie_serving.engines.process.link import KEPT_BYTES, Link, PeerGone, Segment
-from ie_serving.engines.process.protocol import HEAD, Kind, text
+from ie_serving.engines.process.protocol import HEAD, FrameKind, text
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ Pair = tuple[Link, Link, int, socket.socket]
 def sent(sender: Link, receiver: Link, count: int) -> int:
     """Send so many bytes; how many arrived as they were."""
     array = np.arange(count, dtype=np.uint8)
-    sender.send(sender.pack(Kind.RUN, 0, [array]))
+    sender.send(sender.pack(FrameKind.RUN, 0, [array]))
     (found,) = receiver.receive().tensors
     return int(np.count_nonzero(found == array))
 
@@ -71,16 +71,18 @@ def test_an_end_that_is_closed_is_learnt_by_the_other(pair: Pair) -> None:
     with pytest.raises(PeerGone):
         first.receive()
     with pytest.raises(PeerGone):
-        first.send(first.pack(Kind.RUN, 0, [text("x")]))
+        first.send(first.pack(FrameKind.RUN, 0, [text("x")]))
 
 
 @pytest.mark.parametrize(
     "data",
     [
         pytest.param(HEAD.pack(99, 0, 0, 0), id="no kind"),
-        pytest.param(HEAD.pack(Kind.RESULT, 0, 1, 0), id="fewer bytes than tensors"),
-        pytest.param(HEAD.pack(Kind.RESULT, 0, 1, 24) + bytes([200]) * 24, id="no dtype"),
-        pytest.param(HEAD.pack(Kind.RESULT, 0, 0, 1 << 63), id="more bytes than there is memory"),
+        pytest.param(HEAD.pack(FrameKind.RESULT, 0, 1, 0), id="fewer bytes than tensors"),
+        pytest.param(HEAD.pack(FrameKind.RESULT, 0, 1, 24) + bytes([200]) * 24, id="no dtype"),
+        pytest.param(
+            HEAD.pack(FrameKind.RESULT, 0, 0, 1 << 63), id="more bytes than there is memory"
+        ),
     ],
 )
 def test_an_end_that_sends_a_malformed_frame_counts_as_gone(pair: Pair, data: bytes) -> None:

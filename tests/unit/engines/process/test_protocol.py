@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as some
 
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.process import protocol
-from ie_serving.engines.process.protocol import ALIGNMENT, HEAD, Frame, Kind
+from ie_serving.engines.process.protocol import ALIGNMENT, HEAD, FrameKind, ProcessFrame
 
 NUMERIC = sorted({d.numpy for d in DataType if d is not DataType.STRING}, key=str)
 SHAPES = some.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
@@ -19,7 +19,7 @@ STRINGS = some.arrays(np.object_, SHAPES, elements=st.binary(max_size=20), fill=
 TENSORS = st.lists(st.one_of(NUMBERS, STRINGS), max_size=5)
 
 
-def taken_apart(frame: Frame, memory: bytearray) -> tuple[protocol.FrameHead, list[Array]]:
+def taken_apart(frame: ProcessFrame, memory: bytearray) -> tuple[protocol.FrameHead, list[Array]]:
     """What the other end makes of a frame and of the memory that both map."""
     for offset, data in frame.shared:
         memory[offset : offset + data.nbytes] = data
@@ -38,15 +38,15 @@ def exact(array: Array) -> Any:
 
 @given(TENSORS, st.sampled_from([0, 1, 64, float("inf")]), st.integers(0, 65535))
 def test_what_goes_in_comes_out(tensors: list[Array], shared_from: float, number: int) -> None:
-    frame = protocol.pack(Kind.RUN, number, tensors, shared_from)
+    frame = protocol.pack(FrameKind.RUN, number, tensors, shared_from)
     head, found = taken_apart(frame, bytearray(frame.shared_bytes))
-    assert (head.kind, head.number) == (Kind.RUN, number)
+    assert (head.kind, head.number) == (FrameKind.RUN, number)
     assert list(map(exact, found)) == list(map(exact, tensors))
 
 
 @given(TENSORS)
 def test_shared_tensors_are_aligned_and_do_not_overlap(tensors: list[Array]) -> None:
-    frame = protocol.pack(Kind.RESULT, 0, tensors, shared_from=1)
+    frame = protocol.pack(FrameKind.RESULT, 0, tensors, shared_from=1)
     end = 0
     for offset, data in frame.shared:
         assert offset % ALIGNMENT == 0
@@ -57,14 +57,14 @@ def test_shared_tensors_are_aligned_and_do_not_overlap(tensors: list[Array]) -> 
 
 def test_small_tensors_pass_through_the_socket_and_large_ones_do_not() -> None:
     small, large = np.zeros(1000, np.uint8), np.zeros(protocol.SHARED_FROM, np.uint8)
-    frame = protocol.pack(Kind.RUN, 0, [small, large])
+    frame = protocol.pack(FrameKind.RUN, 0, [small, large])
     assert [data.nbytes for _, data in frame.shared] == [large.nbytes]
     assert 1000 < len(frame.data) < 1200
 
 
 def test_slices_and_transposed_arrays_are_sent_as_their_values() -> None:
     array = np.arange(24, dtype=np.int64).reshape(4, 6)[::2].T
-    _, found = taken_apart(protocol.pack(Kind.RUN, 0, [array]), bytearray())
+    _, found = taken_apart(protocol.pack(FrameKind.RUN, 0, [array]), bytearray())
     assert found[0].tolist() == array.tolist()
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.engines.process.child_process import WorkerProcess
-from ie_serving.engines.process.link import Fault, Link, PeerGone
-from ie_serving.engines.process.protocol import Kind, text, words
+from ie_serving.engines.process.link import Link, PeerGone, RemoteFault
+from ie_serving.engines.process.protocol import FrameKind, text, words
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.tensorflow.tensorflow_program import COMMAND
 from tests.process import PATIENCE_S, Process, ended
@@ -23,7 +23,7 @@ from tests.unit.engines.process.processes import SOON, Begin, task
 
 
 def ask(link: Link, command: str) -> str:
-    link.send(link.pack(Kind.RUN, 0, [text(command)]))
+    link.send(link.pack(FrameKind.RUN, 0, [text(command)]))
     return words(link.answer().tensors[0])
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_still_imports_its_library_ignores_ctrl_c_and_is_killed_b
         with threads.submit(gate.open, "w").result(PATIENCE_S):
             assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "500\n"
             os.kill(process.pid, signal.SIGINT)
-        with pytest.raises(Fault, match="ImportError: no such symbol"):
+        with pytest.raises(RemoteFault, match="ImportError: no such symbol"):
             load.result(PATIENCE_S)
 
 
@@ -193,6 +193,6 @@ def test_the_process_ends_when_the_server_is_killed() -> None:
 def test_a_limit_of_memory_costs_the_request_alone(begin: Begin) -> None:
     supervisor = begin(memory_bytes=1 << 29)
     _, link = supervisor.link()
-    with pytest.raises(Fault, match="has no memory for this request"):
+    with pytest.raises(RemoteFault, match="has no memory for this request"):
         ask(link, "grow")
     assert ask(link, "count") == "1"

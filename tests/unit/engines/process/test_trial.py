@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.process.trial import TrialLoads
 from tests.unit.engines.openvino.models import linear
 
@@ -38,7 +38,7 @@ MAPS = LOADS.format("""
 
 def kernel(name: str) -> EngineOptions:
     """Give the options of a model whose versions are a kernel."""
-    place = Place(file="kernel.py", name=name, beside="")
+    place = KernelPlace(file="kernel.py", name=name, beside="")
     options = EngineOptions(driver="python", allow_python=True)
     return options.having(KernelOptions(place=place))
 

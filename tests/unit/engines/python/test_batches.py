@@ -17,9 +17,9 @@ from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.fleet import Fleet
+from ie_serving.engines.python.fleet import RunnerFleet
 from ie_serving.engines.python.kernel_model import EarlyTurn, KernelModel, Line
-from ie_serving.engines.python.runners import KernelCall, Readiness
+from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
 from ie_serving.telemetry.metrics.layers import BatchMetrics
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
@@ -214,7 +214,7 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
         begun.append(partial(work, *args))
 
     class Runs:
-        readiness = Readiness.NOW
+        readiness = RunnerReadiness.NOW
 
         def run(self, calls: Sequence[KernelCall]) -> None:
             ran.append(calls)
@@ -222,7 +222,7 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
         def close(self) -> None:
             """Nothing to end."""
 
-    line = Line("k", Fleet([Runs()]), begin, 1, None)
+    line = Line("k", RunnerFleet([Runs()]), begin, 1, None)
     asked = asyncio.ensure_future(line.answer(call(), dict))
     await asyncio.sleep(0)
     asked.cancel()

@@ -17,9 +17,9 @@ from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.fleet import Fleet, Growth
+from ie_serving.engines.python.fleet import Growth, RunnerFleet
 from ie_serving.engines.python.kernel_model import KernelModel, Line
-from ie_serving.engines.python.runners import KernelCall, Readiness
+from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
 from tests.process import ended
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call
@@ -91,14 +91,14 @@ async def test_a_process_that_dies_again_and_again_costs_the_others_nothing(
 class Runs:
     """A runner that answers with its name, when it is let."""
 
-    def __init__(self, name: str, readiness: Readiness = Readiness.NOW) -> None:
+    def __init__(self, name: str, readiness: RunnerReadiness = RunnerReadiness.NOW) -> None:
         self.name = name
         self.readiness = readiness
         self.closed = threading.Event()
 
     def run(self, calls: Sequence[KernelCall]) -> None:
         for each in calls:
-            if self.readiness is Readiness.LATER:
+            if self.readiness is RunnerReadiness.LATER:
                 each.failed(NotAvailable(f"{self.name} is not ready"))
             else:
                 each.reply({"y": self.name})
@@ -110,7 +110,7 @@ class Runs:
         self.closed.set()
 
 
-def line(fleet: Fleet) -> Line:
+def line(fleet: RunnerFleet) -> Line:
     return Line("k", fleet, DaemonThreads(4).begin, 1, None)
 
 
@@ -119,17 +119,17 @@ async def asked(line: Line) -> str:
 
 
 async def test_who_is_not_ready_gets_no_calls_while_others_work() -> None:
-    hurt, well = Runs("hurt", Readiness.LATER), Runs("well")
-    calls = line(Fleet([well, hurt]))
+    hurt, well = Runs("hurt", RunnerReadiness.LATER), Runs("well")
+    calls = line(RunnerFleet([well, hurt]))
     assert [await asked(calls) for _ in range(3)] == ["well"] * 3
     assert await asyncio.gather(*(asked(calls) for _ in range(5))) == ["well"] * 5
 
 
 async def test_where_none_is_ready_the_call_waits_for_one_that_starts_or_is_told() -> None:
-    hurt, starts = Runs("hurt", Readiness.LATER), Runs("starts", Readiness.SOON)
-    assert await asked(line(Fleet([starts, hurt]))) == "starts"
+    hurt, starts = Runs("hurt", RunnerReadiness.LATER), Runs("starts", RunnerReadiness.SOON)
+    assert await asked(line(RunnerFleet([starts, hurt]))) == "starts"
     with pytest.raises(NotAvailable, match="hurt is not ready"):
-        await asked(line(Fleet([hurt])))
+        await asked(line(RunnerFleet([hurt])))
 
 
 def growing(start: Callable[[], Any], most: int = 2) -> Growth:
@@ -159,7 +159,7 @@ async def test_a_start_that_fails_is_put_off(
         tried.append(os.getpid())
         raise OSError("no process left")
 
-    few = Fleet([Runs("one")], growing(fails))
+    few = RunnerFleet([Runs("one")], growing(fails))
     few.take()
     few.pressed(1.0)
     assert await asyncio.to_thread(logged.came.wait, 30)
@@ -169,7 +169,7 @@ async def test_a_start_that_fails_is_put_off(
     few.close()
 
 
-class Told(Fleet):
+class Told(RunnerFleet):
     """Notes for how long calls have waited, and gives no runner."""
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ async def test_what_starts_late_is_ended_with_the_rest() -> None:
         asyncio.run_coroutine_threadsafe(closed.wait(), loop).result(30)
         return late
 
-    few = Fleet([Runs("one")], growing(start))
+    few = RunnerFleet([Runs("one")], growing(start))
     few.take()
     few.pressed(1.0)
     few.pressed(1.0)  # while one starts there is no other

@@ -114,7 +114,7 @@ async def test_a_kernel_knows_who_asks(tmp_path: Path, opened: list[KernelModel]
             return ctx.request_id, ctx.headers.get("user", "-"), str(left and 8 < left <= 9)
         """
     opened.append(served(tmp_path, code, "who"))
-    assert opened[0].signatures["serving_default"].told
+    assert opened[0].signatures["serving_default"].sees_caller
     CALLER.set(Caller({"x-request-id": "r7", "user": "ann"}, 9.0))
     found = [await answer(opened[0], x=TEXT) for _ in range(2)]
     assert [found[0][name].item() for name in ("id", "user", "left")] == [b"r7", b"ann", b"True"]

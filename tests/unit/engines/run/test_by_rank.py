@@ -11,10 +11,10 @@ import pytest
 
 from ie_serving.core.runtime.spare_cpu import SpareCpu, division
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.run import by_rank
-from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING, ByRank, Ranks
-from ie_serving.engines.run.program import Read, T
+from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING_RANKS, ByRank, Ranks
+from ie_serving.engines.run.program import T
 
 SIGNATURE = Signature(
     "s",
@@ -184,15 +184,15 @@ async def test_more_combinations_than_may_wait_are_refused_and_others_are_answer
     program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
     await ask(program, 1)
     make.go.clear()
-    waiting = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST_WAITING + 2)]
+    waiting = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST_WAITING_RANKS + 2)]
     await asyncio.sleep(0)
     with pytest.raises(QueueFull, match=r"8 other combinations of ranks .* keep to a few ranks"):
-        await ask(program, MOST_WAITING + 2)
+        await ask(program, MOST_WAITING_RANKS + 2)
     again = asyncio.create_task(ask(program, 2))
     assert (await ask(program, 1)).tolist() == [1]
     make.go.set()
     await asyncio.gather(*waiting, again)
-    assert (await ask(program, MOST_WAITING + 2)).ndim == MOST_WAITING + 2
+    assert (await ask(program, MOST_WAITING_RANKS + 2)).ndim == MOST_WAITING_RANKS + 2
     await asyncio.to_thread(program.close)
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
-from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.run.by_rank import REST, Ranks
 from ie_serving.engines.run.by_shape import SAVED_S, BySentShape
-from ie_serving.engines.run.program import Read, T
+from ie_serving.engines.run.program import T
 
 SIGNATURE = Signature(
     "s",

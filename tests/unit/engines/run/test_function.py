@@ -11,7 +11,13 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFai
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run import function
-from ie_serving.engines.run.function import Failure, FunctionRequest, needed, program, reading
+from ie_serving.engines.run.function import (
+    FunctionRequest,
+    LibraryFailure,
+    needed,
+    program,
+    reading,
+)
 from tests.unit.engines.asking import Ran, run_once
 
 WAIT_S = 20.0
@@ -103,7 +109,7 @@ def test_inputs_are_let_go_of_when_they_are_answered() -> None:
     def fail(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         raise ValueError("no")
 
-    assert run_once(FunctionRequest(fail), Failure) == Ran(failed=True, holds_inputs=False)
+    assert run_once(FunctionRequest(fail), LibraryFailure) == Ran(failed=True, holds_inputs=False)
 
 
 def test_a_library_that_is_there_and_cannot_be_imported_is_told() -> None:

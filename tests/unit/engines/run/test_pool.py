@@ -111,7 +111,7 @@ async def test_others_are_idle_while_at_most_one_item_is_lent() -> None:
 
 
 async def test_the_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(pool_module, "MOST_INFER_WAITERS", 2)
     pool = Pool(["only"])
     taken = await pool.take()
     waiting = [asyncio.create_task(pool.take()) for _ in range(2)]

@@ -15,8 +15,8 @@ from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program, Runs
 from ie_serving.engines.run.queued import QueuedProgram
-from ie_serving.engines.savedmodel.host.host_program import THREADS, HostProgram, Plan
-from ie_serving.engines.savedmodel.program import Beside, ProgramBeside
+from ie_serving.engines.savedmodel.host.host_program import THREADS, HostPlan, HostProgram
+from ie_serving.engines.savedmodel.program import AnsweredBeside, ProgramBeside
 
 WAIT_S = 30.0
 SPEC = TensorSpec("x", DataType.FP32, (-1,), "x")
@@ -260,9 +260,9 @@ async def test_a_wrapper_runs_as_many_at_once_as_its_program(wrapper: str, inner
     own = kind(SIGNATURE, requests, LatencyModel("async"), **options)
     runs: Runs = own
     if wrapper == "host":
-        runs = HostProgram(Plan(), SIGNATURE, own)
+        runs = HostProgram(HostPlan(), SIGNATURE, own)
     if wrapper == "beside":
-        runs = ProgramBeside(Beside(SIGNATURE), own)
+        runs = ProgramBeside(AnsweredBeside(SIGNATURE), own)
     if wrapper == "rank":
         runs = ByRank(SIGNATURE, ["x"], lambda ranks: own)
         assert await runs.infer({"x": np.ones(1, np.float32)}, values) == [2]
@@ -275,8 +275,8 @@ async def test_a_wrapper_runs_as_many_at_once_as_its_program(wrapper: str, inner
 @pytest.mark.parametrize(
     ("runs", "at_once"),
     [
-        (HostProgram(Plan(), SIGNATURE, None), THREADS),
-        (ProgramBeside(Beside(SIGNATURE), None), 1),
+        (HostProgram(HostPlan(), SIGNATURE, None), THREADS),
+        (ProgramBeside(AnsweredBeside(SIGNATURE), None), 1),
         (ByRank(SIGNATURE, ["x"], lambda ranks: pytest.fail("nothing asked")), 1),
     ],
     ids=["host", "beside", "rank"],

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.savedmodel.example_features import ExampleFeatures, Parser, SequenceFeatures
+from ie_serving.engines.savedmodel.example_features import (
+    ExampleFeatures,
+    ExampleParser,
+    SequenceFeatures,
+)
 from ie_serving.wire.protobuf import graph
 
 RESOURCE = 20
@@ -21,7 +25,7 @@ RESOURCE = 20
     ],
 )
 def test_a_feature_of_an_unknown_dtype_is_refused(
-    kind: type[Parser], operation: str, attribute: str
+    kind: type[ExampleParser], operation: str, attribute: str
 ) -> None:
     node = graph.NodeDef(name="parse", op=operation)
     node.attr[attribute].list.type.append(RESOURCE)

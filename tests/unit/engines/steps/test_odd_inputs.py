@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import BY_NUMPY, DataType, Specs, TensorSpec
-from ie_serving.engines.steps.declaration import Input
+from ie_serving.engines.steps.declaration import StepInput
 from ie_serving.engines.steps.registry import TABLE
 
 OPTIONS: Mapping[str, Any] = {
@@ -40,7 +40,7 @@ SHAPES = st.one_of(
 
 
 @st.composite
-def arrays_of(draw: st.DrawFn, each: Input) -> Any:
+def arrays_of(draw: st.DrawFn, each: StepInput) -> Any:
     """Draw what passes the check of the graph: any dtype that is taken, any shape that fits."""
     dtype = draw(st.sampled_from(sorted({each.dtype, *each.also}, key=lambda d: d.name)))
     shape = draw(SHAPES)
@@ -52,7 +52,7 @@ def arrays_of(draw: st.DrawFn, each: Input) -> Any:
     return draw(arrays(dtype.numpy, shape))
 
 
-def taken(inputs: Mapping[str, Input], draw: Any) -> dict[str, Any]:
+def taken(inputs: Mapping[str, StepInput], draw: Any) -> dict[str, Any]:
     return {name: draw.draw(arrays_of(each)) for name, each in inputs.items()}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.process.link import Fault
+from ie_serving.engines.process.link import RemoteFault
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("tensorflow is not installed", allow_module_level=True)
@@ -84,7 +84,7 @@ def test_a_signature_of_a_tensor_that_the_graph_lacks_costs_no_other(model: Path
 
 def test_what_cannot_be_fed_is_the_requests_fault(model: Path) -> None:
     loaded = session.load(job(model, {"graphs": wanted(X)}))
-    with pytest.raises(Fault, match="shape") as caught:
+    with pytest.raises(RemoteFault, match="shape") as caught:
         loaded.run(0, [row(1).reshape(1, 1)])
     assert caught.value.code == Code.INVALID_ARGUMENT
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_fed_is_the_requests_fault(model: Path) -> None:
 def test_a_library_that_is_none_fails_the_job_with_its_name(model: Path, tmp_path: Path) -> None:
     library = tmp_path / "ops.so"
     library.write_text("no library")
-    with pytest.raises(Fault, match=r"ops\.so"):
+    with pytest.raises(RemoteFault, match=r"ops\.so"):
         session.load(job(model, {"graphs": wanted(X)}, custom_op_paths=[str(library)]))
 
 
@@ -105,7 +105,7 @@ def test_a_library_for_another_version_is_told_so(model: Path, tmp_path: Path) -
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
     told = rf"{library} does not fit TensorFlow {tf.__version__}: it was built against another"
-    with pytest.raises(Fault, match=told):
+    with pytest.raises(RemoteFault, match=told):
         session.load(job(model, {"graphs": wanted(X)}, custom_op_paths=[str(library)]))
 
 
@@ -125,11 +125,11 @@ def test_a_keras_model_within_a_module_has_the_variables_of_the_file(tmp_path: P
     loaded = session.load(job(tmp_path, {"serving_default": wants}))
     (y,) = loaded.run(0, [np.array([[1, 2]], np.float32)])
     np.testing.assert_allclose(y, module.model(np.array([[1, 2]], np.float32)), rtol=1e-5)
-    with pytest.raises(Fault, match="ndims") as caught:
+    with pytest.raises(RemoteFault, match="ndims") as caught:
         loaded.run(0, [row(1)])
     assert caught.value.code == Code.INVALID_ARGUMENT
 
 
 def test_a_directory_without_a_model_fails_the_job(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="SavedModel"):
+    with pytest.raises(RemoteFault, match="SavedModel"):
         session.load(job(tmp_path, {"graphs": wanted(X)}))

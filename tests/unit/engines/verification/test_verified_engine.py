@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import child, comparison
 from ie_serving.engines.verification import verified_engine as module
-from ie_serving.engines.verification.comparison import Answers, Tensors
+from ie_serving.engines.verification.comparison import Answers, ComparedSignature
 from ie_serving.engines.verification.handing_over import LARGE
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings, Verdicts
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
@@ -409,7 +409,7 @@ def test_a_large_model_that_differs_is_not_served(
     monkeypatch.setattr(module, "LARGE_BYTES", 1)
     ones = np.ones(3, np.float32)
     request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
-    tensors = Tensors(frozenset("x"), frozenset("y"))
+    tensors = ComparedSignature(frozenset("x"), frozenset("y"))
     answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
     assert runs_on(load(write(tmp_path), answers)).startswith(served)
 
@@ -421,7 +421,7 @@ def test_a_large_model_is_asked_once_and_more_while_there_is_time(
     ones = np.ones(3, np.float32)
     request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
     answers = Answers(
-        RELEASE, Tensors(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
+        RELEASE, ComparedSignature(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
     )
     model = OpenVinoEngine().compile(write(tmp_path), EngineOptions())
     assert answers.compared_with(model, most_s).asked == asked

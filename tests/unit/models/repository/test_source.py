@@ -13,7 +13,7 @@ import pytest
 
 from ie_serving.core.values.errors import Missing, NotThereYet
 from ie_serving.models.repository.left_out import LONGEST_PAUSE_S
-from ie_serving.models.repository.source import MOST_MISSED, Source
+from ie_serving.models.repository.source import MOST_MISSED, VersionSource
 from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Entry
@@ -51,9 +51,9 @@ class Counting(LocalStorage):
         return super().list(directory)
 
 
-def source(base: Path, **options: Any) -> Source:
+def source(base: Path, **options: Any) -> VersionSource:
     storage = LocalStorage(str(base))
-    return Source(storage, StandInEngine(), rest_s=1.0, clock=lambda: NOW, **options)
+    return VersionSource(storage, StandInEngine(), rest_s=1.0, clock=lambda: NOW, **options)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_the_files_of_versions_that_the_policy_does_not_want_are_not_listed(
 ) -> None:
     for version in range(1, 50):
         write(str(version))
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
     found = watched.poll(Latest(2).aspired)
     assert (set(found.candidates), len(found.offered)) == ({48, 49}, 49)
     assert sorted(counting.listed) == ["48", "49"]
@@ -217,7 +217,7 @@ def test_a_version_that_is_incomplete_makes_room_for_the_next_one(
     write("7")
     write("8", name="half.tmp")
     write("9", name="half.tmp")
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
     found = watched.poll(Latest().aspired)
     assert (set(found.candidates), found.offered) == ({7}, {7})
     assert counting.listed == ["9", "8", "7"]
@@ -229,7 +229,7 @@ def test_a_poll_looks_at_few_incomplete_versions_and_the_next_ones_at_the_others
     write("7")
     for version in range(100, 200):
         write(f"{version}", name="half.tmp")
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
     looks = []
     while not (listing := watched.poll(Latest().aspired)).candidates:
         looks.append(len(counting.listed))
@@ -246,7 +246,7 @@ def test_a_thousand_directories_that_are_no_versions_cost_nothing_but_their_name
     write("1")
     for number in range(1100):
         (counting.path / f"run-{number}").mkdir()
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
     for _ in range(3):
         assert set(watched.poll(Latest().aspired).candidates) == {1}
     assert counting.listed == ["1"]
@@ -260,7 +260,7 @@ def test_directories_without_a_model_are_looked_at_less_and_less(
     for version in range(2, 102):
         write(str(version), name="notes.txt")
     now = [NOW]
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
 
     def listed_at_a_poll() -> int:
         counting.listed.clear()
@@ -291,7 +291,7 @@ def test_each_incomplete_directory_has_its_turn(counting: Counting, write: Write
     for version in range(2, 102):
         write(str(version), name="notes.txt")
     now = [NOW]
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
 
     def found(version: int) -> bool:
         now[0] += 1.0
@@ -309,7 +309,7 @@ def test_a_clock_that_is_set_back_keeps_no_upload_waiting(counting: Counting, wr
     write("1")
     write("2", name="notes.txt")
     now = [NOW]
-    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    watched = VersionSource(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
     for _ in range(20):
         watched.poll(Latest().aspired)
         now[0] += 1.0
@@ -339,7 +339,7 @@ class Numbers:
 def test_ten_thousand_directories_cost_a_poll_next_to_nothing() -> None:
     """Neither listings nor a call for each of them, though a hundred above the version are left."""
     store, now = Numbers(), [NOW]
-    watched = Source(store, StandInEngine(), rest_s=1.0, clock=lambda: now[0])  # type: ignore[arg-type]
+    watched = VersionSource(store, StandInEngine(), rest_s=1.0, clock=lambda: now[0])  # type: ignore[arg-type]
     while not watched.poll(Latest().aspired).candidates:
         now[0] += 1.0
     assert store.listed < 200
@@ -366,7 +366,7 @@ def test_of_a_thousand_local_directories_a_poll_reads_few(
     write("990")
     now = [NOW]
     storage = LocalStorage(str(tmp_path))
-    watched = Source(storage, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    watched = VersionSource(storage, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
     while not watched.poll(Latest().aspired).candidates:
         pass
     asked = count_calls(monkeypatch, "scandir", "stat", "lstat")

@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.models.repository.source import Listing
-from ie_serving.models.repository.version_policy import Latest, Wanted
+from ie_serving.models.repository.version_policy import Latest, WantedVersions
 from tests.unit.models.stand_ins import candidate
 
 
@@ -18,7 +18,7 @@ from tests.unit.models.stand_ins import candidate
 def test_versions_that_serve_go_on_until_one_is_written(
     offered: tuple[int, ...], moving: bool, aspired: set[int]
 ) -> None:
-    wanted = Wanted(Latest(1), {})
+    wanted = WantedVersions(Latest(1), {})
     wanted.listing = Listing({2: candidate(2)}, False, frozenset({2}))
     wanted.choose()
     there = {number: candidate(number) for number in offered}

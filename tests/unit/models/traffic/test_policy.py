@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ie_serving.models.traffic.policy import (
     SLOW_SHARE,
     Rollback,
-    Seen,
+    SeenVersion,
     TrafficRule,
     judge,
     point_of,
@@ -104,5 +104,5 @@ def test_a_share_is_taken_beyond_a_limit_alone(
     beyond = (rate is not None and failed > rate * count) or (
         has_latency and slow > SLOW_SHARE * count
     )
-    action = judge(rule, Seen(count, failed, slow))
+    action = judge(rule, SeenVersion(count, failed, slow))
     assert (action is not None) == (beyond and count >= least)

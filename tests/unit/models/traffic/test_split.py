@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.models.traffic.policy import Rollback, Seen, TrafficRule
+from ie_serving.models.traffic.policy import Rollback, SeenVersion, TrafficRule
 from ie_serving.models.traffic.split import SplitTraffic, Window
 
 
@@ -25,10 +25,10 @@ def fail(split: SplitTraffic, version: int, error: BaseException) -> None:
 
 def test_a_window_forgets_what_is_older() -> None:
     window = Window(Rollback(error_rate=0.5, latency_ms=10, window_s=60))
-    assert window.add(0.0, 0.001, failed=True) == Seen(1, 1, 0)
-    assert window.add(59.0, 0.011, failed=False) == Seen(2, 1, 1)
-    assert window.add(61.0, 0.001, failed=False) == Seen(2, 0, 1)
-    assert window.add(200.0, 0.001, failed=False) == Seen(1, 0, 0)
+    assert window.add(0.0, 0.001, failed=True) == SeenVersion(1, 1, 0)
+    assert window.add(59.0, 0.011, failed=False) == SeenVersion(2, 1, 1)
+    assert window.add(61.0, 0.001, failed=False) == SeenVersion(2, 0, 1)
+    assert window.add(200.0, 0.001, failed=False) == SeenVersion(1, 0, 0)
 
 
 def test_failures_take_the_share_of_the_smaller_one_alone() -> None:

@@ -10,11 +10,11 @@ import pytest
 from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.core.values.errors import LoadFailed, Unreachable
 from ie_serving.core.values.versions import State, VersionStatus
-from ie_serving.models.version.control import LOAD_ERROR, VersionControl, Work
+from ie_serving.models.version.control import LOAD_ERROR, VersionControl, VersionWork
 from tests.unit.models.stand_ins import BROKEN, Stand, candidate, settle
 
 
-async def begun(work: Work | None) -> asyncio.Task[None]:
+async def begun(work: VersionWork | None) -> asyncio.Task[None]:
     """Begin the work that follows a command."""
     assert work is not None
     task = asyncio.create_task(work)

@@ -19,7 +19,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.version import loader
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import YOUNG_LOADS, Loader
-from ie_serving.models.version.states import Event
+from ie_serving.models.version.states import VersionEvent
 from ie_serving.storage.base import NEVER, Entry
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import BROKEN, Shelf, Stand, candidate, settle
@@ -29,13 +29,13 @@ async def test_steps_are_reported_in_order_and_timed(
     stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ie_serving")
-    steps: list[Event] = []
+    steps: list[VersionEvent] = []
     loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
     await settle()
-    assert steps == [Event.FETCHED]
+    assert steps == [VersionEvent.FETCHED]
     await stand.end_load()
     loaded = await loading
-    assert steps == [Event.FETCHED, Event.COMPILED]
+    assert steps == [VersionEvent.FETCHED, VersionEvent.COMPILED]
     assert (loaded.servable.name, loaded.servable.version) == ("m", 7)
     assert stand.store.copies == ["7"]
     line = next(record.getMessage() for record in caplog.records)
@@ -65,7 +65,7 @@ async def test_objects_of_loads_do_not_pile_up_in_the_young_generations(stand: S
 
 
 async def test_a_copy_that_fails_ends_the_load_before_the_first_report(stand: Stand) -> None:
-    steps: list[Event] = []
+    steps: list[VersionEvent] = []
     stand.store.away = True
     loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
     await settle()
@@ -77,16 +77,20 @@ async def test_a_copy_that_fails_ends_the_load_before_the_first_report(stand: St
 @pytest.mark.parametrize(
     ("broken", "warm_up", "steps"),
     [
-        pytest.param(BROKEN, None, [Event.FETCHED], id="compile"),
-        pytest.param(KeyboardInterrupt("k"), None, [Event.FETCHED], id="what ends a program"),
-        pytest.param(None, LoadFailed("no"), [Event.FETCHED, Event.COMPILED], id="warm up"),
+        pytest.param(BROKEN, None, [VersionEvent.FETCHED], id="compile"),
+        pytest.param(
+            KeyboardInterrupt("k"), None, [VersionEvent.FETCHED], id="what ends a program"
+        ),
+        pytest.param(
+            None, LoadFailed("no"), [VersionEvent.FETCHED, VersionEvent.COMPILED], id="warm up"
+        ),
     ],
 )
 async def test_what_was_opened_before_a_failure_is_closed(
-    stand: Stand, broken: BaseException | None, warm_up: Exception | None, steps: list[Event]
+    stand: Stand, broken: BaseException | None, warm_up: Exception | None, steps: list[VersionEvent]
 ) -> None:
     stand.refusal = warm_up
-    reported: list[Event] = []
+    reported: list[VersionEvent] = []
     loading = asyncio.create_task(stand.loader.load(candidate(), reported.append))
     await settle()
     await stand.end_load(broken)

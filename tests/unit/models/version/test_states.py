@@ -12,7 +12,7 @@ from ie_serving.models.version.states import (
     SETTLED,
     STATE_OF,
     TRANSITIONS,
-    Event,
+    VersionEvent,
     VersionLife,
     VersionStage,
 )
@@ -54,15 +54,26 @@ freed       END
 
 PATHS = {
     VersionStage.QUEUED: [],
-    VersionStage.FETCHING: [Event.LOAD],
-    VersionStage.COMPILING: [Event.LOAD, Event.FETCHED],
-    VersionStage.WARMING: [Event.LOAD, Event.FETCHED, Event.COMPILED],
-    VersionStage.SERVING: [Event.LOAD, Event.FETCHED, Event.COMPILED, Event.READY],
-    VersionStage.FAILED: [Event.LOAD, Event.FAIL],
-    VersionStage.OVERDUE: [Event.LOAD, Event.EXPIRE],
-    VersionStage.ABANDONED: [Event.LOAD, Event.DROP],
-    VersionStage.DRAINING: [Event.LOAD, Event.DROP, Event.FETCHED, Event.COMPILED, Event.READY],
-    VersionStage.FREED: [Event.DROP],
+    VersionStage.FETCHING: [VersionEvent.LOAD],
+    VersionStage.COMPILING: [VersionEvent.LOAD, VersionEvent.FETCHED],
+    VersionStage.WARMING: [VersionEvent.LOAD, VersionEvent.FETCHED, VersionEvent.COMPILED],
+    VersionStage.SERVING: [
+        VersionEvent.LOAD,
+        VersionEvent.FETCHED,
+        VersionEvent.COMPILED,
+        VersionEvent.READY,
+    ],
+    VersionStage.FAILED: [VersionEvent.LOAD, VersionEvent.FAIL],
+    VersionStage.OVERDUE: [VersionEvent.LOAD, VersionEvent.EXPIRE],
+    VersionStage.ABANDONED: [VersionEvent.LOAD, VersionEvent.DROP],
+    VersionStage.DRAINING: [
+        VersionEvent.LOAD,
+        VersionEvent.DROP,
+        VersionEvent.FETCHED,
+        VersionEvent.COMPILED,
+        VersionEvent.READY,
+    ],
+    VersionStage.FREED: [VersionEvent.DROP],
 }
 """Legal events that lead to each stage."""
 
@@ -90,9 +101,9 @@ def test_the_tables_are_what_is_written_here_and_in_the_design() -> None:
     assert block == f"```\n{TABLE}```\n"
 
 
-@pytest.mark.parametrize(("stage", "event"), list(itertools.product(VersionStage, Event)))
+@pytest.mark.parametrize(("stage", "event"), list(itertools.product(VersionStage, VersionEvent)))
 def test_every_pair_is_in_the_table_or_refused_without_a_trace(
-    stage: VersionStage, event: Event
+    stage: VersionStage, event: VersionEvent
 ) -> None:
     life = life_in(stage)
     assert life.stage is stage
@@ -118,12 +129,14 @@ def test_clients_never_see_a_version_go_back_but_to_load_again() -> None:
 
 
 def test_a_load_begins_exactly_where_the_table_has_one() -> None:
-    assert {stage for stage in VersionStage if Event.LOAD in TRANSITIONS[stage]} == AWAITING_LOAD
+    assert {
+        stage for stage in VersionStage if VersionEvent.LOAD in TRANSITIONS[stage]
+    } == AWAITING_LOAD
 
 
 def test_a_settled_stage_is_left_by_a_command_alone() -> None:
     """Only `load` and `drop` are commands. A load that is overdue goes on, and nobody waits."""
-    commands = {Event.LOAD, Event.DROP}
+    commands = {VersionEvent.LOAD, VersionEvent.DROP}
     by_itself = {stage for stage in VersionStage if TRANSITIONS[stage].keys() - commands}
     assert by_itself | SETTLED | {VersionStage.QUEUED} == set(VersionStage)
     assert by_itself & SETTLED == {VersionStage.OVERDUE}
@@ -131,17 +144,17 @@ def test_a_settled_stage_is_left_by_a_command_alone() -> None:
 
 def test_an_error_is_shown_until_the_version_serves_or_is_dropped() -> None:
     life = life_in(VersionStage.FETCHING)
-    life.apply(Event.FAIL, "no such operation")
-    for event in (Event.LOAD, Event.FETCHED, Event.COMPILED):
+    life.apply(VersionEvent.FAIL, "no such operation")
+    for event in (VersionEvent.LOAD, VersionEvent.FETCHED, VersionEvent.COMPILED):
         life.apply(event)
         assert (life.state, life.error) == (State.LOADING, "no such operation")
-    life.apply(Event.READY)
+    life.apply(VersionEvent.READY)
     assert life.error == ""
 
 
 def test_a_load_that_fails_after_the_version_was_dropped_leaves_no_error() -> None:
     life = life_in(VersionStage.ABANDONED)
-    life.apply(Event.FAIL, "no such operation")
+    life.apply(VersionEvent.FAIL, "no such operation")
     assert (life.state, life.error) == (State.END, "")
 
 

@@ -34,15 +34,15 @@ from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
-from ie_serving.server.transport.http1.connection import Connection
+from ie_serving.server.transport.http1.connection import Http1Connection
 from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.streams import Streams
+from ie_serving.server.transport.http2.streams import StreamTable
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.request.entry import current
-from ie_serving.telemetry.request.observers import Watch
+from ie_serving.telemetry.request.observers import RequestWatch
 from ie_serving.telemetry.trace.traces import Traces
 from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
 from tests.unit.server.transport.http1.talk import (
@@ -119,7 +119,7 @@ async def reply_nothing(_: Request) -> Reply:
 def test_where_it_is_off_nothing_stands_in_front() -> None:
     off = OptionalWatch("", "text")
     services = {"s": {"m": raising(NotFound(""))}}
-    assert off.rest(reply_nothing) == (reply_nothing, Connection)
+    assert off.rest(reply_nothing) == (reply_nothing, Http1Connection)
     assert off.grpc(services, None) == (services, None)
     assert off.calls() == (UnaryCall, StreamingCall)
     assert (type(off.record("m", 1)), off.steps(print), off.batches) == (Inferences, print, None)
@@ -276,7 +276,7 @@ async def test_a_call_that_is_not_traced_adds_nothing_to_one_before_it() -> None
         entries.append(current())
         await asyncio.Event().wait()
 
-    watch = Watch(None, Traces("", InMemorySpanExporter()), timing=False)
+    watch = RequestWatch(None, Traces("", InMemorySpanExporter()), timing=False)
 
     def begun(flags: str) -> Any:
         asked = SampledAnswer("/s/m", answer, watch)(b"", Context(("traceparent", CONTEXT % flags)))
@@ -294,7 +294,7 @@ async def test_a_call_that_is_not_traced_adds_nothing_to_one_before_it() -> None
 
 async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> None:
     spans = InMemorySpanExporter()
-    watch = Watch(None, Traces("", spans), timing=False)
+    watch = RequestWatch(None, Traces("", spans), timing=False)
     entries: list[object] = []
 
     class Noting(Gate):
@@ -405,8 +405,8 @@ def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, val
     """Of a call that fails, and of one that succeeds, whose whole frame is written."""
     call, trailing = ToldCall.__new__(ToldCall), header_blocks.block(("x-request-id", value))
     call.number = 0x01020304
-    call._request = header_blocks.Request(b"/s/m", fields=((b"x-request-id", value.encode()),))
-    call._sender = Sender(Streams(), lambda: None)
+    call._request = header_blocks.CallHead(b"/s/m", fields=((b"x-request-id", value.encode()),))
+    call._sender = Sender(StreamTable(), lambda: None)
     method: Any = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
     method.begun(call)
     assert call._trailing == trailing

@@ -10,15 +10,15 @@ from ie_serving.compat.stfs import STFS
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import NotFound
 from ie_serving.engines.base import EngineOptions
-from ie_serving.models.configuration import Graph, ModelConfig
-from ie_serving.server.fronts.other_servers import Chain, front_of
+from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
+from ie_serving.server.fronts.other_servers import AppChain, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
 
 EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [
     f"ie_serving.compat.{each}"
     for each in ("edi.routes", "konduit.routes", "kibernetika.predict_route", "stfs.front.front")
 ]
-PIPELINE = ModelConfig(name="default", base_path="k", graph=Graph(text="{}", file=FILE))
+PIPELINE = ModelConfig(name="default", base_path="k", graph=ConfiguredGraph(text="{}", file=FILE))
 NEVER: Any = None
 
 
@@ -28,7 +28,7 @@ class Api:
     def answer(self) -> None: ...
 
 
-def front(*models: ModelConfig, allow_python: bool = False, **server: Any) -> Chain:
+def front(*models: ModelConfig, allow_python: bool = False, **server: Any) -> AppChain:
     settings = Settings(
         server=ServerSettings(**server),
         models=models,

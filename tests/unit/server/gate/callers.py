@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 from ie_serving.config.credentials import AccessMaterial, Password
 from ie_serving.core.runtime.handover import Handover
-from ie_serving.core.values.access import Caller, Credentials, Right, of_key, of_password
+from ie_serving.core.values.access import Credentials, Principal, Right, of_key, of_password
 from ie_serving.server.gate.access import Access
 from tests.process import ASK_PAUSE_S, PATIENCE_S
 
-ALICE = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))
-BOB = Caller(name="bob", rights=Right.READ)
-CAROL = Caller(name="carol", rights=Right.PREDICT | Right.READ | Right.ADMINISTRATE)
-EDGE = Caller(name="edge", rights=Right.PREDICT)
+ALICE = Principal(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))
+BOB = Principal(name="bob", rights=Right.READ)
+CAROL = Principal(name="carol", rights=Right.PREDICT | Right.READ | Right.ADMINISTRATE)
+EDGE = Principal(name="edge", rights=Right.PREDICT)
 ALICE_KEY = Credentials(b"Bearer alices-key")
 CAROL_KEY = Credentials(key=b"carols-key")
 
@@ -26,7 +26,7 @@ def basic(user: str, password: str) -> Credentials:
 BOB_PASSWORD = basic("bob", "bobs-password")
 
 
-def password(caller: Caller, word: str) -> Password:
+def password(caller: Principal, word: str) -> Password:
     salt, cost = b"salt of a test..", (2, 1, 1)
     digest = of_password(word.encode(), salt, *cost)
     n, r, p = cost
@@ -34,7 +34,7 @@ def password(caller: Caller, word: str) -> Password:
 
 
 def material(
-    keys: Mapping[bytes, Caller] | None = None, users: Mapping[str, Password] | None = None
+    keys: Mapping[bytes, Principal] | None = None, users: Mapping[str, Password] | None = None
 ) -> AccessMaterial:
     known = {b"alices-key": ALICE, b"carols-key": CAROL} if keys is None else keys
     return AccessMaterial(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from ie_serving.config.credentials import AccessMaterial
 from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values import access as hashes
-from ie_serving.core.values.access import Caller, Credentials
+from ie_serving.core.values.access import Credentials, Principal
 from ie_serving.core.values.errors import ConfigError, QueueFull, Unauthenticated
 from ie_serving.core.values.requests import Caller as Told
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import renewed
-from ie_serving.server.gate.access import LONGEST, MOST_WAITING, Access
+from ie_serving.server.gate.access import LONGEST, MOST_WAITING_PASSWORDS, Access
 from tests.unit.server.gate.callers import (
     ALICE,
     ALICE_KEY,
@@ -91,7 +91,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hashes]:
 
 
 @pytest.mark.parametrize(("credentials", "caller"), KNOWN)
-async def test_who_is_known(credentials: Credentials, caller: Caller) -> None:
+async def test_who_is_known(credentials: Credentials, caller: Principal) -> None:
     assert await access().verified(credentials) == caller
 
 
@@ -150,7 +150,7 @@ async def test_passwords_that_wait_are_bounded(hashed: Hashes) -> None:
     hashed.gate.clear()
     waiting = [
         asyncio.ensure_future(gate.verified(basic("bob", str(number))))
-        for number in range(MOST_WAITING)
+        for number in range(MOST_WAITING_PASSWORDS)
     ]
     await asyncio.sleep(0)
     with pytest.raises(QueueFull):

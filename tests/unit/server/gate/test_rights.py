@@ -11,7 +11,7 @@ from ie_serving.compat.stfs.front.routes import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
 from ie_serving.core.values.errors import NotFound
-from ie_serving.core.values.requests import ToldCallers
+from ie_serving.core.values.requests import CallerPassing
 from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
@@ -19,7 +19,7 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
-from ie_serving.server.fronts.kserve_v2.routes import Asked
+from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.openapi.routes import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
@@ -103,7 +103,7 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 def test_every_rpc_has_an_entry() -> None:
     inference = LaterInference(
-        NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, callers=ToldCallers()
+        NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, callers=CallerPassing()
     )
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
@@ -146,7 +146,7 @@ def test_metrics_below_the_open_inference_protocol_are_still_metrics() -> None:
     assert _kserve(path).wanted(of_others)(head("GET", path)) == ("metrics", "")
 
 
-def _kserve(metrics_path: str = "/metrics") -> Routes[Asked]:
+def _kserve(metrics_path: str = "/metrics") -> Routes[ParsedPath]:
     return kserve_routes(
         NEVER, ServerSettings(rest_port=1, metrics_path=metrics_path), NEVER, NEVER
     )

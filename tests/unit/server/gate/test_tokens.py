@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ie_serving.config.credentials import AccessMaterial, Claim, TokenMaterial
 from ie_serving.core.runtime.handover import Handover
-from ie_serving.core.values.access import Caller, Credentials, Right
+from ie_serving.core.values.access import Credentials, Principal, Right
 from ie_serving.core.values.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import tokens as tokens_module
@@ -25,8 +25,8 @@ from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
 from tests.process import PATIENCE_S
 from tests.unit.server.gate.callers import ALICE, ALICE_KEY, material, until
 
-READER = Caller(name="reader", rights=Right.READ)
-ANYONE = Caller(name="anyone", rights=Right(0))
+READER = Principal(name="reader", rights=Right.READ)
+ANYONE = Principal(name="anyone", rights=Right(0))
 ALL = ("RS256", "PS256", "ES256", "EdDSA")
 BELIEVED = TokenMaterial(
     place="keys.json",
@@ -69,7 +69,7 @@ def access(believed: TokenMaterial = BELIEVED) -> Access:
         (lambda: token(nbf=None), ALICE),
     ],
 )
-async def test_who_is_known(made: Callable[[], str], caller: Caller) -> None:
+async def test_who_is_known(made: Callable[[], str], caller: Principal) -> None:
     gate, text = access(), made()
     assert await gate.verified(bearer(text)) == caller
     assert gate.caller(bearer(text)) == caller  # remembered
@@ -147,7 +147,7 @@ async def test_who_leaves_does_not_disturb_who_waits_for_the_same() -> None:
 
 
 async def test_tokens_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "MOST_WAITING", 3)
+    monkeypatch.setattr(tokens_module, "MOST_WAITING_TOKENS", 3)
     gate = access()
     asked = [bearer(token(jti=str(number))) for number in range(4)]
     waiting = [asyncio.ensure_future(gate.verified(each)) for each in asked[:3]]
@@ -300,11 +300,11 @@ def test_no_bytes_of_strangers_get_in(header: bytes, payload: bytes, rest: bytes
 
 def count(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     counted: list[bytes] = []
-    verify = tokens_module.Verifier.verified
+    verify = tokens_module.TokenVerifier.verified
 
     def counting(self: Any, text: bytes, keys: Any) -> Any:
         counted.append(text)
         return verify(self, text, keys)
 
-    monkeypatch.setattr(tokens_module.Verifier, "verified", counting)
+    monkeypatch.setattr(tokens_module.TokenVerifier, "verified", counting)
     return counted

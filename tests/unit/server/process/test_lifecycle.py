@@ -11,7 +11,7 @@ import pytest
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, MakeListener, Orders, serve
-from ie_serving.server.process.ports import PortError, Ports
+from ie_serving.server.process.ports import PortError, PortSockets
 
 PATIENCE_S = 10
 SETTINGS = ServerSettings(port=9000, rest_port=0, drain_timeout_s=3)
@@ -83,26 +83,28 @@ async def nothing() -> None:
 
 
 @pytest.fixture
-def ports() -> Iterator[Ports]:
+def ports() -> Iterator[PortSockets]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield {"gRPC": (held,)}
 
 
 async def life(
-    application: Recorder, ports: Ports, orders: Orders, on_ready: Callable[[], None]
+    application: Recorder, ports: PortSockets, orders: Orders, on_ready: Callable[[], None]
 ) -> None:
     await asyncio.wait_for(serve(application, SETTINGS, ports, orders, on_ready), PATIENCE_S)
 
 
-async def test_a_whole_life(ports: Ports) -> None:
+async def test_a_whole_life(ports: PortSockets) -> None:
     """Ports open after the start, readiness is withdrawn before connections are refused."""
     application, orders = Recorder(), Orders()
     await life(application, ports, orders, on_ready=orders.stop.set)
     assert application.said == WHOLE_LIFE
 
 
-async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(ports: Ports) -> None:
+async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(
+    ports: PortSockets,
+) -> None:
     """They ask at an address that others answer."""
     application, orders = Recorder(), Orders()
     orders.replaced = True
@@ -115,7 +117,7 @@ async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(por
     ("drain_s", "code_s"), [(0, 30), (10, 20), (28, CLOSE_TIMEOUT_S), (30, CLOSE_TIMEOUT_S)]
 )
 async def test_code_has_what_is_left_of_the_drain_timeout_to_end(
-    ports: Ports, monkeypatch: pytest.MonkeyPatch, drain_s: float, code_s: float
+    ports: PortSockets, monkeypatch: pytest.MonkeyPatch, drain_s: float, code_s: float
 ) -> None:
     application, orders, now = Recorder(), Orders(), [0.0]
     monkeypatch.setattr("ie_serving.server.process.lifecycle.time.monotonic", lambda: now[0])
@@ -126,7 +128,7 @@ async def test_code_has_what_is_left_of_the_drain_timeout_to_end(
 
 
 async def test_the_begin_and_the_end_of_a_stop_are_logged(
-    ports: Ports, caplog: pytest.LogCaptureFixture
+    ports: PortSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first of several causes counts."""
     caplog.set_level("INFO")
@@ -145,7 +147,7 @@ async def test_the_begin_and_the_end_of_a_stop_are_logged(
     assert re.fullmatch(r"server has stopped took_s=[0-9.e-]+ requests_cut=2", end)
 
 
-async def test_listeners_are_prepared_while_the_models_load(ports: Ports) -> None:
+async def test_listeners_are_prepared_while_the_models_load(ports: PortSockets) -> None:
     """In a thread: what a port needs takes a hundred milliseconds to import."""
     application, orders = Recorder(), Orders()
     loop, prepared = asyncio.get_running_loop(), asyncio.Event()
@@ -159,7 +161,7 @@ async def test_listeners_are_prepared_while_the_models_load(ports: Ports) -> Non
     assert application.said == WHOLE_LIFE
 
 
-async def test_a_start_that_fails_opens_no_port_and_is_closed(ports: Ports) -> None:
+async def test_a_start_that_fails_opens_no_port_and_is_closed(ports: PortSockets) -> None:
     application, orders = Recorder(), Orders()
 
     async def fail() -> None:
@@ -172,7 +174,7 @@ async def test_a_start_that_fails_opens_no_port_and_is_closed(ports: Ports) -> N
 
 
 async def test_a_stop_while_starting_cancels_the_start_and_is_logged_as_well(
-    ports: Ports, caplog: pytest.LogCaptureFixture
+    ports: PortSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     application, orders = Recorder(), Orders()
@@ -193,7 +195,7 @@ async def test_a_stop_while_starting_cancels_the_start_and_is_logged_as_well(
 
 
 async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_number(
-    ports: Ports,
+    ports: PortSockets,
 ) -> None:
     application = Recorder()
     application.server.listen_error = OSError("taken")
@@ -202,7 +204,7 @@ async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_number(
     assert application.said == ["start", "listen", "close"]
 
 
-async def test_reloads_asked_for_during_a_reload_become_one(ports: Ports) -> None:
+async def test_reloads_asked_for_during_a_reload_become_one(ports: PortSockets) -> None:
     application, orders = Recorder(), Orders()
 
     async def ask_twice_more() -> None:
@@ -219,7 +221,7 @@ async def test_reloads_asked_for_during_a_reload_become_one(ports: Ports) -> Non
 
 @pytest.mark.parametrize("error", [ServingError("not JSON"), ZeroDivisionError("a defect")])
 async def test_a_reload_that_fails_does_not_end_the_server(
-    ports: Ports, error: Exception, caplog: pytest.LogCaptureFixture
+    ports: PortSockets, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     application, orders = Recorder(), Orders()
 
@@ -236,7 +238,7 @@ async def test_a_reload_that_fails_does_not_end_the_server(
     assert caplog.text.count("configuration not reloaded, the previous one stays") == 1
 
 
-async def test_a_stop_during_a_reload_does_not_wait_for_it(ports: Ports) -> None:
+async def test_a_stop_during_a_reload_does_not_wait_for_it(ports: PortSockets) -> None:
     application, orders = Recorder(), Orders()
 
     async def hang() -> None:

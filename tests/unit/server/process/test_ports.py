@@ -15,7 +15,7 @@ from ie_serving.server.process.ports import (
     GRPC,
     REST,
     PortError,
-    Ports,
+    PortSockets,
     answering,
     bind,
     path_of,
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def bound(**settings: object) -> Iterator[Ports]:
+def bound(**settings: object) -> Iterator[PortSockets]:
     ports = bind(ServerSettings(**settings))  # type: ignore[arg-type]
     try:
         yield ports

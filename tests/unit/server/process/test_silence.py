@@ -4,7 +4,7 @@ import os
 
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.gunicorn_server import Server
+from ie_serving.server.process.gunicorn_server import GunicornApp
 from ie_serving.server.process.worker import LOADING_S, LONGEST_LOOK_S, AppWorker, Silence
 
 
@@ -33,7 +33,7 @@ def test_a_server_that_was_suspended_has_not_been_silent_for_all_of_that_time() 
 def worker_with(limit_s: float) -> AppWorker:
     """A worker as the arbiter has it, with one heartbeat."""
     settings = Settings(server=ServerSettings(worker_timeout_s=limit_s), models=())
-    server = Server(settings, lambda *_: NotImplemented, {}, None, AppWorker)
+    server = GunicornApp(settings, lambda *_: NotImplemented, {}, None, AppWorker)
     worker = AppWorker(1, os.getpid(), [], server, 0, server.cfg, None)
     worker.notify()
     assert not worker.is_hung(1.0)

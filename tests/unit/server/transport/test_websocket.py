@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import BudgetFull, RequestTooLarge
 from ie_serving.server.transport import websocket as module
 from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
-from ie_serving.server.transport.websocket import COPIES, Session
+from ie_serving.server.transport.websocket import COPIES, WebSocketSession
 from tests.process import PATIENCE_S
 
 MASK = bytes(4)
@@ -58,7 +58,7 @@ async def test_frames_without_content_leave_others_their_turns(ends: Ends) -> No
             turns += 1
             await asyncio.sleep(0)
 
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     sending = asyncio.create_task(ends.send(b"\x02\x80" + MASK + EMPTY * 20_000 + LAST))
     message = asyncio.ensure_future(anext(session.messages()))
     ticking = asyncio.create_task(other())
@@ -69,7 +69,7 @@ async def test_frames_without_content_leave_others_their_turns(ends: Ends) -> No
 
 
 async def test_a_client_that_reads_no_answers_is_not_read(ends: Ends) -> None:
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     message = asyncio.ensure_future(anext(session.messages()))
     ends.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     sending = asyncio.create_task(ends.send(PING * 1_000_000))
@@ -91,7 +91,7 @@ async def test_what_nobody_reads_is_bounded_and_counted(ends: Ends) -> None:
 async def test_a_reply_is_counted_until_it_is_read(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, reply = Session(ends.channel, 1000, lambda: None), b"0" * (8 << 20)
+    session, reply = WebSocketSession(ends.channel, 1000, lambda: None), b"0" * (8 << 20)
     held = BUDGET.held
     sending = asyncio.create_task(session.send(reply))
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_a_message_beyond_the_budget_is_refused(
 ) -> None:
     monkeypatch.setattr(BUDGET, "limit", BUDGET.held + 5000)
     other = BUDGET.lease(2000)
-    session = Session(ends.channel, 1 << 20, lambda: None)
+    session = WebSocketSession(ends.channel, 1 << 20, lambda: None)
     await ends.send(b"\x82\xfe\x10\0" + MASK + bytes(4096))
     with pytest.raises(BudgetFull):
         await anext(session.messages())
@@ -125,7 +125,7 @@ async def test_a_client_that_answers_no_ping_is_left(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PING_S", 0.01)
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     message = asyncio.ensure_future(anext(session.messages()))
     loop = asyncio.get_running_loop()
     assert await loop.sock_recv(ends.client, 100) == b"\x89\0"
@@ -137,7 +137,7 @@ async def test_a_silent_client_that_reads_nothing_is_left(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PING_S", 0.01)
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     answering = asyncio.create_task(session.send(b"x" * (8 << 20)))
     message = asyncio.ensure_future(anext(session.messages()))
     await asyncio.wait_for(answering, 5)  # until the connection is ended
@@ -149,7 +149,7 @@ async def test_a_client_that_reads_no_answers_for_long_is_left(
 ) -> None:
     """Nothing else would end it while its requests fill what it may have in flight."""
     monkeypatch.setattr(channel_module, "UNREAD_S", 0.01)
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     await asyncio.wait_for(session.send(b"x" * (8 << 20)), 5)
     with pytest.raises(ConnectionResetError):
         while await asyncio.get_running_loop().sock_recv(ends.client, 1 << 20):
@@ -161,7 +161,7 @@ async def test_a_client_that_reads_slowly_is_not_left(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "UNREAD_S", 0.3)
-    session = Session(ends.channel, 1000, lambda: None)
+    session = WebSocketSession(ends.channel, 1000, lambda: None)
     size, read = 4 << 20, 0
     sending = asyncio.create_task(session.send(b"x" * size))
     while read < size:

@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable,
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.workers.changes import ConfigLock
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Answering, Crew, Ledger
-from ie_serving.server.workers.member import Board, Member, Phase, Silent
+from ie_serving.server.workers.member import Board, Member, Silent, WorkerPhase
 from ie_serving.server.workers.questions import Gone, Questions
 from ie_serving.server.workers.spread import Spread
 
@@ -165,7 +165,7 @@ async def members(crew: Crew) -> AsyncIterator[list[Member]]:
 async def test_a_board_is_seen_by_others(members: list[Member]) -> None:
     first, second = members
     assert not first.open
-    second.show(phase=Phase.OPEN)
+    second.show(phase=WorkerPhase.OPEN)
     await first.until(lambda: 1 in first.open, PATIENCE_S)
     assert first.open[1].pid == os.getpid()
     assert first.open[1].statuses == {"m": [VersionStatus(1, State.AVAILABLE, "")]}
@@ -199,7 +199,7 @@ async def test_what_has_changed_is_shown_at_once_where_a_status_tells_it(
 async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Member]) -> None:
     first, second = members
     assert second.is_first
-    first.show(phase=Phase.OPEN)
+    first.show(phase=WorkerPhase.OPEN)
     await second.until(lambda: 0 in second.open, PATIENCE_S)
     assert first.is_first and not second.is_first
 
@@ -254,7 +254,7 @@ async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
     monkeypatch.setattr("ie_serving.server.workers.member.BEAT_S", 0.01)
     asking = Member(crew, 1)
     asking.begin(dict)
-    crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
+    crew.boards[0].write(pickle.dumps(Board(pid=7, phase=WorkerPhase.OPEN)))
     crew.shown[0] += 2
     await asking.until(lambda: 0 in asking.open, PATIENCE_S)
     assert not asking.is_first

@@ -1,7 +1,7 @@
 """Each family of OpenVINO Model Server: its name, type, labels, and what it counts."""
 
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.requests import Key
+from ie_serving.telemetry.metrics.requests import SeriesKey
 from tests.unit.telemetry.pages import GRPC, REST, Version, fail, families, of, serve
 
 VERSION = {"name", "version"}
@@ -22,7 +22,7 @@ FAMILIES = {
     "ovms_current_graphs": ("gauge", {"name"}),
     "ovms_graph_processing_time_us": ("histogram", {"method", "name"}),
 }
-INFER = Key("1", "REST", "ModelInfer", "")
+INFER = SeriesKey("1", "REST", "ModelInfer", "")
 
 
 class Pool:

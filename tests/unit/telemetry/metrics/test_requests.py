@@ -18,8 +18,8 @@ from ie_serving.telemetry.metrics.requests import (
     LONGEST_TEXT,
     MOST_KINDS,
     MOST_SERIES,
-    Key,
     RecentErrors,
+    SeriesKey,
 )
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
 from ie_serving.telemetry.metrics.text import SETTLED_AT
@@ -28,7 +28,7 @@ from tests.unit.telemetry.pages import GRPC, REST, fail, of, samples, serve
 SHOWN = ("version", "interface", "method", "code")
 
 
-def key(version: int) -> Key:
+def key(version: int) -> SeriesKey:
     return GRPC._replace(version=str(version))
 
 
@@ -110,7 +110,7 @@ def test_what_is_noted_does_not_pile_up_either(metrics: Metrics) -> None:
     assert of(metrics, REQUESTS, "code") == {("OK",): 10 * SETTLED_AT}
 
 
-KEY = Key("1", "REST", "Predict", "predict")
+KEY = SeriesKey("1", "REST", "Predict", "predict")
 
 
 def test_failures_of_one_kind_are_counted_and_the_newest_comes_first() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.requests import Key
+from ie_serving.telemetry.metrics.requests import SeriesKey
 from tests.unit.telemetry.pages import GRPC, REST, Version, fail, families, of, serve
 
 FAMILIES = {
@@ -128,7 +128,7 @@ def test_requests_that_are_counted(entrypoint: str, method: str, counted: int) -
     """Of gRPC those that infer, of REST all; also when their version has gone."""
     metrics, versions = Metrics(), [("m", 1, "AVAILABLE")]
     metrics.show_states(lambda: versions)
-    key = Key("1", entrypoint, method, method)
+    key = SeriesKey("1", entrypoint, method, method)
     serve(metrics, "m", key)
     fail(metrics, "m", "INTERNAL", key)
     for version in (1, 2):

@@ -30,7 +30,7 @@ from ie_serving.telemetry.request.entry import (
     CURRENT,
     LONGEST_ID,
     NOBODY,
-    Entry,
+    RequestEntry,
     RequestTarget,
     current,
     made_ids,
@@ -39,9 +39,9 @@ from ie_serving.telemetry.request.entry import (
 from tests.process import PATIENCE_S, until
 
 
-def entry(**known: object) -> Entry:
+def entry(**known: object) -> RequestEntry:
     """One as it is when a small Predict has ended."""
-    made = Entry()
+    made = RequestEntry()
     whose = {"id": b"7f3a", "client": ("127.0.0.1", 5123)}
     asked = {"asked": RequestTarget("REST", "POST", "/v1/models/m:predict")}
     times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
@@ -57,7 +57,7 @@ ROW = attrgetter(
 )
 
 
-def written(form: str, *entries: Entry, epoch: float = 0.5) -> str:
+def written(form: str, *entries: RequestEntry, epoch: float = 0.5) -> str:
     return writer_of(form)(map(ROW, entries), epoch).decode()
 
 
@@ -227,7 +227,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading, writing = pipe
-    monkeypatch.setattr(access_log, "MOST_WAITING", 500)
+    monkeypatch.setattr(access_log, "MOST_WAITING_LINES", 500)
     caplog.set_level(logging.WARNING, "ie_serving")
     log = AccessLog("-")
     sent = 0
@@ -310,7 +310,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 def test_an_entry_is_the_current_one_until_it_has_ended() -> None:
-    made = Entry()
+    made = RequestEntry()
     token = CURRENT.set(made)
     assert current() is made
     made.ended = 1.0

@@ -16,12 +16,12 @@ from ie_serving.telemetry.request import trace_context
 from ie_serving.telemetry.request.entry import (
     CURRENT,
     MOST_PARTS,
-    Entry,
+    RequestEntry,
     RequestPart,
     RequestTarget,
     now,
 )
-from ie_serving.telemetry.request.observers import Noting, Watch, of_steps
+from ie_serving.telemetry.request.observers import Noting, RequestWatch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace import installed, traces
 from ie_serving.telemetry.trace.spans import _route
@@ -109,15 +109,17 @@ def test_a_share_is_kept_as_the_library_keeps_it(
     made.close()
 
 
-def begun(trace: Trace | None, client: object, *asked: str) -> Entry:
+def begun(trace: Trace | None, client: object, *asked: str) -> RequestEntry:
     """Make the entry of a request as the transports do."""
-    entry = Entry()
+    entry = RequestEntry()
     entry.began, entry.client, entry.trace, entry.parts = now(), client, trace, []
     entry.asked = RequestTarget(*asked)
     return entry
 
 
-def spans_of(watch: Watch, exporter: InMemorySpanExporter, entry: Entry) -> dict[str, Any]:
+def spans_of(
+    watch: RequestWatch, exporter: InMemorySpanExporter, entry: RequestEntry
+) -> dict[str, Any]:
     watch.end(entry)
     watch.close()
     return {span.name: span for span in exporter.get_finished_spans()}
@@ -129,21 +131,21 @@ def exporter() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def watch(exporter: InMemorySpanExporter) -> Watch:
-    return Watch(None, Traces("", exporter), timing=False)
+def watch(exporter: InMemorySpanExporter) -> RequestWatch:
+    return RequestWatch(None, Traces("", exporter), timing=False)
 
 
 def test_only_what_is_kept_has_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """So what is sampled out costs no more than the decision."""
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    made = Watch(None, Traces("", InMemorySpanExporter()), timing=False)
+    made = RequestWatch(None, Traces("", InMemorySpanExporter()), timing=False)
     assert (made.trace("/s/Predict", "", ""), made.every) == (None, False)
     made.close()
-    assert Watch(None, None, timing=True).every
+    assert RequestWatch(None, None, timing=True).every
 
 
 def test_inferences_and_steps_are_noted_with_their_requests(
-    watch: Watch, exporter: InMemorySpanExporter
+    watch: RequestWatch, exporter: InMemorySpanExporter
 ) -> None:
     trace, client = watch.trace("/pkg.S/Predict", ON, ""), ("10.0.0.7", 51)
     entry = begun(trace, client, "gRPC", "Predict", "/pkg.S/Predict")
@@ -168,7 +170,7 @@ def test_inferences_and_steps_are_noted_with_their_requests(
 
 
 def test_a_state_that_is_none_is_left_out_without_a_word(
-    watch: Watch, exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    watch: RequestWatch, exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stranger could fill the log with it."""
     trace = watch.trace("/pkg.S/Predict", ON, "whatever; a stranger sends")
@@ -178,10 +180,12 @@ def test_a_state_that_is_none_is_left_out_without_a_word(
     assert (len(span.context.trace_state), caplog.messages) == (0, [])
 
 
-def test_a_batch_has_the_time_in_which_it_ran(watch: Watch, exporter: InMemorySpanExporter) -> None:
+def test_a_batch_has_the_time_in_which_it_ran(
+    watch: RequestWatch, exporter: InMemorySpanExporter
+) -> None:
     """As of requests, in nanoseconds since 1970, although nothing but its parts is noted of it."""
     trace = watch.trace("/pkg.S/Predict", ON, "") if watch.trace else None
-    before, entry, own = time.time_ns(), begun(trace, None, "gRPC", "Predict", "/p"), Entry()
+    before, entry, own = time.time_ns(), begun(trace, None, "gRPC", "Predict", "/p"), RequestEntry()
     own.began = now()
     watch.batch(own, [(entry, 0.0)])
     watch.close()
@@ -189,7 +193,9 @@ def test_a_batch_has_the_time_in_which_it_ran(watch: Watch, exporter: InMemorySp
     assert before - MILLISECOND < span.start_time <= span.end_time < time.time_ns() + MILLISECOND
 
 
-def test_a_path_is_masked_as_in_the_logs(watch: Watch, exporter: InMemorySpanExporter) -> None:
+def test_a_path_is_masked_as_in_the_logs(
+    watch: RequestWatch, exporter: InMemorySpanExporter
+) -> None:
     trace = watch.trace("/x", ON, "") if watch.trace else None
     entry = begun(trace, None, "REST", "GET", "/x/api_key=hunter2")
     entry.code = 404
@@ -198,7 +204,7 @@ def test_a_path_is_masked_as_in_the_logs(watch: Watch, exporter: InMemorySpanExp
 
 
 def test_parts_of_a_request_are_bounded() -> None:
-    entry = Entry()
+    entry = RequestEntry()
     entry.add(RequestPart("infer", "m", 1, 0.0, 1.0))
     assert entry.parts is None
     entry.parts = []
@@ -247,7 +253,7 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
             pass
 
     monkeypatch.setattr(traces, "CLOSE_S", 0.05)
-    made = Watch(None, Traces("", Hanging()), timing=False)
+    made = RequestWatch(None, Traces("", Hanging()), timing=False)
     trace = made.trace("/pkg.S/Predict", ON, "")
     entry = begun(trace, None, "gRPC", "Predict", "/pkg.S/Predict")
     entry.code = "OK"

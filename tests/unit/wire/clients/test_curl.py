@@ -12,7 +12,7 @@ from ie_serving.wire.clients.sample import (
     FileOf,
     Filled,
     JsonPost,
-    Pieces,
+    SamplePieces,
     command,
     program,
 )
@@ -38,7 +38,7 @@ if [ "$data" = @- ]; then cat; else printf %s "$data"; fi
     ],
     ids=["quotes", "file", "filled", "long"],
 )
-def test_the_body_arrives_as_it_is(tmp_path: Path, body: Pieces, sent: str) -> None:
+def test_the_body_arrives_as_it_is(tmp_path: Path, body: SamplePieces, sent: str) -> None:
     (tmp_path / "curl").write_text(CURL)
     (tmp_path / "curl").chmod(0o755)
     (tmp_path / "call.sh").write_text(command(JsonPost(URL, body)))

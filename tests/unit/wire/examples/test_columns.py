@@ -13,7 +13,7 @@ from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
-from ie_serving.wire.examples.walked import Batch
+from ie_serving.wire.examples.walked import ExampleBatch
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.classify_regress import serialize_examples
 
@@ -39,7 +39,7 @@ ROW = serialize_examples([{"n": [1, 300], "f": [1.0]}])[0]
 @given(st.lists(FEATURES, max_size=8))
 def test_the_values_are_those_that_protobuf_reads(rows: list[Features]) -> None:
     serialized = serialize_examples(rows)
-    batch = Batch(serialized)
+    batch = ExampleBatch(serialized)
     alone = [parse(SPEC, [data]) for data in serialized]
     for each in SPEC.ragged:
         column = batch.column(each.key, each.dtype)
@@ -50,7 +50,7 @@ def test_the_values_are_those_that_protobuf_reads(rows: list[Features]) -> None:
 @pytest.mark.parametrize("cut", range(1, len(ROW)))
 def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
     with pytest.raises(Unclear):
-        Batch([ROW, ROW[:cut]]).column("n", DataType.INT64)
+        ExampleBatch([ROW, ROW[:cut]]).column("n", DataType.INT64)
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20))
@@ -65,7 +65,7 @@ def test_what_protobuf_alone_can_read_is_read_all_the_same() -> None:
     twice = ROW[:1] + bytes([2 * ROW[1]]) + 2 * ROW[2:]  # each key twice: the last one counts
     rows = [twice] * examples.TOGETHER
     with pytest.raises(Unclear):
-        Batch(rows).column("n", DataType.INT64)
+        ExampleBatch(rows).column("n", DataType.INT64)
     assert parse(SPEC, rows)["n"].tolist() == [1, 300] * len(rows)
 
 
@@ -78,5 +78,5 @@ def test_another_kind_is_left_to_protobuf_which_names_it() -> None:
 def test_numbers_of_any_width_are_decoded() -> None:
     values = [0, 127, 128, -1, (1 << 63) - 1, -(1 << 63)]
     rows = serialize_examples([{"n": values}])
-    column = Batch(rows).column("n", DataType.INT64)
+    column = ExampleBatch(rows).column("n", DataType.INT64)
     assert (column.values.tolist(), column.values.dtype) == (values, np.int64)

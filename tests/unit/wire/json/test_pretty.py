@@ -15,7 +15,7 @@ from ie_serving.wire.json.pretty import (
     DENSE,
     LINES,
     ONE_LINE,
-    Layout,
+    ColumnLayout,
     encoded,
     quoted,
     write_columns,
@@ -32,17 +32,17 @@ def specs(outputs: Mapping[str, Array]) -> dict[str, TensorSpec]:
     }
 
 
-def columns(layout: Layout, **outputs: Array) -> str:
+def columns(layout: ColumnLayout, **outputs: Array) -> str:
     return write_columns(outputs, specs(outputs), layout)
 
 
-def rows(layout: Layout, **outputs: Array) -> str:
+def rows(layout: ColumnLayout, **outputs: Array) -> str:
     return write_rows(outputs, specs(outputs), layout)
 
 
 @LAYOUTS
 @given(INTS, INTS)
-def test_columns_hold_the_values(layout: Layout, one: Array, other: Array) -> None:
+def test_columns_hold_the_values(layout: ColumnLayout, one: Array, other: Array) -> None:
     assert json.loads(columns(layout, a=one)) == {"outputs": one.tolist()}
     both = {"a": one.tolist(), "b": other.tolist()}
     assert json.loads(columns(layout, a=one, b=other)) == {"outputs": both}
@@ -50,7 +50,7 @@ def test_columns_hold_the_values(layout: Layout, one: Array, other: Array) -> No
 
 @LAYOUTS
 @given(st.integers(0, 3), st.data())
-def test_rows_hold_the_values(layout: Layout, count: int, data: st.DataObject) -> None:
+def test_rows_hold_the_values(layout: ColumnLayout, count: int, data: st.DataObject) -> None:
     one = data.draw(hnp.arrays(np.int8, (count, 2)))
     other = data.draw(hnp.arrays(np.bool_, (count,)))
     assert json.loads(rows(layout, a=one)) == {"predictions": one.tolist()}

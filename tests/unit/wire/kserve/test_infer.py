@@ -14,13 +14,13 @@ from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpe
 from ie_serving.wire.kserve import infer_request
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.infer_reply import ReplyEncoder
+from ie_serving.wire.kserve.infer_reply import GrpcReplyEncoder
 from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_soon, parse_whole
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw
 from ie_serving.wire.kserve.regions import AT_ONCE, BYTE_SIZE, REGION, RegionPart
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Buffer, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE
 
 TYPED = sorted(LIST_OF, key=lambda dtype: dtype.name)
@@ -30,7 +30,7 @@ def spec_of(name: str, version: str) -> ModelSpec:
     return ModelSpec(name, label=version or None)
 
 
-def whole(payload: Buffer) -> ModelInfer:
+def whole(payload: Encoded) -> ModelInfer:
     return parse_whole(spec_of, payload)
 
 
@@ -331,7 +331,7 @@ def test_replies_are_what_protobuf_reads(data: st.DataObject) -> None:
         name = f"out {number}"
         specs[name] = TensorSpec(name, dtype, None, name)
         outputs[name] = values_of(dtype, int(np.prod(shape))).reshape(shape)
-    encoder = ReplyEncoder("a model", 3, specs, raw=raw)
+    encoder = GrpcReplyEncoder("a model", 3, specs, raw=raw)
     for _ in range(2):
         response, found = read_reply(encoder.encode(outputs) + fields.delimited(3, b"id"))
         assert (response.model_name, response.model_version, response.id) == ("a model", "3", "id")
@@ -350,7 +350,7 @@ class Zeros:
     def check(self, place: RegionPart) -> None:
         """Refuses nothing."""
 
-    def read(self, place: RegionPart) -> Buffer:
+    def read(self, place: RegionPart) -> Encoded:
         return bytes(place.size)
 
     write = read

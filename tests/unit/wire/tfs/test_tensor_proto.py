@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, QueueFu
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import tensor_proto
-from ie_serving.wire.tfs.tensor_proto import Filling, SplitTensor, decode_tensor
+from ie_serving.wire.tfs.tensor_proto import FillBudget, SplitTensor, decode_tensor
 
 NUMERIC = [dtype for dtype in DataType if dtype is not DataType.STRING]
 
@@ -159,11 +159,11 @@ def test_an_empty_tensor_of_huge_other_dimensions_is_empty_or_refused() -> None:
 
 def test_the_limit_is_the_callers() -> None:
     tensor = proto(DataType.FP32, (4,), float_val=[1])
-    assert decode_tensor(tensor, "x", Filling(16)).tolist() == [1, 1, 1, 1]
+    assert decode_tensor(tensor, "x", FillBudget(16)).tolist() == [1, 1, 1, 1]
     with pytest.raises(
         InvalidTensor, match=r"1 values are given .* 15 bytes more may be filled up"
     ):
-        decode_tensor(tensor, "x", Filling(15))
+        decode_tensor(tensor, "x", FillBudget(15))
 
 
 @pytest.mark.parametrize("dtype", [DataType.FP32, DataType.STRING])

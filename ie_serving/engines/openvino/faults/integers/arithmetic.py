@@ -47,8 +47,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.comparing import to_boolean
 from ie_serving.engines.openvino.faults.integers.rule import (
-    Exact,
-    Made,
+    MakeExact,
+    Replacement,
     as_int32,
     cast,
     check_constants,
@@ -127,7 +127,7 @@ COMPUTED = tuple(_COMPUTE)
 """Operations that `computed` knows."""
 
 
-def _computed(node: ov.Node, values: Values) -> Made | None:
+def _computed(node: ov.Node, values: Values) -> Replacement | None:
     """Make narrow results wrap around; flag wide ones that 32 bits cannot hold."""
     kind = kind_of(node)
     found_in = values.unwrapped(node)
@@ -138,22 +138,22 @@ def _computed(node: ov.Node, values: Values) -> Made | None:
     return replace(made, by_element=True)
 
 
-def result(node: ov.Node, made: Computed) -> Made:
+def result(node: ov.Node, made: Computed) -> Replacement:
     """Give the replacement of an operation's result, flagged where it left 32 bits."""
     kind, (found, left) = kind_of(node), made
     if kind not in WIDE:
-        return Made(cast(found, kind, INT32))
+        return Replacement(cast(found, kind, INT32))
     # The plugin holds unsigned types up to 2**31 - 1: a negative result left that range.
     if HELD[kind][0] == 0:
         left = op.logical_or(left, is_negative(found))
-    return Made(cast(found, kind, INT32), [(leaves(node), left)])
+    return Replacement(cast(found, kind, INT32), [(leaves(node), left)])
 
 
 MOST_POWER = 31
 """Largest exponent that a request may send, beyond which no power of 2 fits; others are refused."""
 
 
-def _powered(node: ov.Node, values: Values) -> Made | None:
+def _powered(node: ov.Node, values: Values) -> Replacement | None:
     """Compute the power by repeated squaring over the bits of the exponent."""
     check_constants(node, values)
     base, exponent = operands(node)
@@ -177,10 +177,10 @@ def _powered(node: ov.Node, values: Values) -> Made | None:
         return made
     wrong = op.logical_or(is_negative(exponent), op.greater(exponent, int32(MOST_POWER)))
     cause = f"{named(node)} has an exponent that is not from 0 to {MOST_POWER}: send one that is"
-    return Made(made.output, [*made.faults, (cause, wrong)])
+    return Replacement(made.output, [*made.faults, (cause, wrong)])
 
 
-def _converted(node: ov.Node, values: Values) -> Made | None:
+def _converted(node: ov.Node, values: Values) -> Replacement | None:
     """Flag values that 32 bits cannot hold, and wrap those that a narrow target type cannot."""
     kind = str(node.get_output_element_type(0).get_type_name())
     if node.get_input_element_type(0).is_real():
@@ -194,11 +194,11 @@ def _converted(node: ov.Node, values: Values) -> Made | None:
     check_constants(node, values, [0])
     given = as_int32(node.input_value(0))
     if kind in WIDE:
-        return Made(None, [(leaves(node), is_negative(given))], by_element=True)
-    return Made(cast(given, kind, INT32))
+        return Replacement(None, [(leaves(node), is_negative(given))], by_element=True)
+    return Replacement(cast(given, kind, INT32))
 
 
-def _to_double(node: ov.Node, values: Values) -> Made | None:
+def _to_double(node: ov.Node, values: Values) -> Replacement | None:
     """Flag integers that the plugin rounds, since it computes doubles as float32."""
     if is_small(values.bounds(node, 0)):
         return None
@@ -208,7 +208,7 @@ def _to_double(node: ov.Node, values: Values) -> Made | None:
     lowest = op.bitwise_and(given, op.negative(given))
     top = op.bitwise_right_shift(op.subtract(op.abs(given), int32(1)), int32(24))
     rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, int32(0)))
-    return Made(None, [(_rounded(node), rounded)], by_element=True)
+    return Replacement(None, [(_rounded(node), rounded)], by_element=True)
 
 
 def _rounded(node: ov.Node) -> str:
@@ -218,7 +218,7 @@ def _rounded(node: ov.Node) -> str:
     )
 
 
-def _from_real(node: ov.Node, kind: str) -> Made | None:
+def _from_real(node: ov.Node, kind: str) -> Replacement | None:
     """Flag reals that 32 bits cannot hold, NaN too, and doubles that may have been rounded."""
     is_double = kind_of(node) == "f64" and kind in _LARGE
     if not is_double and kind not in WIDE:
@@ -226,7 +226,7 @@ def _from_real(node: ov.Node, kind: str) -> Made | None:
     cause, most = (_rounded(node), 2.0**24) if is_double else (leaves(node), 2.0**31)
     below = -most if is_double else -most - 256  # the float32 below -2**31
     fits = _between(node.input_value(0), -1.0 if HELD[kind][0] == 0 else below, most)
-    return Made(None, [(cause, op.logical_not(fits))], by_element=True)
+    return Replacement(None, [(cause, op.logical_not(fits))], by_element=True)
 
 
 def _between(output: ov.Output, low: float, high: float) -> ov.Node:
@@ -235,7 +235,7 @@ def _between(output: ov.Output, low: float, high: float) -> ov.Node:
     return op.logical_and(above, op.less(given, float32(high)))
 
 
-RULES: Sequence[Rule[Exact]] = (
+RULES: Sequence[Rule[MakeExact]] = (
     Rule("arithmetic_of_64_bits arithmetic_of_8_bits", " ".join(COMPUTED), _computed),
     Rule(
         "booleans from_doubles reals_to_64_bits to_16_bits to_doubles",
@@ -251,7 +251,7 @@ BYTES = frozenset({"i8", "u8"})
 _SHRUNK = 1 << 20
 
 
-def _divided(node: ov.Node, values: Values) -> Made | None:
+def _divided(node: ov.Node, values: Values) -> Replacement | None:
     """Divide exactly, and flag a divisor of 0, which TensorFlow refuses too.
 
     Quotients are truncated, not rounded down, as in TensorFlow, ONNX and the plugin.
@@ -268,9 +268,9 @@ def _divided(node: ov.Node, values: Values) -> Made | None:
         both = op.logical_and(equal(a, int32(INT32[0])), op.equal(b, int32(-1)))
         faults.append((leaves(node), both))
     if kind not in BYTES and small:
-        return Made(None, faults) if faults else None
+        return Replacement(None, faults) if faults else None
     found = _PARTS[node.get_type_name()](a, b, small)
-    return Made(cast(found, kind, INT32), faults)
+    return Replacement(cast(found, kind, INT32), faults)
 
 
 def _may_leave(bounds: list[Bounds]) -> bool:
@@ -328,4 +328,4 @@ def _magnitudes(a: ov.Output, b: ov.Output) -> tuple[ov.Node, ov.Node]:
     return found, left
 
 
-DIVISION_RULES: Sequence[Rule[Exact]] = (Rule("dividing", " ".join(_PARTS), _divided),)
+DIVISION_RULES: Sequence[Rule[MakeExact]] = (Rule("dividing", " ".join(_PARTS), _divided),)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import openvino as ov
 
-from ie_serving.engines.openvino.faults.integers.loops import Taken, given
+from ie_serving.engines.openvino.faults.integers.loops import LoopSource, given
 from ie_serving.engines.openvino.graphs.constants import value_of
 from ie_serving.engines.openvino.graphs.walk import bodies, operations
 
@@ -53,7 +53,7 @@ SMALL: Bounds = (-MOST, MOST)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownOutput:
     """Facts known at load about one output.
 
     Attributes:
@@ -71,13 +71,13 @@ class Values:
     """Bounds of the integers of a graph and of the bodies in it."""
 
     def __init__(self, model: ov.Model) -> None:
-        self._known: dict[tuple[str, int], Known] = {}
+        self._known: dict[tuple[str, int], KnownOutput] = {}
         self._find(model)
 
-    def of(self, output: ov.Output) -> Known:
+    def of(self, output: ov.Output) -> KnownOutput:
         """Give the known facts about an output."""
         known = self._known.get(_key(output))
-        return known or Known(HELD.get(output.get_element_type().get_type_name()))
+        return known or KnownOutput(HELD.get(output.get_element_type().get_type_name()))
 
     def bounds(self, node: ov.Node, number: int) -> Bounds:
         """Give the bounds of an input that holds integers."""
@@ -118,7 +118,7 @@ class Values:
                     self._enter(body.get_parameters()[parameter], inputs[each.outer], each)
                 self._find(body)
 
-    def _enter(self, parameter: ov.Node, outer: Known, taken: Taken) -> None:
+    def _enter(self, parameter: ov.Node, outer: KnownOutput, taken: LoopSource) -> None:
         """Note the bounds of a body's input."""
         if outer.bounds is None or taken.step is None:
             return
@@ -127,7 +127,7 @@ class Values:
         grown = (low + min(0, taken.step) * MOST, high + max(0, taken.step) * MOST)
         held = HELD[parameter.get_output_element_type(0).get_type_name()]
         is_same = not taken.step and not taken.sliced
-        known = Known(_within(grown, held), outer.fixed and is_same, outer.folded and is_same)
+        known = KnownOutput(_within(grown, held), outer.fixed and is_same, outer.folded and is_same)
         self._known[_key(parameter.output(0))] = known
 
 
@@ -171,23 +171,23 @@ def _key(output: ov.Output) -> tuple[str, int]:
     return str(output.get_node().get_name()), int(output.get_index())
 
 
-def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
+def _known(node: ov.Node, output: ov.Output, inputs: Sequence[KnownOutput]) -> KnownOutput:
     name = node.get_type_name()
     stays = name not in CHANGING
     folded = stays and all(each.folded for each in inputs) and not bodies(node)
     fixed = name == "ShapeOf" or (stays and all(each.fixed for each in inputs))
     held = HELD.get(output.get_element_type().get_type_name())
     if held is None:
-        return Known(None, fixed, folded)
+        return KnownOutput(None, fixed, folded)
     bounds = [each.bounds for each in inputs]
     if folded and name in UNFOLDED and not all(b is None or is_within(b, INT32) for b in bounds):
-        return Known(held)
+        return KnownOutput(held)
     found = _RULES.get(name, _unknown)(node, output, [each or INT32 for each in bounds])
     # Folded and moved values keep all bits, and are refused where the plugin cuts them.
     if not found or not (folded or name in MOVES):
         sizes = fixed and _are_sizes(output, bounds)
         found = _overlap(found or SMALL, SMALL) if sizes else _within(found or held, held)
-    return Known(found, fixed, folded)
+    return KnownOutput(found, fixed, folded)
 
 
 # Sizes have a shape known at load: a tensor with an open shape, like an input, holds none.

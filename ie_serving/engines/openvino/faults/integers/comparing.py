@@ -22,8 +22,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.rule import (
     LOWEST,
-    Exact,
-    Made,
+    MakeExact,
+    Replacement,
     as_int32,
     cast,
     check_constants,
@@ -63,17 +63,17 @@ _COMPARE: Final[Mapping[str, tuple[Compare, Compare]]] = {
 """By operation: its exact form, and its form for small integers."""
 
 
-def _compared(node: ov.Node, values: Values) -> Made | None:
+def _compared(node: ov.Node, values: Values) -> Replacement | None:
     """Compare two integers; for constants beyond 32 bits the answer is known at load."""
     exactly, roughly = _COMPARE[node.get_type_name()]
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
     # Constants alone are beyond 32 bits: such values of requests are refused.
     if any(beyond):
-        return Made(roughly(*_signs(node, beyond)).output(0))
+        return Replacement(roughly(*_signs(node, beyond)).output(0))
     if any(map(is_small, bounds)):
         return None
-    return Made(exactly(*operands(node)).output(0))
+    return Replacement(exactly(*operands(node)).output(0))
 
 
 def _beyond(bounds: Bounds) -> int:
@@ -90,25 +90,25 @@ def _signs(node: ov.Node, beyond: list[int]) -> list[ov.Node]:
     ]
 
 
-def _relu(node: ov.Node, values: Values) -> Made | None:
+def _relu(node: ov.Node, values: Values) -> Replacement | None:
     """Replace `Relu` by the exact maximum of the number and 0."""
     if is_small(values.bounds(node, 0)):
         return None
     kind = kind_of(node)
     found = greatest(as_int32(node.input_value(0)), int32(0))
-    return Made(cast(found, kind, values.bounds(node, 0)))
+    return Replacement(cast(found, kind, values.bounds(node, 0)))
 
 
-def _kept(node: ov.Node, values: Values) -> Made | None:
+def _kept(node: ov.Node, values: Values) -> Replacement | None:
     """Drop the rounding of an integer, which the front end adds to truncate quotients."""
     bounds = values.bounds(node, 0)
     if is_small(bounds):
         return None
     given = sealed(as_int32(node.input_value(0)))
-    return Made(cast(given, kind_of(node), bounds))
+    return Replacement(cast(given, kind_of(node), bounds))
 
 
-def _clamped(node: ov.Node, values: Values) -> Made | None:
+def _clamped(node: ov.Node, values: Values) -> Replacement | None:
     """Clamp to integer bounds: the plugin rounds the bounds to float32."""
     given = node.get_attributes()
     # Fractional bounds of integers can be rounded inwards.
@@ -117,10 +117,10 @@ def _clamped(node: ov.Node, values: Values) -> Made | None:
     if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):
         return None
     found = least(greatest(as_int32(node.input_value(0)), int32(low)), int32(high))
-    return Made(cast(found, kind_of(node), (low, high)))
+    return Replacement(cast(found, kind_of(node), (low, high)))
 
 
-def _extreme(node: ov.Node, values: Values) -> Made | None:
+def _extreme(node: ov.Node, values: Values) -> Replacement | None:
     """Find a maximum or minimum in two steps, each exact in float32.
 
     The first compares numbers without their lowest 8 bits; the second compares the lowest bits of
@@ -141,7 +141,7 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
     bounds = values.bounds(node, 0)
     made = cast(found, kind_of(node), bounds)
     cut = ends_beyond(bounds)
-    return Made(made, [(leaves(node), equal(found, int32(end))) for end in cut])
+    return Replacement(made, [(leaves(node), equal(found, int32(end))) for end in cut])
 
 
 _EXTREMES: Final[Mapping[str, tuple[Callable[..., ov.Node], int]]] = {
@@ -151,7 +151,7 @@ _EXTREMES: Final[Mapping[str, tuple[Callable[..., ov.Node], int]]] = {
 """By operation: the reduction, and the lowest bits given to numbers that the first step lost."""
 
 
-def _limited(node: ov.Node, values: Values) -> Made | None:
+def _limited(node: ov.Node, values: Values) -> Replacement | None:
     """Keep the plugin from fusing Maximum and Minimum with an input's operation, in float32."""
     bounds = values.of(node.output(0)).bounds or INT32
     # The minimum of a number and 2**40 is the number, also if the plugin cuts 2**40.
@@ -160,10 +160,10 @@ def _limited(node: ov.Node, values: Values) -> Made | None:
     if is_small(bounds) or not any(is_fused(node.input_value(i)) for i in range(2)):
         return None
     limit = least if node.get_type_name() == "Minimum" else greatest
-    return Made(cast(limit(*operands(node)), kind_of(node), bounds))
+    return Replacement(cast(limit(*operands(node)), kind_of(node), bounds))
 
 
-def _chosen(node: ov.Node, values: Values) -> Made | None:
+def _chosen(node: ov.Node, values: Values) -> Replacement | None:
     """Select by bit masks: the plugin computes a Select on a comparison as float32."""
     bounds = values.of(node.output(0)).bounds
     if bounds is None or is_small(bounds):
@@ -173,7 +173,7 @@ def _chosen(node: ov.Node, values: Values) -> Made | None:
     condition = node.input_value(0)
     a, b = (_cut(node, values, i) for i in (1, 2))
     kind = node.get_output_element_type(0).get_type_name()
-    return Made(cast(choose(condition, a, b), kind, bounds))
+    return Replacement(cast(choose(condition, a, b), kind, bounds))
 
 
 def _is_stand_in(node: ov.Node) -> bool:
@@ -197,14 +197,14 @@ def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
     return op.broadcast(end, op.shape_of(given)).output(0)
 
 
-def to_boolean(node: ov.Node, values: Values) -> Made | None:
+def to_boolean(node: ov.Node, values: Values) -> Replacement | None:
     """Convert to boolean by a comparison with 0: the plugin converts -2**31 to false."""
     if values.bounds(node, 0)[0] > INT32[0]:
         return None
-    return Made(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))
+    return Replacement(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))
 
 
-RULES: Sequence[Rule[Exact]] = (
+RULES: Sequence[Rule[MakeExact]] = (
     Rule("comparing", " ".join(_COMPARE), _compared),
     Rule("the_greatest", " ".join(_EXTREMES), _extreme),
     Rule("limits", "Ceiling Floor", _kept),

@@ -46,8 +46,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.loops import entering_bodies
 from ie_serving.engines.openvino.faults.integers.rule import (
-    Exact,
-    Made,
+    MakeExact,
+    Replacement,
     as_int32,
     cast,
     check_constants,
@@ -69,7 +69,7 @@ from ie_serving.engines.openvino.graphs.walk import (
 )
 
 
-def _masked(node: ov.Node, values: Values) -> Made | None:
+def _masked(node: ov.Node, values: Values) -> Replacement | None:
     """Cut a constant mask to 32 bits, which gives the same for numbers that are not negative."""
     for i in range(2):
         mask, given = known_input(node, i), node.input_value(1 - i)
@@ -85,28 +85,30 @@ def _fits(mask: Array) -> Array:
     return found
 
 
-def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Made:
+def _by_lowest_bits(node: ov.Node, given: Operand, mask: Array) -> Replacement:
     """Apply the mask's lowest 31 bits; flag negative numbers where the mask has higher bits."""
     fits = _fits(mask)
     lowest = int32(np.where(fits, mask, mask & INT32[1]))
     left = op.logical_and(is_negative(given), op.constant(~fits))
     kind = kind_of(node)
-    return Made(cast(op.bitwise_and(given, lowest), kind, HELD[kind]), [(leaves(node), left)])
+    return Replacement(
+        cast(op.bitwise_and(given, lowest), kind, HELD[kind]), [(leaves(node), left)]
+    )
 
 
-def _inverted(node: ov.Node, values: Values) -> Made | None:
+def _inverted(node: ov.Node, values: Values) -> Replacement | None:
     """Wrap u16; refuse u32 and u64, which get negative, unless the result is an output."""
     check_constants(node, values)
     kind = kind_of(node)
     if kind == "u16":
-        return Made(cast(op.bitwise_not(as_int32(node.input_value(0))), kind, INT32))
+        return Replacement(cast(op.bitwise_not(as_int32(node.input_value(0))), kind, INT32))
     readers = [each.get_node().get_type_name() for each in node.output(0).get_target_inputs()]
     if kind in WIDE and HELD[kind][0] == 0 and set(readers) != {"Result"}:
         refuse(node)
     return None
 
 
-RULES: Sequence[Rule[Exact]] = (
+RULES: Sequence[Rule[MakeExact]] = (
     Rule("wide_masks", "BitwiseOr BitwiseRightShift BitwiseXor", check_constants),
     Rule("wide_masks", "BitwiseAnd", _masked),
     Rule("inverted_bits", "BitwiseNot", _inverted),
@@ -164,7 +166,7 @@ def _keep_apart(node: ov.Node, values: Values, mode: str) -> None:
         keep_apart(node, values)
 
 
-def _flags(node: ov.Node, made: Made) -> list[Flag]:
+def _flags(node: ov.Node, made: Replacement) -> list[Flag]:
     counts = masks(node.output(0)) if made.by_element and made.faults else ()
     return [
         Flag.where(cause, seen)
@@ -173,7 +175,7 @@ def _flags(node: ov.Node, made: Made) -> list[Flag]:
     ]
 
 
-def _made(node: ov.Node, values: Values) -> Made | None:
+def _made(node: ov.Node, values: Values) -> Replacement | None:
     if not _may_be_inexact(node) or values.stays(node):
         return None
     ((_, rule),) = _RULES.of(node)
@@ -186,7 +188,7 @@ def _check(node: ov.Node, mode: str) -> None:
         raise LoadFailed(f"OpenVINO does not compute {named(node)} exactly{hint}")
 
 
-def _replace(node: ov.Node, made: Made, values: Values) -> None:
+def _replace(node: ov.Node, made: Replacement, values: Values) -> None:
     if made.output is None:
         return
     old = node.output(0)
@@ -203,7 +205,7 @@ _REFUSED = (
 )
 """Inexact operations without an exact replacement."""
 
-_RULES: Rules[Exact] = Rules(
+_RULES: Rules[MakeExact] = Rules(
     moving.RULES,
     arithmetic.RULES,
     RULES,

@@ -9,7 +9,7 @@ from ie_serving.engines.openvino.graphs.constants import value_of
 from ie_serving.engines.openvino.graphs.walk import BRANCH, LOOPS, bodies
 
 
-class Taken(NamedTuple):
+class LoopSource(NamedTuple):
     """The source of a body's parameter.
 
     Attributes:
@@ -23,7 +23,7 @@ class Taken(NamedTuple):
     sliced: bool
 
 
-def given(node: ov.Node) -> Iterator[tuple[ov.Model, Mapping[int, Taken]]]:
+def given(node: ov.Node) -> Iterator[tuple[ov.Model, Mapping[int, LoopSource]]]:
     """Give the bodies of an operation, each with the sources of its parameters by number."""
     for body in bodies(node):
         yield body, dict(_given(node, body)) if node.get_type_name() in LOOPS else {}
@@ -38,11 +38,11 @@ def entering_bodies(node: ov.Node) -> Iterator[int]:
         yield from (each.input_index for each in node.get_input_descriptions())
 
 
-def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, Taken]]:
+def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, LoopSource]]:
     for each in node.get_input_descriptions():
         # A merged parameter gets the previous round's value; others get values from outside.
         step = _step(body, each) if hasattr(each, "body_value_index") else 0
-        yield each.body_parameter_index, Taken(each.input_index, step, hasattr(each, "stride"))
+        yield each.body_parameter_index, LoopSource(each.input_index, step, hasattr(each, "stride"))
 
 
 def _step(body: ov.Model, merged: object) -> int | None:

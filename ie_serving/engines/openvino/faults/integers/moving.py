@@ -21,8 +21,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
     is_small,
 )
 from ie_serving.engines.openvino.faults.integers.rule import (
-    Exact,
-    Made,
+    MakeExact,
+    Replacement,
     as_int32,
     cast,
     check_constants,
@@ -44,7 +44,7 @@ _FILL = 3
 _ENDS = frozenset({"Slice", "StridedSlice"})
 
 
-def moved(node: ov.Node, values: Values) -> Made | None:
+def moved(node: ov.Node, values: Values) -> Replacement | None:
     """Refuse an operation that moves constants beyond 32 bits, unless they are ends of slices."""
     if node.get_output_element_type(0).get_type_name() in WIDE and not _is_end(node):
         check_constants(node, values, data_inputs(node))
@@ -59,7 +59,7 @@ def _is_end(node: ov.Node) -> bool:
     )
 
 
-def _padded(node: ov.Node, values: Values) -> Made | None:
+def _padded(node: ov.Node, values: Values) -> Replacement | None:
     """Xor the data with the padding value, pad with 0, and xor again: 0 is not rounded."""
     moved(node, values)
     fills = node.get_attributes()["pad_mode"] == "constant" and node.get_input_size() > _FILL
@@ -71,7 +71,7 @@ def _padded(node: ov.Node, values: Values) -> Made | None:
     return _as_given(node, values, op.bitwise_xor(padded, fill))
 
 
-def _reversed(node: ov.Node, values: Values) -> Made | None:
+def _reversed(node: ov.Node, values: Values) -> Replacement | None:
     """Reverse in two parts, each exact as float32."""
     moved(node, values)
     if is_small(values.bounds(node, 0)):
@@ -84,26 +84,26 @@ def _reversed(node: ov.Node, values: Values) -> Made | None:
     return _as_given(node, values, op.bitwise_or(high, low))
 
 
-def _as_given(node: ov.Node, values: Values, found: ov.Node) -> Made:
+def _as_given(node: ov.Node, values: Values, found: ov.Node) -> Replacement:
     bounds = values.of(node.output(0)).bounds or INT32
-    return Made(cast(found, kind_of(node), bounds))
+    return Replacement(cast(found, kind_of(node), bounds))
 
 
-def _resized(node: ov.Node, values: Values) -> Made | None:
+def _resized(node: ov.Node, values: Values) -> Replacement | None:
     """Flag integers that float32 may not hold."""
     if is_small(values.bounds(node, 0)):
         return None
     given = as_int32(node.input_value(0))
     large = op.logical_or(op.greater(given, int32(MOST)), op.less(given, int32(-MOST)))
     cause = f"{named(node)} meets numbers beyond {MOST}, which OpenVINO rounds: send smaller ones"
-    return Made(None, [(cause, large)])
+    return Replacement(None, [(cause, large)])
 
 
 _SOUGHT: Final[Mapping[str, int]] = {"Bucketize": 0, "SearchSorted": 1}
 """Number of the input with the values to search for; the other input has the boundaries."""
 
 
-def _placed(node: ov.Node, values: Values) -> Made | None:
+def _placed(node: ov.Node, values: Values) -> Replacement | None:
     """Flag an end of int32 if constants are cut to it: no other number equals such a constant."""
     sought = _SOUGHT[node.get_type_name()]
     check_constants(node, values, [sought])
@@ -116,10 +116,10 @@ def _placed(node: ov.Node, values: Values) -> Made | None:
         f"{named(node)} compares an end of what 32 bits hold with constants beyond: send other"
         " numbers"
     )
-    return Made(None, [(cause, equal(given, int32(end))) for end in ends]) if ends else None
+    return Replacement(None, [(cause, equal(given, int32(end))) for end in ends]) if ends else None
 
 
-RULES: Sequence[Rule[Exact]] = (
+RULES: Sequence[Rule[MakeExact]] = (
     Rule("moved_constants", " ".join(MOVES - _OF_THEIR_OWN), moved),
     Rule("wide_boundaries", " ".join(_SOUGHT), _placed),
     Rule("pictures", "Interpolate", _resized),

@@ -31,7 +31,7 @@ from ie_serving.engines.openvino.graphs.walk import title
 
 
 @dataclass(frozen=True)
-class Made:
+class Replacement:
     """The replacement of an operation.
 
     Attributes:
@@ -45,7 +45,7 @@ class Made:
     by_element: bool = False
 
 
-Exact: TypeAlias = "Callable[[ov.Node, Values], Made | None]"
+MakeExact: TypeAlias = "Callable[[ov.Node, Values], Replacement | None]"
 """Makes an operation exact; gives None if it is exact already."""
 
 

@@ -35,8 +35,8 @@ from ie_serving.engines.openvino.faults.integers.bounds import (
 )
 from ie_serving.engines.openvino.faults.integers.moving import moved
 from ie_serving.engines.openvino.faults.integers.rule import (
-    Exact,
-    Made,
+    MakeExact,
+    Replacement,
     as_int32,
     cast,
     check_constants,
@@ -58,7 +58,7 @@ _FACTORS = 1 << 16
 plugin: the factors of quantized models have 8 bits."""
 
 
-def _cumulated(node: ov.Node, values: Values) -> Made | None:
+def _cumulated(node: ov.Node, values: Values) -> Replacement | None:
     """Flag a cumulative sum that leaves 32 bits: the previous sum is this one less one summand."""
     kind = kind_of(node)
     if kind == "i32" or is_within(values.unwrapped(node), HELD[kind]):
@@ -71,7 +71,7 @@ def _cumulated(node: ov.Node, values: Values) -> Made | None:
     return result(node, (found, added(before, given)[1]))
 
 
-def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None:
+def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Replacement | None:
     """Sum along one axis after the other; for a mean, divide by the count unless it is 0."""
     found = sum_of(node, values.bounds(node, 0))
     kind = kind_of(node)
@@ -80,7 +80,7 @@ def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None
     check_constants(node, values)
     axes = _axes(node)
     if axes is None:
-        return Made(None, [_rounded(node)])
+        return Replacement(None, [_rounded(node)])
     total, left = _total(node, axes)
     faults: list[tuple[str, Operand]] = []
     if mean:
@@ -91,7 +91,7 @@ def _summed(node: ov.Node, values: Values, *, mean: bool = False) -> Made | None
         faults.append((leaves(node), left))
     if not node.get_attributes()["keep_dims"]:
         total = op.squeeze(total, int64(axes)).output(0)
-    return Made(cast(total, kind, HELD["i32"]), faults)
+    return Replacement(cast(total, kind, HELD["i32"]), faults)
 
 
 def _axes(node: ov.Node) -> list[int] | None:
@@ -155,7 +155,7 @@ def _too_large(node: ov.Node) -> str:
     )
 
 
-def _matrix(node: ov.Node, values: Values) -> Made | None:
+def _matrix(node: ov.Node, values: Values) -> Replacement | None:
     """Flag matrix products whose partial sums may have been rounded, by those of the magnitudes."""
     factors = [max(map(abs, values.bounds(node, i))) for i in range(2)]
     if factors[0] * factors[1] <= _FACTORS and _becomes_real(node):
@@ -168,13 +168,13 @@ def _matrix(node: ov.Node, values: Values) -> Made | None:
     return _if_exact(node, values, sums)
 
 
-def _einsum(node: ov.Node, values: Values) -> Made:
+def _einsum(node: ov.Node, values: Values) -> Replacement:
     """Flag an Einsum as a MatMul, into which the plugin converts it."""
     given = [_less_magnitude(each) for each in node.input_values()]
     return _if_exact(node, values, op.einsum(given, node.get_attributes()["equation"]))
 
 
-def _magnitudes(node: ov.Node, values: Values) -> Made | None:
+def _magnitudes(node: ov.Node, values: Values) -> Replacement | None:
     """Flag sums of magnitudes that may have been rounded; narrow ones wrap around."""
     kind, found = kind_of(node), sum_of(node, values.bounds(node, 0))
     of_few_bits = kind not in WIDE | {"i32"}
@@ -184,18 +184,18 @@ def _magnitudes(node: ov.Node, values: Values) -> Made | None:
     check_constants(node, values)
     faults = [] if is_small(found) else [_rounded(node)]
     if not of_few_bits:
-        return Made(None, faults)
+        return Replacement(None, faults)
     given, keeps = as_int32(node.input_value(0)), bool(node.get_attributes()["keep_dims"])
     total = op.reduce_l1(given, node.input_value(1), keeps)
-    return Made(cast(total, kind, HELD["i32"]), faults)
+    return Replacement(cast(total, kind, HELD["i32"]), faults)
 
 
-def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Made:
+def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Replacement:
     check_constants(node, values)
     most = int32(_most(node))
     # With an odd number of factors the sums are negative. Beyond int32 they are its least number.
     wrong = op.logical_or(op.greater(sums, most), op.less(sums, op.negative(most)))
-    return Made(None, [(_too_large(node), wrong)])
+    return Replacement(None, [(_too_large(node), wrong)])
 
 
 def _most(node: ov.Node) -> int:
@@ -221,7 +221,7 @@ def _added_up(node: ov.Node) -> int:
     return int(size.get_length()) if size.is_static else MOST
 
 
-def _product(node: ov.Node, values: Values) -> Made | None:
+def _product(node: ov.Node, values: Values) -> Replacement | None:
     """Flag 64-bit products that leave 32 bits; this also flags those above 2**30.
 
     Readers are kept from fusion: the plugin computes an addition or the like, fused with a product
@@ -233,13 +233,13 @@ def _product(node: ov.Node, values: Values) -> Made | None:
     found = sealed(op.reduce_prod(as_int32(given), axes, keeps))
     output = cast(found, kind, HELD["i32"])
     if kind not in WIDE:
-        return Made(output)
+        return Replacement(output)
     rough = op.abs(op.reduce_prod(op.convert(given, "f32"), axes, keeps))
     limit = float32(_LARGE_PRODUCT)
-    return Made(output, [(leaves(node), op.logical_not(op.less(rough, limit)))])
+    return Replacement(output, [(leaves(node), op.logical_not(op.less(rough, limit)))])
 
 
-RULES: Sequence[Rule[Exact]] = (
+RULES: Sequence[Rule[MakeExact]] = (
     Rule("arithmetic_of_64_bits", "CumSum", _cumulated),
     Rule("products", "Einsum", _einsum),
     Rule("products", "MatMul", _matrix),
@@ -291,7 +291,7 @@ _WEIGHTED = 6
 """Number of inputs of an `EmbeddingSegmentsSum` with weights."""
 
 
-def gathered(node: ov.Node, values: Values) -> Made | None:
+def gathered(node: ov.Node, values: Values) -> Replacement | None:
     """Flag or wrap sums that leave their type; refuse reductions other than sums and extremes."""
     is_sum = node.get_type_name() == "EmbeddingSegmentsSum"
     reduction = node.get_attributes().get("reduction", "sum" if is_sum else "none")
@@ -306,8 +306,8 @@ def gathered(node: ov.Node, values: Values) -> Made | None:
     add_up, summed, _ = _SUMS[node.get_type_name()]
     given = [as_int32(node.input_value(i)) for i in summed]
     if kind not in WIDE:
-        return Made(cast(add_up(node, given), kind, INT32))
-    return Made(None, [(leaves(node), _leaves(node, given))])
+        return Replacement(cast(add_up(node, given), kind, INT32))
+    return Replacement(None, [(leaves(node), _leaves(node, given))])
 
 
 def _stays(node: ov.Node, values: Values) -> bool:
@@ -352,4 +352,6 @@ def _above(value: Operand, bits: int) -> ov.Node:
     return op.bitwise_right_shift(value, int32(bits))
 
 
-SCATTER_RULES: Sequence[Rule[Exact]] = (Rule("scattered_sums norms", " ".join(_SUMS), gathered),)
+SCATTER_RULES: Sequence[Rule[MakeExact]] = (
+    Rule("scattered_sums norms", " ".join(_SUMS), gathered),
+)

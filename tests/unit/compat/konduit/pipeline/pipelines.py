@@ -8,13 +8,13 @@ import numpy as np
 
 from ie_serving.compat.konduit import data
 from ie_serving.compat.konduit.pipeline.definition import read
-from ie_serving.compat.konduit.pipeline.running import Running
+from ie_serving.compat.konduit.pipeline.running import RunningPipeline
 from ie_serving.core.values.requests import Caller
 from ie_serving.engines.python.context import Context
 
 
 def ran(steps: Any, given: dict[str, Any], **more: Any) -> Any:
-    running = Running(read({"steps": steps, **more}, "pipeline"))
+    running = RunningPipeline(read({"steps": steps, **more}, "pipeline"))
     return running(data.decode(json.dumps(given).encode()), Context(Caller({}, None)).models)
 
 

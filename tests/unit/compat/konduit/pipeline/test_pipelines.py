@@ -12,7 +12,7 @@ import pytest
 from ie_serving.app.engine_stack import models_of
 from ie_serving.compat.konduit import data
 from ie_serving.compat.konduit.pipeline.definition import read
-from ie_serving.compat.konduit.pipeline.running import Running
+from ie_serving.compat.konduit.pipeline.running import RunningPipeline
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.requests import Caller
 from ie_serving.engines.base import EngineOptions
@@ -111,14 +111,14 @@ def test_a_list_is_a_sequence(caplog: pytest.LogCaptureFixture) -> None:
 def test_each_request_has_variables_of_its_own() -> None:
     code = "n = n + 1 if 'n' in globals() else base; seen = 'kept' in globals(); kept = 1\nr = n"
     step = python(code + " + 100 * seen", "a:int", "r:INT64", importCode="base = 5")
-    running = Running(read({"steps": [step]}, "pipeline"))
+    running = RunningPipeline(read({"steps": [step]}, "pipeline"))
     models = Context(Caller({}, None)).models
     assert [running({"a": 1}, models) for _ in range(2)] == [{"r": 5}, {"r": 5}]
 
 
 def test_import_code_runs_once() -> None:
     step = python("calls.append(1); r = len(calls)", "a:int", "r:INT64", importCode="calls = []")
-    running = Running(read({"steps": [step]}, "pipeline"))
+    running = RunningPipeline(read({"steps": [step]}, "pipeline"))
     models = Context(Caller({}, None)).models
     assert [running({"a": 1}, models)["r"] for _ in range(2)] == [1, 2]
 

@@ -22,7 +22,7 @@ from ie_serving.engines.openvino.compiling.lone_row import (
     shape_of,
 )
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
-from ie_serving.engines.openvino.interface.tensor_specs import Port, Ports
+from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
@@ -153,7 +153,7 @@ def test_the_graph_keeps_its_open_batch() -> None:
     model = ov.Model([op.tanh(x)], [x])
     spec = TensorSpec("x", DataType.FP32, (-1, 4), "x")
     signature = Signature(SERVING_DEFAULT, {"x": spec}, {})
-    ports = Ports(signature, (Port(spec, 0, ((0, 9), (4, 4))),), (), frozenset())
+    ports = SignaturePorts(signature, (Port(spec, 0, ((0, 9), (4, 4))),), (), frozenset())
     row = copy_for_one_row(model, ports)
     assert row is not None
     fix_to_one_row(row)

@@ -8,10 +8,10 @@ import pytest
 
 from ie_serving.core.values.tensors import Method
 from ie_serving.engines.openvino.interface.draft import Draft
-from ie_serving.engines.savedmodel.host.host_program import HostStep, Plan
+from ie_serving.engines.savedmodel.host.host_program import HostPlan, HostStep
 
 STEP = HostStep("StringLength len", lambda *_: [], (), ())
-HOST = Plan(before=[STEP])
+HOST = HostPlan(before=[STEP])
 
 
 class Parsed:

@@ -16,13 +16,13 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.interface import preprocess
 from ie_serving.engines.openvino.interface.draft import Draft
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import add_one, parameter, result, run, save, unary
 
 IMAGE = np.arange(24, dtype=np.uint8).reshape(1, 2, 4, 3)
 MEAN, SCALE = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-TRANSPOSED = Pair("NHWC", "NCHW")
+TRANSPOSED = PropertyPair("NHWC", "NCHW")
 
 
 def load(directory: Path, own: OpenVinoOptions | None = None, **steps: object) -> CompiledPrograms:
@@ -47,8 +47,8 @@ async def test_all_of_it_as_a_client_of_opencv_needs_it(tmp_path: Path) -> None:
         layout=TRANSPOSED,
         mean=MEAN,
         scale=SCALE,
-        color_format=Pair("BGR", "RGB"),
-        precision=Pair("u8", "f32"),
+        color_format=PropertyPair("BGR", "RGB"),
+        precision=PropertyPair("u8", "f32"),
     )
     x = spec(model, "inputs", "x")
     assert (x.dtype, x.shape) == (DataType.UINT8, (1, 2, 4, 3))
@@ -83,7 +83,7 @@ async def test_shape_and_batch_size_are_in_the_clients_layout(tmp_path: Path) ->
     shaped = load(tmp_path, OpenVinoOptions(shape=(2, 8, 6, 3)), layout=TRANSPOSED)
     assert spec(shaped, "inputs", "x").shape == (2, 8, 6, 3)
     assert spec(shaped, "outputs", "y").shape == (2, 3, 8, 6)
-    last = load(tmp_path, OpenVinoOptions(batch_size=(1, 8)), layout=Pair("CHWN", "NCHW"))
+    last = load(tmp_path, OpenVinoOptions(batch_size=(1, 8)), layout=PropertyPair("CHWN", "NCHW"))
     assert spec(last, "inputs", "x").shape == (3, 2, 4, -1)
     answer = await run(last, {"x": np.ones((3, 2, 4, 5), np.float32)})
     assert answer["y"].shape == (5, 3, 2, 4)
@@ -91,7 +91,7 @@ async def test_shape_and_batch_size_are_in_the_clients_layout(tmp_path: Path) ->
 
 async def test_a_layout_alone_says_where_the_batch_is(tmp_path: Path) -> None:
     unary(tmp_path, [3, 1], DataType.FP32, op.relu)
-    model = load(tmp_path, OpenVinoOptions(batch_size=4), layout=Pair("CN"))
+    model = load(tmp_path, OpenVinoOptions(batch_size=4), layout=PropertyPair("CN"))
     assert spec(model, "inputs", "x").shape == (3, 4)
 
 
@@ -102,9 +102,13 @@ async def test_a_layout_alone_says_where_the_batch_is(tmp_path: Path) -> None:
         pytest.param(
             {"mean": (1.0, 2.0), "layout": TRANSPOSED}, "channels and mean", id="how many channels"
         ),
-        pytest.param({"color_format": Pair("BGR", "RGB")}, "color_format: ", id="colours where"),
-        pytest.param({"layout": Pair("NC", "CN")}, "layout: .*rank", id="of another rank"),
-        pytest.param({"layout": {"z": Pair("NC")}}, "no input or output 'z'.*x, y", id="name"),
+        pytest.param(
+            {"color_format": PropertyPair("BGR", "RGB")}, "color_format: ", id="colours where"
+        ),
+        pytest.param({"layout": PropertyPair("NC", "CN")}, "layout: .*rank", id="of another rank"),
+        pytest.param(
+            {"layout": {"z": PropertyPair("NC")}}, "no input or output 'z'.*x, y", id="name"
+        ),
     ],
 )
 def test_what_cannot_be_applied_fails_the_load(
@@ -154,7 +158,9 @@ async def test_images_of_any_size_become_the_models_as_pillow_resizes(
     tmp_path: Path, way: str, resampling: Image.Resampling
 ) -> None:
     f32 = OpenVinoOptions(inference_precision="f32")  # else in bf16 where the CPU has it
-    model = load(image_model(tmp_path), f32, layout=TRANSPOSED, precision=Pair("u8"), resize=way)
+    model = load(
+        image_model(tmp_path), f32, layout=TRANSPOSED, precision=PropertyPair("u8"), resize=way
+    )
     assert spec(model, "inputs", "x").shape == (1, -1, -1, 3)
     for image in (RESIZED, IMAGE, np.repeat(RESIZED, 3, axis=2)):
         answer = await run(model, {"x": image})
@@ -167,7 +173,11 @@ async def test_images_of_any_size_become_the_models_as_pillow_resizes(
 async def test_resize_is_openvinos_own(tmp_path: Path, way: str) -> None:
     """Of a constant image every way gives the constant, before the mean is subtracted."""
     model = load(
-        image_model(tmp_path), layout=TRANSPOSED, precision=Pair("u8"), resize=way, mean=(7.0,)
+        image_model(tmp_path),
+        layout=TRANSPOSED,
+        precision=PropertyPair("u8"),
+        resize=way,
+        mean=(7.0,),
     )
     answer = await run(model, {"x": np.full((1, 5, 3, 3), 20, np.uint8)})
     np.testing.assert_allclose(answer["y"], np.full((1, 3, 2, 4), 13.0), rtol=1e-5)

@@ -11,7 +11,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.interface.tensor_specs import NO_LIMIT
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from tests.unit.engines.openvino.models import Shape, parameter, result, save, unary
 
 
@@ -28,7 +28,7 @@ def relu(directory: Path, shape: Shape) -> Path:
 
 
 def test_a_layout_of_the_configuration_is_the_clients(tmp_path: Path) -> None:
-    asked = Preprocessing(layout=Pair("NHWC", "NCHW"))
+    asked = Preprocessing(layout=PropertyPair("NHWC", "NCHW"))
     assert spec(relu(tmp_path, [1, 3, 4, 5]), asked).layout == "NHWC"
 
 

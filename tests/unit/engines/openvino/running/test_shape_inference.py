@@ -121,7 +121,7 @@ async def test_the_oldest_of_too_many_is_forgotten(
 
 
 async def test_the_queue_has_an_end(product: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape_inference, "MOST_WAITING", 2)
+    monkeypatch.setattr(shape_inference, "MOST_INFER_WAITERS", 2)
     product.go.clear()
     tasks = [asyncio.ensure_future(product.check(((1, n), (n, 1)))) for n in range(1, 3)]
     await asyncio.sleep(0)

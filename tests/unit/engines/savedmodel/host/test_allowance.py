@@ -26,7 +26,7 @@ from ie_serving.engines.savedmodel.host.allowance import (
     turn,
 )
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes
-from ie_serving.engines.savedmodel.host.host_program import HostProgram, HostStep, Plan
+from ie_serving.engines.savedmodel.host.host_program import HostPlan, HostProgram, HostStep
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.tensor_list import LoopList, TensorList
 from ie_serving.wire.protobuf import graph
@@ -118,7 +118,9 @@ async def test_a_step_that_demands_much_and_those_behind_it_run_in_a_thread(
 
         return HostStep("Fill 'f'", compute, (), ())
 
-    program = HostProgram(Plan(before=[step(0), step(size), step(0)]), Signature("s", {}, {}), None)
+    program = HostProgram(
+        HostPlan(before=[step(0), step(size), step(0)]), Signature("s", {}, {}), None
+    )
     await program.infer({}, lambda outputs: None)
     program.close()
     assert ran == threads
@@ -212,7 +214,7 @@ def endless() -> Iterator[tuple[HostProgram, list[str], threading.Event]]:
             turn()
             never.wait(0.001)
 
-    plan = Plan(
+    plan = HostPlan(
         slots=[None], inputs={"x": 0}, before=[HostStep("While 'w'", forever, (0,), (), True)]
     )
     spec = TensorSpec("x", DataType.FP32, (), "x:0")

@@ -15,7 +15,7 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.savedmodel.host.functional import functional
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
-from ie_serving.engines.savedmodel.host.nodes import Nodes
+from ie_serving.engines.savedmodel.host.nodes import GraphNodes
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 from tests.unit.engines.savedmodel.exports import (
@@ -38,7 +38,7 @@ def made_by(build: Build) -> tuple[Proto, str]:
 
 
 def ops_above(definition: Proto, output: str) -> set[str]:
-    return {node.op for node in Nodes(definition).above([output])}
+    return {node.op for node in GraphNodes(definition).above([output])}
 
 
 def functions_of(definition: Proto, attributes: Collection[str]) -> list[set[str]]:

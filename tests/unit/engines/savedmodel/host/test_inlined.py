@@ -16,7 +16,7 @@ from ie_serving.engines.savedmodel.file import read_graph
 from ie_serving.engines.savedmodel.frames import CALLS
 from ie_serving.engines.savedmodel.host.inlined import inline
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
-from ie_serving.engines.savedmodel.host.nodes import Nodes
+from ie_serving.engines.savedmodel.host.nodes import GraphNodes
 from ie_serving.engines.savedmodel.numbered import Numbers
 from tests.unit.engines.savedmodel.exports import (
     example,
@@ -135,6 +135,6 @@ def test_only_calls_that_lead_to_a_loop_are_written_out(path: Path) -> None:
     before = {node.name for node in meta_graph.graph_def.node}
     wanted = inline(meta_graph.graph_def, [outputs["upper"].name], Numbers(meta_graph))
     assert before - {node.name for node in meta_graph.graph_def.node} == calls
-    ops = [node.op for node in Nodes(meta_graph.graph_def).above(wanted)]
+    ops = [node.op for node in GraphNodes(meta_graph.graph_def).above(wanted)]
     assert any(op.startswith(FIRST_FORM) for op in ops)
     assert not [op for op in ops if op in CALLS]

@@ -11,14 +11,14 @@ import tensorflow as tf
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes
-from ie_serving.engines.savedmodel.host.tables import Table, from_text_file
+from ie_serving.engines.savedmodel.host.tables import LookupTable, from_text_file
 from ie_serving.wire.protobuf import graph
 
 STRING, LONG, FLOAT = (tf.string, 7), (tf.int64, 9), (tf.float32, 1)
 LINE, NUMBER = -2, -1
 
 
-def read(path: Path, types: tuple[int, int], attributes: Mapping[str, Any]) -> Table:
+def read(path: Path, types: tuple[int, int], attributes: Mapping[str, Any]) -> LookupTable:
     initializer, table = graph.NodeDef(op="Initialize"), graph.NodeDef(name="t", op="HashTableV2")
     for name, value in attributes.items():
         if isinstance(value, int):
@@ -86,7 +86,7 @@ def test_a_file_that_does_not_fit_is_refused_as_by_tensorflow(
 
 
 def test_a_key_that_the_table_lacks_gives_the_default() -> None:
-    table = Table(np.array([1, 2]), np.array([b"x", b"y"], np.object_), "t")
+    table = LookupTable(np.array([1, 2]), np.array([b"x", b"y"], np.object_), "t")
     found = table.find(np.array([[2, 3]]), np.array(b"?", np.object_))
     assert found.tolist() == [[b"y", b"?"]]
 

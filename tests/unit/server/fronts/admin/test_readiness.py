@@ -7,7 +7,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ie_serving.server.fronts.admin.grpc_health import NAME, HealthService
-from ie_serving.server.fronts.admin.health import Health, Readiness
+from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
 from ie_serving.server.transport.grpc.services import CallContext
 
 PATIENCE_S = 5
@@ -24,7 +24,7 @@ class Process:
         self.health = Health()
         self._grpc = HealthService([], lambda model: False)
         self.served = asyncio.Event()
-        self.readiness = Readiness(self.health, self._grpc, self._served)
+        self.readiness = ProcessReadiness(self.health, self._grpc, self._served)
 
     async def _served(self) -> None:
         await self.served.wait()
@@ -85,7 +85,9 @@ async def test_a_defect_is_logged_and_leaves_it_not_ready(caplog: pytest.LogCapt
     async def broken() -> None:
         raise RuntimeError("odd")
 
-    process.readiness = Readiness(process.health, HealthService([], lambda model: False), broken)
+    process.readiness = ProcessReadiness(
+        process.health, HealthService([], lambda model: False), broken
+    )
     with caplog.at_level(logging.ERROR, "ie_serving"):
         process.readiness.begin()
         await turns()

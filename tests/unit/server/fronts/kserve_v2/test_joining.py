@@ -12,7 +12,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
-from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
+from ie_serving.server.fronts.kserve_v2.routes import ParsedPath, asked
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
@@ -33,7 +33,7 @@ def head(method: str, path: str) -> RequestHead:
     return RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
 
 
-async def ask(routes: Routes[Asked], method: str, path: str) -> Answer:
+async def ask(routes: Routes[ParsedPath], method: str, path: str) -> Answer:
     return await routes.before(elsewhere)(Request(head(method, path), b""))
 
 
@@ -56,30 +56,30 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("method", "path", "found"),
     [
-        ("POST", "/v2/models/m/infer", Asked("infer", "m")),
-        ("POST", "/v2/models/m/infer/", Asked("infer", "m")),
-        ("POST", "/v2/models/a%2Fb/versions/v%201/infer", Asked("infer", "a/b", "v 1")),
-        ("GET", "/v2/models/m", Asked("metadata", "m")),
-        ("HEAD", "/v2/models/m/versions/3", Asked("metadata", "m", "3")),
-        ("GET", "/v2/models/m/versions/stable/ready", Asked("ready", "m", "stable")),
+        ("POST", "/v2/models/m/infer", ParsedPath("infer", "m")),
+        ("POST", "/v2/models/m/infer/", ParsedPath("infer", "m")),
+        ("POST", "/v2/models/a%2Fb/versions/v%201/infer", ParsedPath("infer", "a/b", "v 1")),
+        ("GET", "/v2/models/m", ParsedPath("metadata", "m")),
+        ("HEAD", "/v2/models/m/versions/3", ParsedPath("metadata", "m", "3")),
+        ("GET", "/v2/models/m/versions/stable/ready", ParsedPath("ready", "m", "stable")),
         ("GET", "/v2/models/m/versions/3/ready", None),
-        ("GET", "/v2/models/m/infer", Asked("wrong_method", "m", allowed="POST")),
-        ("POST", "/v2/models/%FF/infer", Asked("infer", "\ufffd")),
-        ("OPTIONS", "/v2/models/m/infer", Asked("preflight")),
-        ("GET", "/v2", Asked("server")),
+        ("GET", "/v2/models/m/infer", ParsedPath("wrong_method", "m", allowed="POST")),
+        ("POST", "/v2/models/%FF/infer", ParsedPath("infer", "\ufffd")),
+        ("OPTIONS", "/v2/models/m/infer", ParsedPath("preflight")),
+        ("GET", "/v2", ParsedPath("server")),
         ("GET", "/v2x", None),
         ("GET", "/v2/health/live", None),
-        ("GET", "/v2/logging", Asked("log_settings")),
-        ("POST", "/v2/models/m/trace/setting", Asked("change_trace_settings", "m")),
-        ("POST", "/v2/models/m/generate_stream", Asked("generate", "m")),
-        ("POST", "/v2/models//infer", Asked("unknown")),
-        ("POST", "/v2/models/m/versions//infer", Asked("unknown")),
-        ("POST", "/v2/models/m/n/infer", Asked("unknown")),
+        ("GET", "/v2/logging", ParsedPath("log_settings")),
+        ("POST", "/v2/models/m/trace/setting", ParsedPath("change_trace_settings", "m")),
+        ("POST", "/v2/models/m/generate_stream", ParsedPath("generate", "m")),
+        ("POST", "/v2/models//infer", ParsedPath("unknown")),
+        ("POST", "/v2/models/m/versions//infer", ParsedPath("unknown")),
+        ("POST", "/v2/models/m/n/infer", ParsedPath("unknown")),
         ("POST", "/V2/models/m/infer", None),
-        ("POST", f"/v2/models/{'m' * 300}/infer", Asked("infer", "m" * 300)),
+        ("POST", f"/v2/models/{'m' * 300}/infer", ParsedPath("infer", "m" * 300)),
     ],
 )
-def test_what_a_path_asks_for(method: str, path: str, found: Asked | None) -> None:
+def test_what_a_path_asks_for(method: str, path: str, found: ParsedPath | None) -> None:
     assert asked(head(method, path)) == found
 
 

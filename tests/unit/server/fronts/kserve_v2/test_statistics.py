@@ -2,7 +2,7 @@
 
 from ie_serving.server.fronts.kserve_v2.statistics import statistics
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.requests import Key
+from ie_serving.telemetry.metrics.requests import SeriesKey
 from ie_serving.telemetry.metrics.summed import summed
 from tests.unit.telemetry.pages import GRPC, Version
 
@@ -23,7 +23,7 @@ def page() -> bytes:
         served.decoded.append(seconds / 4)
         served.encoded.append(seconds / 8)
         served.add(seconds)
-    metrics.served(NAME, Key("1", "REST", "GetModelMetadata", "metadata")).add(7.0)
+    metrics.served(NAME, SeriesKey("1", "REST", "GetModelMetadata", "metadata")).add(7.0)
     metrics.served("other", GRPC).add(9.0)
     metrics.of(NAME).requests.count(GRPC, "INVALID_ARGUMENT")
     return metrics.text().encode()

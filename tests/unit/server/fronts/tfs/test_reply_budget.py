@@ -12,7 +12,7 @@ import uvloop
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.handshake import FailedHandshakes, Secure, ServerContext
-from ie_serving.server.transport.http1.connection import SEALED, Connection, Server
+from ie_serving.server.transport.http1.connection import SEALED, ConnectionServer, Http1Connection
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
 from tests.certificates import Authority
@@ -59,10 +59,10 @@ def test_a_reply_that_is_not_read_is_held_until_its_client_leaves(
     uvloop.run(unread(Authority(tmp_path) if secured else None))
 
 
-class Full(Connection):
+class Full(Http1Connection):
     """A connection that notes how much waits when its reply has to wait for the client."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ConnectionServer) -> None:
         super().__init__(server)
         self.waits = asyncio.get_running_loop().create_future()
 
@@ -75,7 +75,7 @@ class Full(Connection):
 async def unread(authority: Authority | None) -> None:
     connections: list[Full] = []
 
-    def carrier(server: Server) -> Full:
+    def carrier(server: ConnectionServer) -> Full:
         connections.append(Full(server))
         return connections[-1]
 

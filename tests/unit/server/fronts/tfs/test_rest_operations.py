@@ -6,7 +6,7 @@ import json
 import pytest
 
 from ie_serving.core.values.errors import NotFound, Unreachable
-from ie_serving.server.fronts.admin.health import Phase
+from ie_serving.server.fronts.admin.health import ProcessPhase
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest
 
@@ -56,9 +56,9 @@ async def test_polls_can_be_switched_off() -> None:
 async def test_probes_of_the_whole_server() -> None:
     rest = Rest(await Heart().plane())
     for phase, ready, started in (
-        (Phase.STARTING, 503, 503),
-        (Phase.READY, 200, 200),
-        (Phase.STOPPING, 503, 200),
+        (ProcessPhase.STARTING, 503, 503),
+        (ProcessPhase.READY, 200, 200),
+        (ProcessPhase.STOPPING, 503, 200),
     ):
         rest.health.phase = phase
         assert [
@@ -80,5 +80,5 @@ async def test_a_model_says_whether_it_is_ready_whatever_the_others_do() -> None
         "name": "m",
         "ready": True,
     }
-    rest.health.phase = Phase.STOPPING
+    rest.health.phase = ProcessPhase.STOPPING
     assert (await rest.call("GET", "/v2/models/m/ready"))[0] == 503

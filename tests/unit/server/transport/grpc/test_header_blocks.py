@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ie_serving.core.values.codes import Code
 from ie_serving.server.status import CUT, LONGEST_TEXT
 from ie_serving.server.transport.grpc import header_blocks
-from ie_serving.server.transport.grpc.header_blocks import Request, interpret
-from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.grpc.header_blocks import CallHead, interpret
+from ie_serving.server.transport.http2.headers import HeaderFields
 
 CALL = (
     (b":method", b"POST"),
@@ -23,7 +23,7 @@ CALL = (
 )
 
 
-def interpreted(fields: Fields) -> Request:
+def interpreted(fields: HeaderFields) -> CallHead:
     return interpret(fields, refused="")
 
 

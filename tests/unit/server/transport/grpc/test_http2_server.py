@@ -12,7 +12,7 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.header_blocks import interpret
 from ie_serving.server.transport.grpc.http2_server import Http2Server
-from ie_serving.server.transport.http2.driver import LIMITS_S, Driver
+from ie_serving.server.transport.http2.driver import LIMITS_S, SocketDriver
 from ie_serving.server.transport.http2.stream_states import Life
 from tests.unit.alarms import LONG_S, Alarms
 from tests.unit.server.transport.http2.peer import (
@@ -168,7 +168,9 @@ async def test_a_client_that_reads_nothing_does_not_hold_the_end(served: Served)
 async def test_what_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
     """Its calls have ended; their status has not gone out yet."""
     wire = Wire()
-    slow = Driver(interpret, lambda *_: _REFUSED, lambda _: None, lambda _: None, lambda: None)
+    slow = SocketDriver(
+        interpret, lambda *_: _REFUSED, lambda _: None, lambda _: None, lambda: None
+    )
     slow.connection_made(wire)
     slow.data_received(HELLO)
     slow.pause_writing()

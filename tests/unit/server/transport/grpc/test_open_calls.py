@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.http2.frames import ErrorCode
-from ie_serving.server.transport.http2.streams import FREE_STREAMS, STEP, STREAM_BYTES, Streams
+from ie_serving.server.transport.http2.streams import FREE_STREAMS, STEP, STREAM_BYTES, StreamTable
 from tests.unit.server.transport.http2.peer import (
     Peer,
     Served,
@@ -101,7 +101,7 @@ async def test_without_room_others_are_answered(room: int) -> None:
 
 
 def test_room_is_given_back_while_the_connection_goes_on() -> None:
-    streams, held = Streams(), BUDGET.held
+    streams, held = StreamTable(), BUDGET.held
     for _ in range(3):
         assert streams.grow()
     assert streams.room == FREE_STREAMS + 3 * STEP

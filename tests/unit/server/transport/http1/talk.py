@@ -8,10 +8,10 @@ from typing import Any
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import messages
 from ie_serving.server.transport.http1.asgi import Asgi
-from ie_serving.server.transport.http1.connection import Connection
+from ie_serving.server.transport.http1.connection import Http1Connection
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.outbox import Outbox
-from ie_serving.server.transport.http1.server import Connect
+from ie_serving.server.transport.http1.server import MakeConnection
 
 PATIENCE_S = 10
 App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
@@ -82,12 +82,12 @@ class Host:
         self.time = 1000.0
         self.busy_poll = BusyPoll(0.0, lambda: self.time)
         self.known_heads = KnownHeads()
-        self.connections: list[Connection] = []
+        self.connections: list[Http1Connection] = []
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Http1Connection) -> None:
         self.connections.append(connection)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Http1Connection) -> None:
         self.connections.remove(connection)
 
 
@@ -100,9 +100,11 @@ class Talk:
     """
 
     def __init__(
-        self, app: App, told: Callable[[messages.App], tuple[messages.App, Connect]] | None = None
+        self,
+        app: App,
+        told: Callable[[messages.App], tuple[messages.App, MakeConnection]] | None = None,
     ) -> None:
-        answers, carrier = told(Asgi(app)) if told else (Asgi(app), Connection)
+        answers, carrier = told(Asgi(app)) if told else (Asgi(app), Http1Connection)
         self.host = Host(answers)
         self.wire = Wire()
         self.connection = carrier(self.host)

@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.body import BodyStream
-from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import Endpoints, Reply, Request, RequestHead
 from tests.unit.server.transport.http1.test_body import Connection
 
 HEADERS = ((b"x-y", b"Z"),)
@@ -27,7 +27,7 @@ async def test_the_scope() -> None:
         await send(START)
         await send(body(b""))
 
-    await Asgi(app)(SMALL._replace(ends=Ends(("192.0.2.1", 5), ("192.0.2.2", 80))))
+    await Asgi(app)(SMALL._replace(ends=Endpoints(("192.0.2.1", 5), ("192.0.2.2", 80))))
     assert scopes == [
         {
             "type": "http",

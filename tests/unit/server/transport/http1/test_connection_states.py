@@ -12,10 +12,10 @@ from ie_serving.server.transport.http1.connection_states import (
     WRITER,
     Body,
     BodyEvent,
-    Read,
     Reader,
-    Write,
+    ReaderEvent,
     Writer,
+    WriterEvent,
 )
 
 # A line for each state, a column for each event; a dot where the event is refused.
@@ -59,8 +59,8 @@ def moves(text: str) -> Moves:
 @pytest.mark.parametrize(
     ("table", "states", "events", "text"),
     [
-        pytest.param(READER, Reader, Read, READER_MOVES, id="reader"),
-        pytest.param(WRITER, Writer, Write, WRITER_MOVES, id="writer"),
+        pytest.param(READER, Reader, ReaderEvent, READER_MOVES, id="reader"),
+        pytest.param(WRITER, Writer, WriterEvent, WRITER_MOVES, id="writer"),
         pytest.param(BODY, Body, BodyEvent, BODY_MOVES, id="body"),
     ],
 )
@@ -81,6 +81,6 @@ def test_every_event_in_every_state(
                 assert after(table, state, event).name == expected[state.name, event.name]
 
 
-@pytest.mark.parametrize("kind", [Reader, Read, Writer, Write, Body, BodyEvent])
+@pytest.mark.parametrize("kind", [Reader, ReaderEvent, Writer, WriterEvent, Body, BodyEvent])
 def test_each_state_and_event_says_what_it_means(kind: type[enum.Enum]) -> None:
     assert len({member.value for member in kind}) == len(kind)

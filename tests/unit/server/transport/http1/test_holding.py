@@ -10,7 +10,7 @@ import pytest
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.holding import FREE_FIELDS, GATHERED
-from ie_serving.server.transport.http1.messages import Event, Fault, Reply, Request
+from ie_serving.server.transport.http1.messages import Fault, HttpEvent, Reply, Request
 from ie_serving.server.transport.http1.protocol import Protocol
 from tests.unit.server.transport.http1.talk import GET, POST, Gate, Talk, echo
 
@@ -53,7 +53,7 @@ def room(size: int) -> Iterator[None]:
         others.release()
 
 
-def paths(events: Sequence[Event]) -> list[bytes]:
+def paths(events: Sequence[HttpEvent]) -> list[bytes]:
     return [event.head.path for event in events if isinstance(event, Request)]
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.server.transport.http1.heads import LONGEST, MOST, KnownHeads
-from ie_serving.server.transport.http1.messages import Event, Request
+from ie_serving.server.transport.http1.messages import HttpEvent, Request
 from ie_serving.server.transport.http1.protocol import Protocol
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
 
 
-def heads(events: Sequence[Event]) -> list[object]:
+def heads(events: Sequence[HttpEvent]) -> list[object]:
     return [(event.head, event.body) if isinstance(event, Request) else event for event in events]
 
 

@@ -10,8 +10,8 @@ from ie_serving.server.transport.http1.heads import CLOSE, KnownHeads
 from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
-    Event,
     Fault,
+    HttpEvent,
     Piece,
     Reply,
     Request,
@@ -64,7 +64,7 @@ def test_who_sends_a_blank_in_a_target_is_told() -> None:
     assert "a blank in the target is written %20" in fault.text
 
 
-def told(events: Sequence[Event]) -> list[Told]:
+def told(events: Sequence[HttpEvent]) -> list[Told]:
     """What the test looks at: paths, sizes of bodies, the end, the status of a fault."""
     words: list[Told] = []
     for event in events:

@@ -7,17 +7,17 @@ from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame
 
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.connection import Http2Connection
-from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.http2.headers import HeaderFields
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import Writing
-from ie_serving.server.transport.http2.streams import Stream
+from ie_serving.server.transport.http2.streams import Http2Stream
 from tests.unit.server.transport.http2.peer import HELLO, Header, call_headers, headers
 from tests.unit.server.transport.http2.wire import parsed
 
 QUIET = "ok"
 
 
-class Heard(Stream):
+class Heard(Http2Stream):
     """A stream that notes its events, and answers when it is told to."""
 
     def __init__(self, sender: Sender, answer: Callable[["Heard"], None]) -> None:
@@ -71,7 +71,7 @@ class Talk:
         self.now = 0.0
         self.written = b""
         self.streams: dict[int, Heard] = {}
-        self.requests: list[Fields] = []
+        self.requests: list[HeaderFields] = []
         self.answer = silent
         self.refuse: bytes | None = None
         self.connection = Http2Connection(
@@ -80,7 +80,7 @@ class Talk:
         self.say(*(hello or (HELLO,)))
         self.written = b""
 
-    def _accept(self, number: int, request: Any, sender: Sender) -> Stream | bytes:
+    def _accept(self, number: int, request: Any, sender: Sender) -> Http2Stream | bytes:
         self.requests.append(request)
         if self.refuse is not None:
             return self.refuse

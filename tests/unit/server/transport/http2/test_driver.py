@@ -21,13 +21,18 @@ from ie_serving.server.transport.http2.driver import (
     LIMITS_S,
     MOST_HELD,
     MOST_SMALL,
-    Driver,
+    SocketDriver,
 )
 from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.stream_states import Life
-from ie_serving.server.transport.http2.streams import MOST_STREAMS, STREAM_WINDOW, Buffer, Stream
+from ie_serving.server.transport.http2.streams import (
+    MOST_STREAMS,
+    STREAM_WINDOW,
+    Http2Stream,
+    Payload,
+)
 from tests.unit.server.transport.http2.peer import (
     HELLO,
     LARGE_WINDOW,
@@ -253,13 +258,13 @@ async def test_messages_that_are_read_directly_arrive_whole(
 ) -> None:
     """Two calls whose frames alternate, and small messages between them that are kept meanwhile."""
     directly: list[int] = []
-    came = Driver._came
+    came = SocketDriver._came
 
-    def counting(driver: Driver, count: int) -> None:
+    def counting(driver: SocketDriver, count: int) -> None:
         directly.append(count)
         came(driver, count)
 
-    monkeypatch.setattr(Driver, "_came", counting)
+    monkeypatch.setattr(SocketDriver, "_came", counting)
     contents = {1: pattern(LIMIT - 10), 3: pattern(LIMIT - 11)[::-1]}
     peer = await served.connect(PREFACE, settings({4: 1 << 30}), window_update(0, 1 << 30))
     peer.send(*(headers(number, call_headers("Echo")) for number in contents))
@@ -281,7 +286,7 @@ async def test_messages_that_are_read_directly_arrive_whole(
     assert sum(directly) > LIMIT
 
 
-class Taking(Stream):
+class Taking(Http2Stream):
     """A stream that copies its data to memory of its own."""
 
     def __init__(self, number: int) -> None:
@@ -289,7 +294,7 @@ class Taking(Stream):
         self.memory = bytearray(1 << 20)
         self.filled = 0
 
-    def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
+    def receive(self, data: Payload, start: int, stop: int, *, ends: bool) -> None:
         self.memory[self.filled : self.filled + stop - start] = data[start:stop]
         self.filled += stop - start
 
@@ -306,7 +311,7 @@ async def test_long_frames_are_read_straight_to_their_message() -> None:
         return streams[-1]
 
     nothing, at_once = lambda *_: None, lambda: 0.0  # a clock that ends no turn
-    driver = Driver(lambda fields, _: fields, accept, nothing, nothing, nothing, at_once)
+    driver = SocketDriver(lambda fields, _: fields, accept, nothing, nothing, nothing, at_once)
     driver.connection_made(wire)
     content = pattern(500_000)
     sent = HELLO + headers(1, call_headers("Any")) + data(1, content)
@@ -337,7 +342,7 @@ async def test_long_frames_are_read_straight_to_their_message() -> None:
 # Turns.
 
 
-class Recorded(Stream):
+class Recorded(Http2Stream):
     """A stream that costs the loop a turn to begin: a turn passes on the clock for each one."""
 
     def __init__(self, begun: list[int], number: int) -> None:
@@ -348,9 +353,9 @@ class Recorded(Stream):
         self._begun.append(self.number)
 
 
-def quiet(wire: Wire, begun: list[int]) -> Driver:
+def quiet(wire: Wire, begun: list[int]) -> SocketDriver:
     """Give a connection of its own clock, on which the streams that have begun are the turns."""
-    driver = Driver(
+    driver = SocketDriver(
         lambda fields, _: fields,
         lambda number, *_: Recorded(begun, number),
         lambda _: None,
@@ -384,10 +389,10 @@ async def test_connections_take_turns() -> None:
         driver.connection_lost(None)
 
 
-class Answers(Stream):
+class Answers(Http2Stream):
     """A stream that the test answers, with frames of its own."""
 
-    driver: Driver
+    driver: SocketDriver
 
     def __init__(self, sender: Sender, number: int) -> None:
         self._sender = sender
@@ -410,7 +415,7 @@ def answered_later(wire: Wire, calls: int) -> list[Answers]:
 
     ignore = (lambda _: None, lambda _: None, lambda: None)
     # By a clock that stands still one turn reads all calls, however busy the machine is.
-    driver = Driver(lambda fields, _: fields, accept, *ignore, clock=lambda: 0.0)
+    driver = SocketDriver(lambda fields, _: fields, accept, *ignore, clock=lambda: 0.0)
     driver.connection_made(wire)
     driver.data_received(
         HELLO + b"".join(headers(2 * n + 1, call_headers("Any")) for n in range(calls))

@@ -10,8 +10,8 @@ from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.headers import (
     LARGEST_BLOCK,
     LARGEST_HEADERS,
-    Fields,
-    Head,
+    HeaderBlock,
+    HeaderFields,
     HeaderReader,
     malformed,
     malformed_fields,
@@ -31,7 +31,7 @@ def encoded(*fields: Field) -> bytes:
     return bytes(Encoder().encode(fields))
 
 
-def decoded(block: bytes, decoder: Decoder) -> Fields:
+def decoded(block: bytes, decoder: Decoder) -> HeaderFields:
     return tuple((bytes(n), bytes(v)) for n, v in decoder.decode(block, raw=True))
 
 
@@ -40,7 +40,7 @@ def reading() -> HeaderReader:
     return HeaderReader(lambda _, refused: refused)
 
 
-def read(reader: HeaderReader, block: bytes) -> Head:
+def read(reader: HeaderReader, block: bytes) -> HeaderBlock:
     return reader.known.get(block) or reader.decode(block)
 
 
@@ -123,7 +123,7 @@ def test_garbage_is_a_fault_of_the_connection_or_a_head(blocks: list[bytes]) -> 
     reader = reading()
     try:
         for block in blocks:
-            assert isinstance(read(reader, block), Head)
+            assert isinstance(read(reader, block), HeaderBlock)
     except ConnectionFault as fault:
         # So few bytes cannot stand for headers that are too large; the next tests make those.
         assert fault.code is ErrorCode.COMPRESSION_ERROR
@@ -181,7 +181,7 @@ def test_a_small_block_of_large_headers_ends_the_connection() -> None:
         pytest.param((*CALL, (b"host", b"a"), (b"host", b"b")), id="two hosts"),
     ],
 )
-def test_malformed(fields: Fields) -> None:
+def test_malformed(fields: HeaderFields) -> None:
     assert malformed(fields)
     assert reading().decode(encoded(*fields)).malformed
 
@@ -212,6 +212,6 @@ def test_malformed_trailers() -> None:
 
 def test_a_request() -> None:
     fields = (*CALL, (b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2"), (b"content-length", b"12"))
-    assert reading().decode(encoded(*fields)) == Head(
+    assert reading().decode(encoded(*fields)) == HeaderBlock(
         fields, malformed=False, content_length=12, request=""
     )

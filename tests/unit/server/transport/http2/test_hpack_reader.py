@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ie_serving.server.transport.http2.headers import (
     MOST_TABLE,
-    Field,
+    HeaderField,
     HpackReader,
     TooManyFields,
     Undecodable,
@@ -28,14 +28,14 @@ SIZES = st.sampled_from([None, 0, 31, 64, 200, 1000, MOST_TABLE])
 BLOCKS = st.lists(st.tuples(SIZES, FIELDS, st.booleans()), max_size=12)
 
 
-def reference(decoder: Decoder, block: bytes) -> list[Field] | None:
+def reference(decoder: Decoder, block: bytes) -> list[HeaderField] | None:
     try:
         return [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
     except (HPACKError, IndexError):
         return None
 
 
-def ours(reader: HpackReader, block: bytes) -> list[Field] | None:
+def ours(reader: HpackReader, block: bytes) -> list[HeaderField] | None:
     try:
         return reader.decode(block)
     except Undecodable:

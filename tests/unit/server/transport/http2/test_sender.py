@@ -12,12 +12,12 @@ from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.sender import TURN, Sender
 from ie_serving.server.transport.http2.stream_states import Flow, StreamEvent, StreamState, Writing
-from ie_serving.server.transport.http2.streams import Stream, Streams
+from ie_serving.server.transport.http2.streams import Http2Stream, StreamTable
 from tests.unit.server.transport.http2.peer import pattern
 from tests.unit.server.transport.http2.wire import parsed
 
 
-class Told(Stream):
+class Told(Http2Stream):
     """A stream that knows what it was told."""
 
     def __init__(self, number: int, window: int) -> None:
@@ -42,7 +42,7 @@ class Half:
     """A sender whose bytes are taken as soon as it has any, and streams that the client knows."""
 
     def __init__(self) -> None:
-        self.streams = Streams()
+        self.streams = StreamTable()
         self.written = b""
         self.sender = Sender(self.streams, self.take)
 
@@ -58,7 +58,7 @@ class Half:
         stream = self.streams.open[number] = Told(number, window)
         return stream
 
-    def reply(self, stream: Stream, *contents: bytes) -> None:
+    def reply(self, stream: Http2Stream, *contents: bytes) -> None:
         self.sender.write(frames.headers(stream.number, b"", ends=False))
         for content in contents:
             self.sender.send(stream, content)
@@ -87,7 +87,7 @@ def whole(number: int, content: bytes) -> bytes:
     )
 
 
-def send_whole(half: Half, stream: Stream, content: bytes) -> bool:
+def send_whole(half: Half, stream: Http2Stream, content: bytes) -> bool:
     return half.sender.send_whole(stream, len(content), whole(stream.number, content))
 
 

@@ -55,9 +55,9 @@ def test_a_start_that_fails_is_not_repeated(job: dict[str, object], cause: str) 
 
 WORDLESS = (
     "import socket, sys\n"
-    "from ie_serving.engines.process.protocol import HEAD, Kind\n"
+    "from ie_serving.engines.process.protocol import HEAD, FrameKind\n"
     "control = socket.socket(fileno=int(sys.argv[-2]))\n"
-    "control.sendall(HEAD.pack(Kind.FAULT, 0, 0, 0))\n"
+    "control.sendall(HEAD.pack(FrameKind.FAULT, 0, 0, 0))\n"
     "control.recv(1 << 16, socket.MSG_WAITALL)\n"
 )
 

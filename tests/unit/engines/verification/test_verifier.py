@@ -82,8 +82,8 @@ def test_a_crash_before_the_answers_to_a_large_model_is_kept(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = (
-        "from ie_serving.engines.verification.comparison import Answers, Tensors\n"
-        "found = pickle.dumps(Answers('r 1', Tensors(frozenset(), frozenset()), [])).hex()\n"
+        "from ie_serving.engines.verification.comparison import Answers, ComparedSignature\n"
+        "found = pickle.dumps(Answers('r 1', ComparedSignature(*[frozenset()] * 2), [])).hex()\n"
         "print(json.dumps(dict(found=found, goes_on=False)), flush=True)\n"
     )
     program = killing(1, "onnxruntime", "SIGSEGV") + answers

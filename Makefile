@@ -18,10 +18,10 @@ FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batc
 # Files side by side: a file's tests share servers, so they stay together. In the order of their names:
 # the functional tests, whose files take up to a minute, come first, and one worker begins at the other
 # end, with the unit tests, which compute while others wait (tests/distribution.py). By the number of
-# tests, which is the default, the longest files are among the last. Four for two processors: many tests
+# tests, which is the default, the longest files are among the last. Three for two processors: many tests
 # wait, for a store, a back-off or the end of a process. What is skipped is listed at the end, with its reason.
 # One process of the tests that crashed or hung is replaced, and its test tried again; not a second one.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 3
 IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist loadfile --no-loadscope-reorder -rs
 
 # Of what the tests marked `deployed` are. `make test` leaves these out where nothing here differs from

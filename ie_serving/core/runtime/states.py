@@ -1,11 +1,10 @@
 """The machine of all tables of states: which event leads from which state to which.
 
 A table says every legal move. An event that a state's row does not name is a defect of the caller:
-`after` raises and nothing changes, so the defect shows where it happens. The value of each member
-says in words what the state or the event is, or is a number, and the name says it.
+`after` raises and nothing changes, so the defect shows where it happens. The error names state and
+event by their values where these are words, else by the names of the members.
 
-A move that is made for each frame of a request looks the table up in place: an illegal event is a
-KeyError then.
+Code that moves once for each frame indexes the table itself: an illegal event is a KeyError there.
 """
 
 import enum

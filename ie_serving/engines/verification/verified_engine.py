@@ -159,15 +159,15 @@ class _Load:
         except BaseException:
             made.cancel()
             raise
-        if left_out := next((s.left_out for s in model.signatures.values() if s.left_out), ""):
-            with suppress(LoadFailed):  # then the others are served
-                other = self._by_reference(left_out)
-                found.cancel()
-                made.cancel()
-                model.close()
-                return other
-        made.set_result((model, time.perf_counter() - began))
         try:
+            if left_out := next((s.left_out for s in model.signatures.values() if s.left_out), ""):
+                with suppress(LoadFailed):  # then the others are served
+                    other = self._by_reference(left_out)
+                    found.cancel()
+                    made.cancel()
+                    model.close()
+                    return other
+            made.set_result((model, time.perf_counter() - began))
             shown = found.result()
             why = _wrong(shown)
             if not why and shown.why_not and (otherwise := _needs_reference(self._file)):
@@ -176,6 +176,7 @@ class _Load:
             if not why:
                 return self._sooner(self._by_openvino(model, shown), shown)
         except BaseException:
+            made.cancel()  # a comparison that waits for the model ends
             model.close()
             raise
         model.close()  # first, so that both are not in memory

@@ -187,6 +187,28 @@ def test_a_model_that_is_too_large_is_not_compared(
     assert "not compared: the model is larger than" in runs_on(load(write(tmp_path), DIFFERS))
 
 
+def test_a_model_without_a_signature_is_closed_where_the_other_engine_breaks(
+    tmp_path: Path,
+) -> None:
+    closed: list[bool] = []
+
+    class Partly(OpenVinoEngine):
+        def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+            model: Any = super().compile(directory, options)
+            named = model.signatures.items()
+            model.signatures = {name: replace(each, left_out="no y") for name, each in named}
+            model.close = lambda: closed.append(True)
+            return model
+
+    class Full(OnnxRuntimeEngine):
+        def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        VerifiedEngine(Partly(), Full(), Found(AGREES)).compile(write(tmp_path), EngineOptions())
+    assert closed
+
+
 def test_shapes_of_the_configuration_are_left_out_of_the_comparison(tmp_path: Path) -> None:
     found = Found(AGREES)
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)

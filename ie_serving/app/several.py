@@ -242,7 +242,7 @@ class SeveralWorkers(Workers):
     async def _told(self) -> "_WorkerPage":
         # One at a time: the counters of an older page must not be stored after those of a newer.
         async with self._telling:
-            page = await self._own_page()
+            page = bytes(await self._own_page())
             self._counted.store(await asyncio.to_thread(counted, page))
         return _WorkerPage(self._member.slot, page, self._counted.before)
 

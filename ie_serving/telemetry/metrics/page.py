@@ -10,6 +10,7 @@ their own; requests for other names count under `model_name=""`, so callers cann
 """
 
 import asyncio
+import mmap
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
@@ -22,7 +23,6 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from io import BytesIO
 from itertools import islice
 from typing import TypeVar
 
@@ -70,6 +70,8 @@ COMPARED = "ie_serving_compared_signatures"
 LINES_AT_ONCE = 256
 """Lines that are written, or states that are read, in 0.5 ms, before the event loop runs other
 tasks."""
+SMALL_PAGE_BYTES = 1 << 20
+"""Bytes that are mapped for a page at first; only those that are written take memory."""
 
 ReadStates = Callable[[], Iterable[tuple[str, int, str]]]
 """Returns model name, number and state of each version that is not at its end."""
@@ -145,7 +147,7 @@ class Metrics:
         self.wanted = wanted
         self._is_ovms = is_ovms
         self.recent: RecentErrors | None = None
-        self.united: Callable[[], Awaitable[bytes]] | None = None
+        self.united: Callable[[], Awaitable[bytes | memoryview]] | None = None
         self._unknown = ModelMetrics()
         self._asked = UnservedRequests()
         self._inferred = Inferred()
@@ -157,7 +159,7 @@ class Metrics:
         self._compared: Precisions = lambda: ()
         self._live: LiveVersions = lambda: ()
         self._parts: list[PagePart] = []
-        self._writing: SingleFlight[str, bytes] = SingleFlight()
+        self._writing: SingleFlight[str, memoryview] = SingleFlight()
 
     def add(self, model: str) -> ModelMetrics:
         """Return a served model's series, new or existing."""
@@ -236,11 +238,11 @@ class Metrics:
         """Write the metrics page."""
         return "\n".join(self._lines(list(self._states()))) + "\n"
 
-    async def page(self) -> bytes:
+    async def page(self) -> bytes | memoryview:
         """Write the page of the whole server."""
         return await (self.united or self.own_page)()
 
-    async def own_page(self) -> bytes:
+    async def own_page(self) -> memoryview:
         """Write this worker's page in steps: a thousand models take a second of processor time.
 
         Requests that come while it is written get the same page.
@@ -248,15 +250,20 @@ class Metrics:
         # No budget counts its lines: a page for each concurrent request would fill the memory.
         return await self._writing.share("", self._written)
 
-    async def _written(self) -> bytes:
-        # A list of lines would take four times the memory of the page, in small pieces.
-        page = BytesIO()
+    async def _written(self) -> memoryview:
+        # In a mapping of its own, which the kernel gets back once the page is sent. A page of 2,000
+        # models has 24 MB: freed in a heap these stay, and count in the budget of models in memory.
+        # Private: a shared mapping has no memory behind the pages that `resize` adds.
+        page = mmap.mmap(-1, SMALL_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         states: list[tuple[str, int, str]] = []
         async for some in _in_turns(self._states()):
             states += some
         async for lines in _in_turns(self._lines(states)):
-            page.write(("\n".join(lines) + "\n").encode())
-        return page.getvalue()
+            text = ("\n".join(lines) + "\n").encode()
+            if page.tell() + len(text) > len(page):
+                page.resize(2 * len(page) + len(text))
+            page.write(text)
+        return memoryview(page)[: page.tell()].toreadonly()
 
     def _lines(self, states: Sequence[tuple[str, int, str]]) -> Iterator[str]:
         """Yield the lines; counts may change between two of them."""

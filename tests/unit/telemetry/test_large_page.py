@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.metrics.page import LINES_AT_ONCE, REQUESTS, Metrics
+from ie_serving.telemetry.metrics.page import LINES_AT_ONCE, REQUESTS, SMALL_PAGE_BYTES, Metrics
 from tests.unit.telemetry.pages import GRPC, fail, serve
 
 
@@ -24,7 +24,7 @@ async def test_others_have_their_turn_while_it_is_written() -> None:
             fail(metrics, "m3", "INTERNAL", GRPC._replace(version=str(turns)))
             metrics.add("m3").count_load("/m3", 1, succeeded=False)
             metrics.keep([*names, f"new{turns}"])
-    page = writing.result().decode()
+    page = bytes(writing.result()).decode()
     assert turns >= page.count("\n") // LINES_AT_ONCE
     told = {
         sample.labels["model_name"]
@@ -44,10 +44,19 @@ async def test_who_asks_while_it_is_written_gets_the_same_one() -> None:
     page = await second
     assert page is await third
     serve(metrics, "m1", GRPC)
-    assert (await metrics.page()).decode() == metrics.text() != page.decode()
+    assert bytes(await metrics.page()).decode() == metrics.text() != bytes(page).decode()
+
+
+async def test_a_page_that_outgrows_its_memory_is_whole() -> None:
+    metrics = Metrics()
+    for number in range(500):
+        serve(metrics, f"m{number}", GRPC)
+    page = bytes(await metrics.page())
+    assert len(page) > 3 * SMALL_PAGE_BYTES
+    assert page.decode() == metrics.text()
 
 
 async def test_it_is_the_same_page() -> None:
     metrics = Metrics()
     serve(metrics, "m", GRPC)
-    assert (await metrics.page()).decode() == metrics.text()
+    assert bytes(await metrics.page()).decode() == metrics.text()

@@ -123,7 +123,7 @@ async def told(
             Hint(": switch them on by {server.metrics_path}"),
         )
     wanted = _versions(served, model_spec(name, version)) if name else _all(served)
-    page = await metrics.page()
+    page = bytes(await metrics.page())
     return await in_thread(statistics, page, wanted)
 
 

@@ -250,7 +250,7 @@ class RestApi:
         resp.status = page[0]
         if resp.status == METHOD_NOT_ALLOWED:
             resp.set_header("allow", ALLOWED)
-        resp.data = bytes(page[2])
+        resp.data = page[2]  # type: ignore[assignment]  # any buffer, and a large page is not copied
 
     async def _reloaded(self, headers: Headers) -> Page | Reply:
         try:

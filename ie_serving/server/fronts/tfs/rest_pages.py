@@ -54,4 +54,8 @@ def fixed_pages(
 
 async def _metrics_page(metrics: Metrics, families: tuple[str, ...]) -> Page:
     page = await metrics.page()
-    return 200, CONTENT_TYPE, await asyncio.to_thread(chosen, page, families) if families else page
+    return (
+        200,
+        CONTENT_TYPE,
+        await asyncio.to_thread(chosen, bytes(page), families) if families else page,
+    )

@@ -205,7 +205,7 @@ async def test_other_tasks_run_while_the_states_of_many_models_are_read() -> Non
             await asyncio.sleep(0)
 
     others = asyncio.create_task(take_turns())
-    page = await metrics.own_page()
+    page = bytes(await metrics.own_page())
     others.cancel()
     assert turns >= 20
     assert f'{VERSIONS}{{model_name="m",state="START"}} {20 * LINES_AT_ONCE}\n' in page.decode()

@@ -14,9 +14,18 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.file import Declared, MetaGraph, read_graph
-from ie_serving.engines.savedmodel.frames import CALLS, Frame, Key, Library, NodeOutput, above
+from ie_serving.engines.savedmodel.frames import (
+    CALLS,
+    Frame,
+    Key,
+    Library,
+    NodeOutput,
+    above,
+    name_of,
+    noted_shape,
+    write_shape,
+)
 from ie_serving.engines.savedmodel.rewrite import deciding
-from ie_serving.wire.protobuf.messages import Proto
 
 SentShape = tuple[int, ...]
 RankChange = tuple[int, int] | None
@@ -82,7 +91,7 @@ class AsSent:
                 node = frame.place(info.tensor).node
                 changed[node.name] = len(info.shape or ()), len(shape or ())
                 if node.op == "Placeholder":
-                    _set_shape(node, shape or ())
+                    write_shape(node.attr["shape"].shape, shape or ())
         _check([frame.place(each.tensor) for each in signature.outputs.values()], changed)
         inputs = {
             alias: replace(info, shape=self.shapes[names[alias]])
@@ -90,14 +99,6 @@ class AsSent:
         }
         outputs = {alias: replace(info, shape=None) for alias, info in signature.outputs.items()}
         return replace(signature, inputs=inputs, outputs=outputs)
-
-
-def _set_shape(node: Proto, shape: SentShape) -> None:
-    held = node.attr["shape"].shape
-    held.Clear()
-    held.SetInParent()
-    for size in shape:
-        held.dim.add(size=size)
 
 
 def read_by(
@@ -113,13 +114,9 @@ def read_by(
         )
         names = {node.name for node in own if node is not None}
         found[alias] = frozenset(
-            each for each, spec in signature.inputs.items() if _node(spec.tensor) in names
+            each for each, spec in signature.inputs.items() if name_of(spec.tensor) in names
         )
     return found
-
-
-def _node(tensor: str) -> str:
-    return tensor.partition(":")[0]
 
 
 def _check(outputs: list[NodeOutput], changed: Mapping[str, RankChange]) -> None:
@@ -201,9 +198,7 @@ def _takes_first_places(reader: NodeOutput) -> bool:
 
 def _broadcast(reader: NodeOutput, ranks: RankChange) -> RankChange:
     """Give the ranks of a result that may have those of another operand: none for the declared."""
-    shapes = reader.node.attr["_output_shapes"].list.shape
-    known = len(shapes) > reader.index and not shapes[reader.index].unknown_rank
-    rank = len(shapes[reader.index].dim) if known else 0
+    rank = len(noted_shape(reader.node, reader.index).dim)
     assert ranks is not None
     return None if ranks[0] < rank and ranks[1] <= rank else ranks
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.tensors import BY_NUMBER, Array
-from ie_serving.engines.savedmodel.frames import NodeOutput
-from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array
+from ie_serving.engines.savedmodel.frames import NodeOutput, write_shape
+from ie_serving.wire.protobuf.messages import Proto, TensorProto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 FoldConstant = Callable[[Proto, Sequence[Array]], Any]
@@ -84,6 +84,15 @@ def held(node: Proto) -> Array | None:
         return decode_tensor(node.attr["value"].tensor, node.name)
     except InvalidRequest:
         return None
+
+
+def tensor_proto(value: Array) -> Proto:
+    """Write a TensorProto of numbers. Raises: LoadFailed, for another dtype."""
+    if value.dtype not in BY_NUMPY or value.dtype == np.object_:
+        raise LoadFailed(f"a constant of {value.dtype} cannot be handed to the model")
+    proto = TensorProto(dtype=BY_NUMPY[value.dtype].number, tensor_content=value.tobytes())
+    write_shape(proto.tensor_shape, value.shape)
+    return proto
 
 
 def _plain_integers(node: Proto) -> bool:

@@ -17,7 +17,8 @@ from ie_serving.engines.savedmodel.example_features import (
     ExampleFeatures,
     SequenceFeatures,
 )
-from ie_serving.engines.savedmodel.frames import Frame, Key, NodeOutput, above
+from ie_serving.engines.savedmodel.file import PLACEHOLDERS
+from ie_serving.engines.savedmodel.frames import Frame, Key, NodeOutput, above, write_shape
 from ie_serving.wire.examples.example_spec import ExampleSpec, ParsedOutput
 from ie_serving.wire.examples.sequence_examples import SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
@@ -65,7 +66,7 @@ def cut_examples(outputs: Sequence[NodeOutput]) -> list[Parsing]:
 def _reads_input(place: NodeOutput) -> bool:
     node = place.node
     source = place.frame.place(node.input[0]).origin().node
-    if source.op in ("Placeholder", "PlaceholderWithDefault"):
+    if source.op in PLACEHOLDERS:
         return True
     if node.op in SEQUENCE_PARSERS:
         raise LoadFailed(f"{node.op} {node.name!r} parses what {source.op} gives, not an input")
@@ -92,7 +93,8 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
             names[output.group, output.index] = results[key] = placeholder
         if reference not in read:
             continue
-        shape = _shape_proto(output.shape)
+        shape = TensorShapeProto()
+        write_shape(shape, output.shape)
         arguments[reference] = frame.add_argument(placeholder, output.dtype, shape)
         names[output.group, output.index] = placeholder
         inputs[placeholder] = output.dtype
@@ -127,11 +129,3 @@ def _reference(frame: Frame, name: str, output: ParsedOutput, number: int) -> st
     if frame.parent is not None:
         return f"{name}:{output.group}:{output.index}"
     return f"{name}:{number}" if number else name
-
-
-def _shape_proto(shape: tuple[int, ...]) -> Proto:
-    proto = TensorShapeProto()
-    proto.SetInParent()
-    for size in shape:
-        proto.dim.add(size=size)
-    return proto

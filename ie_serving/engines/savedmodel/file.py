@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Method
+from ie_serving.engines.savedmodel.frames import name_of, shape_of
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -127,7 +128,7 @@ def _inputs(meta_graph: MetaGraph, definition: Proto) -> dict[str, TensorInfo]:
     inputs = _tensors(definition.inputs)
     if definition.method_name not in (Method.CLASSIFY.value, Method.REGRESS.value):
         return inputs
-    names = {info.tensor.partition(":")[0] for info in inputs.values()}
+    names = {name_of(info.tensor) for info in inputs.values()}
     text = DataType.STRING.number
     given = {
         node.name
@@ -135,7 +136,7 @@ def _inputs(meta_graph: MetaGraph, definition: Proto) -> dict[str, TensorInfo]:
         if node.name in names and node.attr["dtype"].type == text
     }
     return {
-        alias: replace(info, dtype=text) if info.tensor.partition(":")[0] in given else info
+        alias: replace(info, dtype=text) if name_of(info.tensor) in given else info
         for alias, info in inputs.items()
     }
 
@@ -148,9 +149,7 @@ def _tensors(infos: Mapping[str, Proto]) -> dict[str, TensorInfo]:
 
 
 def _shape(info: Proto) -> tuple[int, ...] | None:
-    if not info.HasField("tensor_shape") or info.tensor_shape.unknown_rank:
-        return None
-    return tuple(dim.size for dim in info.tensor_shape.dim)
+    return shape_of(info.tensor_shape) if info.HasField("tensor_shape") else None
 
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
@@ -223,7 +222,7 @@ def _dtype(node: Proto) -> int:
 
 def _ends(graph_def: Proto) -> list[Proto]:
     """Give the nodes whose results no other node takes."""
-    taken = {each.lstrip("^").partition(":")[0] for node in graph_def.node for each in node.input}
+    taken = {name_of(each) for node in graph_def.node for each in node.input}
     return [
         node
         for node in graph_def.node

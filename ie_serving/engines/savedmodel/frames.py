@@ -5,12 +5,12 @@ frames. A *place* is one output of one node in its frame. Following a place upwa
 called function through its results, and out of it through the arguments of that one call.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.wire.protobuf import graph
-from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 Key = tuple[int, str, str, int]
 """Frame, node, output and index of a place."""
@@ -30,6 +30,60 @@ PASSES_ON = frozenset(
     }
 )
 """Operations whose output is their first input; of IdentityN, the input of the same number."""
+
+
+def name_of(reference: str) -> str:
+    """Name the node that a reference to a tensor means."""
+    # "^" marks a node that is only waited for.
+    return reference.removeprefix("^").partition(":")[0]
+
+
+def with_port(tensor: str) -> str:
+    """Give a tensor's name with its port, which graphs leave out where it is 0."""
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def functions_of(node: Proto) -> Iterator[str]:
+    """Name the functions among a node's attributes."""
+    for value in node.attr.values():
+        yield from (each.name for each in (value.func, *value.list.func) if each.name)
+
+
+def replace_references(
+    nodes: Iterable[Proto], returned: MutableMapping[str, str], new: Mapping[str, str]
+) -> None:
+    """Let nodes, and what a function returns, refer to what `new` has for a reference."""
+    for node in nodes:
+        for at, reference in enumerate(node.input):
+            if reference in new:
+                node.input[at] = new[reference]
+    # The keys stay, so the map may be changed while it is read.
+    for name, reference in returned.items():
+        if reference in new:
+            returned[name] = new[reference]
+
+
+def shape_of(proto: Proto) -> tuple[int, ...] | None:
+    """Read a TensorShapeProto: -1 for an open size, None for an open rank."""
+    return None if proto.unknown_rank else tuple(dim.size for dim in proto.dim)
+
+
+def noted_shape(node: Proto, position: int = 0) -> Proto:
+    """Give the shape that the exporter noted for an output; an open rank where it did not."""
+    noted = node.attr["_output_shapes"].list.shape if "_output_shapes" in node.attr else ()
+    return noted[position] if position < len(noted) else TensorShapeProto(unknown_rank=True)
+
+
+def write_shape(proto: Proto, sizes: Iterable[int] | None) -> None:
+    """Write a TensorShapeProto; None is an open rank."""
+    proto.Clear()
+    if sizes is None:
+        proto.unknown_rank = True
+        return
+    # A scalar's shape has no dimensions: without this it would not be written at all.
+    proto.SetInParent()
+    for size in sizes:
+        proto.dim.add(size=size)
 
 
 class Library:
@@ -116,7 +170,6 @@ class Frame:
         Raises:
             LoadFailed: the graph has no such node.
         """
-        # "^" marks a node that is only waited for.
         name, _, port = reference.removeprefix("^").partition(":")
         if name in self._arguments:
             return NodeOutput(self, None, name, 0)
@@ -214,14 +267,8 @@ class Frame:
 
     def replace(self, new: Mapping[str, str]) -> None:
         """Let everything that refers to an output refer to what `new` has for it."""
-        for node in self._holder:
-            for at, reference in enumerate(node.input):
-                if reference in new:
-                    node.input[at] = new[reference]
-        if self._function is not None:
-            for name, reference in self._function.ret.items():
-                if reference in new:
-                    self._function.ret[name] = new[reference]
+        returned = {} if self._function is None else self._function.ret
+        replace_references(self._holder, returned, new)
 
     def remove(self, name: str) -> None:
         """Take a node out; nothing reads it any more, and nothing waits for it."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.savedmodel.constants import held
-from ie_serving.engines.savedmodel.frames import CALLS, Library, NodeOutput
+from ie_serving.engines.savedmodel.frames import CALLS, Library, NodeOutput, functions_of, name_of
 from ie_serving.wire.protobuf.messages import Proto
 
 NodesByName = Mapping[str, Proto]
@@ -131,13 +131,9 @@ def _reached(library: Library, places: Iterable[NodeOutput]) -> Iterator[tuple[P
                 yield node, nodes
 
 
-def _functions(node: Proto) -> Iterator[str]:
+def _functions(node: Proto) -> Iterable[str]:
     """Name the functions that a node runs; those of plain calls are walked as frames."""
-    if node.op in CALLS:
-        return
-    for attr in node.attr.values():
-        named = (attr.func, *attr.list.func)
-        yield from (each.name for each in named if each.name)
+    return () if node.op in CALLS else functions_of(node)
 
 
 def _grows(node: Proto) -> bool:
@@ -165,5 +161,5 @@ def _has_open_elements(node: Proto, nodes: NodesByName) -> bool:
 
 
 def _constant(reference: str, nodes: NodesByName) -> Proto | None:
-    node = nodes.get(reference.partition(":")[0])
+    node = nodes.get(name_of(reference))
     return node if node is not None and node.op == "Const" else None

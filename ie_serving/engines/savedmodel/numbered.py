@@ -6,8 +6,7 @@ of a few operations only; of others it silently takes the first output, so that 
 output that does not exist.
 """
 
-from collections.abc import Mapping
-
+from ie_serving.engines.savedmodel.frames import replace_references
 from ie_serving.wire.protobuf.messages import Proto
 
 
@@ -19,7 +18,9 @@ class Numbers:
     """
 
     def __init__(self, meta_graph: Proto) -> None:
-        self._outputs = _several(meta_graph)
+        # The file lists the operations that it uses.
+        listed = meta_graph.meta_info_def.stripped_op_list.op
+        self._outputs = {each.name: each for each in listed if len(each.output_arg) > 1}
 
     def of(self, node: Proto, port: str) -> int:
         """Number an output of a node.
@@ -34,55 +35,28 @@ class Numbers:
             return number
         return _first_of(self._outputs[node.op], node, output) + number
 
+    def changes(self, function: Proto) -> dict[str, str]:
+        """Give the new form of each reference in a function to another output than the first."""
+        nodes = {node.name: node for node in function.node_def if node.op in self._outputs}
+        found = {}
+        references = {ref for node in function.node_def for ref in node.input} if nodes else ()
+        for reference in (*references, *function.ret.values()):
+            name, _, port = reference.partition(":")
+            if name in nodes and ":" in port and (number := self.of(nodes[name], port)):
+                found[reference] = f"{name}:{number}"
+        return found
+
 
 def has_others_than_first(meta_graph: Proto) -> bool:
     """Tell whether a function refers to an output that its node does not have first."""
-    outputs = _several(meta_graph)
-    functions = meta_graph.graph_def.library.function
-    return bool(outputs) and any(_changes(each, outputs) for each in functions)
+    return any(map(Numbers(meta_graph).changes, meta_graph.graph_def.library.function))
 
 
 def number_outputs(meta_graph: Proto) -> None:
     """Change these references in all functions."""
-    outputs = _several(meta_graph)
+    numbers = Numbers(meta_graph)
     for function in meta_graph.graph_def.library.function:
-        if changes := _changes(function, outputs):
-            _apply(changes, function)
-
-
-def _apply(changes: Mapping[str, str], function: Proto) -> None:
-    for node in function.node_def:
-        for at, reference in enumerate(node.input):
-            if reference in changes:
-                node.input[at] = changes[reference]
-    # The keys stay, so the map may be changed while it is read.
-    for name, reference in function.ret.items():
-        if reference in changes:
-            function.ret[name] = changes[reference]
-
-
-def _several(meta_graph: Proto) -> dict[str, Proto]:
-    """Give the operations that have several outputs by name: the file lists those that it uses."""
-    listed = meta_graph.meta_info_def.stripped_op_list.op
-    return {each.name: each for each in listed if len(each.output_arg) > 1}
-
-
-def _changes(function: Proto, outputs: Mapping[str, Proto]) -> dict[str, str]:
-    """Give the new form of each reference to change."""
-    nodes = {node.name: node for node in function.node_def if node.op in outputs}
-    if not nodes:
-        return {}
-    found = {}
-    references = {ref for node in function.node_def for ref in node.input}
-    for reference in (*references, *function.ret.values()):
-        name, _, rest = reference.partition(":")
-        output, _, index = rest.rpartition(":")
-        if name in nodes and output:
-            node = nodes[name]
-            number = _first_of(outputs[node.op], node, output) + int(index)
-            if number:
-                found[reference] = f"{name}:{number}"
-    return found
+        replace_references(function.node_def, function.ret, numbers.changes(function))
 
 
 def _first_of(operation: Proto, node: Proto, output: str) -> int:

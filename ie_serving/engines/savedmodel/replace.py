@@ -29,8 +29,9 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.values.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
-from ie_serving.engines.savedmodel.constants import held
+from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
+from ie_serving.engines.savedmodel.constants import held, tensor_proto
+from ie_serving.engines.savedmodel.frames import name_of, replace_references
 from ie_serving.wire.protobuf.messages import Proto
 
 _INT32 = DataType.INT32.number
@@ -65,33 +66,24 @@ class EditedNodes:
 
     def constant(self, value: object, dtype: type = np.int32) -> str:
         """Add a Const."""
-        array: Array = np.asarray(value, dtype)
-        number = BY_NUMPY[array.dtype].number
-        reference = self.add("Const", [], dtype=number)
-        tensor = self.nodes[-1].attr["value"].tensor
-        tensor.dtype = number
-        tensor.tensor_shape.SetInParent()
-        for size in array.shape:
-            tensor.tensor_shape.dim.add(size=size)
-        tensor.tensor_content = array.tobytes()
+        tensor = tensor_proto(np.asarray(value, dtype))
+        reference = self.add("Const", [], dtype=tensor.dtype)
+        self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
         return reference
 
     def node(self, reference: str) -> Proto | None:
         """Give the node here that a reference is to; None for an argument."""
-        return self._by_name.get(reference.partition(":")[0])
+        return self._by_name.get(name_of(reference))
 
-    def is_constant(self, reference: str, value: Sequence[int] | int) -> bool:
-        """Tell whether a reference is to a Const of this value."""
+    def value(self, reference: str) -> Array | None:
+        """Give the value of the Const that a reference is to; None for any other node."""
         node = self.node(reference)
-        array = held(node) if node is not None and node.op == "Const" else None
-        return array is not None and bool(np.array_equal(array, value))
+        return held(node) if node is not None and node.op == "Const" else None
 
     def is_empty_constant(self, reference: str) -> bool:
         """Tell whether a reference is to a Const without elements."""
-        node = self.node(reference)
-        if node is None or node.op != "Const":
-            return False
-        return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)
+        array = self.value(reference)
+        return array is not None and not array.size
 
     def become(
         self,
@@ -129,14 +121,8 @@ class EditedNodes:
         self.nodes.remove(node)
 
     def _rename(self, old: str, new: str) -> None:
-        for node in self.nodes:
-            for at, reference in enumerate(node.input):
-                if reference == old:
-                    node.input[at] = new
         returned = {} if self._function is None else self._function.ret
-        for name, reference in returned.items():
-            if reference == old:
-                returned[name] = new
+        replace_references(self.nodes, returned, {old: new})
 
 
 def _segments(body: EditedNodes, ids: str, dtype: int) -> str:
@@ -319,7 +305,7 @@ def _is_two_to_two(body: EditedNodes, old: str, new: str) -> bool:
     first = body.node(product.input[0])
     if first is None or first.op != "Slice" or {first.input[0], last.input[0]} != {old}:
         return False
-    return body.is_constant(first.input[2], [1]) and body.is_constant(last.input[1], 1)
+    return _values(body, first.input[2]) == _values(body, last.input[1]) == [1]
 
 
 def _local_response_normalization(body: EditedNodes, node: Proto) -> None:
@@ -394,8 +380,7 @@ def _reverse(body: EditedNodes, node: Proto) -> None:
 
 def _values(body: EditedNodes, reference: str) -> list[int]:
     """Read integers that are constant; none of others."""
-    node = body.node(reference)
-    array = held(node) if node is not None and node.op == "Const" else None
+    array = body.value(reference)
     return [] if array is None else [int(each) for each in array.ravel()]
 
 

@@ -29,17 +29,21 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.savedmodel.file import FILE, TAG, Declared, TensorInfo
-from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
-from ie_serving.engines.savedmodel.numbered import (
-    has_others_than_first,
-    number_outputs,
+from ie_serving.engines.savedmodel.frames import (
+    Frame,
+    Library,
+    NodeOutput,
+    above,
+    name_of,
+    with_port,
+    write_shape,
 )
+from ie_serving.engines.savedmodel.numbered import has_others_than_first, number_outputs
 from ie_serving.engines.savedmodel.replace import has_replaced, replace_operations
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "Timestamp")
 """Prefixes of operations whose output differs each time, without any input."""
 CHECKS = frozenset({"CheckNumerics", "EnsureShape"})
@@ -115,9 +119,9 @@ def _check_names(signature: Declared) -> None:
             raise LoadFailed(
                 f"{alias!r} is no dense tensor; split it into dense tensors in the model"
             )
-    fed = {_full(info.tensor): alias for alias, info in signature.inputs.items()}
+    fed = {with_port(info.tensor): alias for alias, info in signature.inputs.items()}
     for alias, info in signature.inputs.items():
-        if (other := fed[_full(info.tensor)]) != alias:
+        if (other := fed[with_port(info.tensor)]) != alias:
             raise LoadFailed(
                 f"its inputs {alias!r} and {other!r} are one tensor, {info.tensor!r}, which"
                 " TensorFlow does not take twice: export it with one of them"
@@ -141,12 +145,12 @@ def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
 def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
     """Leave in `outputs` those that the model must compute for each request, once."""
     # `first` has, for each tensor that the model computes, the alias under which it does.
-    fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
-    fed_nodes = {name.partition(":")[0] for name in fed}
+    fed = {with_port(info.tensor): alias for alias, info in prepared.inputs.items()}
+    fed_nodes = {name_of(name) for name in fed}
     first: dict[str, str] = {}
     are_plain = all(frame.place(name).node.op == "Placeholder" for name in fed)
     for alias, info in prepared.signature.outputs.items():
-        tensor = _full(info.tensor)
+        tensor = with_port(info.tensor)
         # Above another fed tensor nothing is computed, so an output there is no placeholder's.
         if are_plain and tensor not in fed:
             tensor = _placeholder(frame.place(info.tensor)) or tensor
@@ -173,10 +177,6 @@ def _placeholder(place: NodeOutput) -> str:
         return ""
     passed = {each.node.op for each in above([place]) if each.node is not None}
     return "" if passed & CHECKS else f"{origin.node.name}:0"
-
-
-def _full(tensor: str) -> str:
-    return tensor if ":" in tensor else f"{tensor}:0"
 
 
 def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
@@ -237,7 +237,7 @@ def _feed(prepared: Prepared, frame: Frame) -> None:
         if node.op != "Placeholder":
             name = f"ie_serving_fed_{number}"
             frame.add_argument(name, info.dtype, _shape_proto(node, info))
-            _read_instead(frame, _full(info.tensor), name)
+            _read_instead(frame, with_port(info.tensor), name)
             prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
 
 
@@ -249,23 +249,17 @@ def _read_instead(frame: Frame, tensor: str, name: str) -> None:
 
 def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
     """Give the shape of an input: the signature's, or else the placeholder's own."""
+    if info.shape is None and node.op == "PlaceholderWithDefault":
+        return node.attr["shape"].shape
     shape = TensorShapeProto()
-    if info.shape is not None:
-        # A scalar's shape has no dimensions: without this it would not be written at all.
-        shape.SetInParent()
-        for size in info.shape:
-            shape.dim.add(size=size)
-    elif node.op == "PlaceholderWithDefault":
-        shape.CopyFrom(node.attr["shape"].shape)
-    else:
-        shape.unknown_rank = True
+    write_shape(shape, info.shape)
     return shape
 
 
 def _cut_examples(prepared: Prepared, frame: Frame) -> None:
     places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
     keys = {alias: place.origin().key for alias, place in places.items()}
-    aliases = {info.tensor.partition(":")[0]: alias for alias, info in prepared.inputs.items()}
+    aliases = {name_of(info.tensor): alias for alias, info in prepared.inputs.items()}
     for parsing in cut_examples(list(places.values())):
         if parsing.examples not in aliases:
             raise LoadFailed(f"Examples are parsed from {parsing.examples!r}, which is no input")
@@ -277,16 +271,16 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
                 prepared.echoes[alias] = parsing.given[key]
                 del prepared.outputs[alias]
     # An input that only the parser read is none of the model that is left.
-    read = _nodes_above(prepared, frame)
+    read = nodes_above(prepared.outputs, frame)
     for alias, parsing in prepared.parsings:
         if parsing.examples not in read:
             prepared.inputs.pop(alias, None)
 
 
-def _nodes_above(prepared: Prepared, frame: Frame) -> set[str]:
-    """Name the nodes of the graph itself that the outputs are computed from."""
-    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
-    found = (place.node for place in above(outputs) if place.frame is frame)
+def nodes_above(outputs: Mapping[str, TensorInfo], frame: Frame) -> set[str]:
+    """Name the nodes of the graph itself that outputs are computed from."""
+    places = [frame.place(info.tensor) for info in outputs.values()]
+    found = (place.node for place in above(places) if place.frame is frame)
     return {node.name for node in found if node is not None}
 
 
@@ -391,13 +385,7 @@ def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
     for alias, info in tensors.items():
         infos[alias].name = info.tensor
         infos[alias].dtype = info.dtype
-        if info.shape is None:
-            infos[alias].tensor_shape.unknown_rank = True
-            continue
-        # A scalar's shape, which has no dimensions, is only written if it is set so.
-        infos[alias].tensor_shape.SetInParent()
-        for size in info.shape:
-            infos[alias].tensor_shape.dim.add(size=size)
+        write_shape(infos[alias].tensor_shape, info.shape)
 
 
 @contextmanager

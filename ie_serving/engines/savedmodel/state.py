@@ -19,7 +19,15 @@ from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import constant
 from ie_serving.engines.savedmodel.file import Declared
-from ie_serving.engines.savedmodel.frames import CALLS, Frame, Library, NodeOutput, above
+from ie_serving.engines.savedmodel.frames import (
+    CALLS,
+    Frame,
+    Library,
+    NodeOutput,
+    above,
+    functions_of,
+    name_of,
+)
 from ie_serving.wire.protobuf.messages import Proto
 
 WRITES = (
@@ -79,8 +87,8 @@ def _why(name: str, nodes: Mapping[str, Proto], changed: Mapping[str, tuple[str,
 
 def _run_for(signature: Declared, frame: Frame) -> dict[str, Proto]:
     """Give the nodes of the graph that run for a signature, control dependencies included."""
-    fed = {_node(info.tensor) for info in signature.inputs.values()}
-    waiting = [_node(info.tensor) for info in signature.outputs.values()]
+    fed = {name_of(info.tensor) for info in signature.inputs.values()}
+    waiting = [name_of(info.tensor) for info in signature.outputs.values()]
     found: dict[str, Proto] = {}
     while waiting:
         name = waiting.pop()
@@ -88,12 +96,8 @@ def _run_for(signature: Declared, frame: Frame) -> dict[str, Proto]:
         if name in found or name in fed or name not in frame.nodes:
             continue
         found[name] = frame.nodes[name]
-        waiting.extend(_node(reference) for reference in found[name].input)
+        waiting.extend(name_of(reference) for reference in found[name].input)
     return found
-
-
-def _node(reference: str) -> str:
-    return reference.removeprefix("^").partition(":")[0]
 
 
 def _changes(
@@ -137,11 +141,7 @@ class StatefulFunctions:
 
     def written_by(self, node: Proto) -> str:
         """Give an operation by which the functions of a node change something."""
-        for value in node.attr.values():
-            for called in (value.func, *value.list.func):
-                if called.name and (operation := self.writes(called.name)):
-                    return operation
-        return ""
+        return next(filter(None, map(self.writes, functions_of(node))), "")
 
     def _own(self, node: Proto) -> str:
         return str(node.op) if node.op.startswith(WRITES) else self.written_by(node)
@@ -164,7 +164,7 @@ Name = tuple[str, ...]
 """Of a resource: the names of the calls that lead to its node, and its own; or what it shares."""
 
 
-def name_of(resource: NodeOutput) -> Name:
+def resource_name(resource: NodeOutput) -> Name:
     """Name a resource: the same for each node by which TensorFlow knows it.
 
     A graph of TensorFlow 1 that TensorFlow 2 saves again has each table in several functions; that
@@ -204,10 +204,10 @@ class Writes:
             read = place.sources() if place.node.op not in CALLS else ()
             for resource in map(NodeOutput.origin, read):
                 if _is_resource(resource):
-                    key = (id(place.frame), place.node.name, name_of(resource))
-                    self._seen[key] = self.last.get(name_of(resource))
+                    key = (id(place.frame), place.node.name, resource_name(resource))
+                    self._seen[key] = self.last.get(resource_name(resource))
             for resource in _written(place, functions):
-                self.last[name_of(resource)] = place
+                self.last[resource_name(resource)] = place
 
     def seen_by(self, reader: NodeOutput | None, name: Name) -> NodeOutput | None:
         """Give the node that wrote a resource last when `reader` ran; of others, last of all."""
@@ -252,7 +252,7 @@ class Initial:
         """Tell whether a place is a variable that OpenVINO does not read as it is at last."""
         if place.node is None or place.node.op not in VARIABLES:
             return False
-        return name_of(place) in self.writes.last or self._is_unread(place)
+        return resource_name(place) in self.writes.last or self._is_unread(place)
 
     def _is_unread(self, variable: NodeOutput) -> bool:
         attrs = variable.node.attr
@@ -267,7 +267,7 @@ class Initial:
 
     def key_of(self, variable: NodeOutput) -> bytes | None:
         """Name a variable's entry in the checkpoint; None where the restore sets it otherwise."""
-        writer = self.restores.last.get(name_of(variable))
+        writer = self.restores.last.get(resource_name(variable))
         restore = [*writer.sources()][1].origin() if writer is not None else None
         if restore is None or restore.node.op != "RestoreV2":
             return None
@@ -277,7 +277,7 @@ class Initial:
     def is_of_version(self, restore: NodeOutput) -> bool:
         """Tell whether a RestoreV2 reads the variables of the version, and no other file."""
         file = next(restore.sources()).origin().node.name
-        return bool(file == self._saver.filename_tensor_name.partition(":")[0])
+        return bool(file == name_of(self._saver.filename_tensor_name))
 
 
 def _init_op(meta_graph: Proto) -> str:

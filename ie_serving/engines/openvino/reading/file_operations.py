@@ -10,7 +10,13 @@ from ie_serving.engines.onnx_file import MAIN_DOMAIN, nodes
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.runtime import Operation
 from ie_serving.engines.savedmodel.file import declared, read_graph
-from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, standing_alone
+from ie_serving.engines.savedmodel.frames import (
+    Frame,
+    Library,
+    NodeOutput,
+    functions_of,
+    standing_alone,
+)
 from ie_serving.wire.protobuf import graph
 
 
@@ -47,9 +53,7 @@ def _above(places: list[NodeOutput], where: str) -> Iterator[Operation]:
 
     for place in ordered(places):
         node = place.node
-        for attribute in node.attr.values():
-            for function in (attribute.func, *attribute.list.func):
-                if function.name:
-                    _, _, returned = standing_alone(place.frame.library, function.name)
-                    yield from _above(returned, f', in a function of {node.op} "{node.name}"')
+        for function in functions_of(node):
+            _, _, returned = standing_alone(place.frame.library, function)
+            yield from _above(returned, f', in a function of {node.op} "{node.name}"')
         yield Operation(node.op, (node.name,), where)

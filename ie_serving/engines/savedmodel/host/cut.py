@@ -19,15 +19,25 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, DataType
+from ie_serving.engines.savedmodel.constants import tensor_proto
 from ie_serving.engines.savedmodel.file import TensorInfo
-from ie_serving.engines.savedmodel.frames import CALLS, Frame, NodeOutput, above, standing_alone
+from ie_serving.engines.savedmodel.frames import (
+    CALLS,
+    Frame,
+    NodeOutput,
+    above,
+    name_of,
+    noted_shape,
+    shape_of,
+    standing_alone,
+    with_port,
+)
 from ie_serving.engines.savedmodel.host.functional import functional
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes, Compute, RunBody
 from ie_serving.engines.savedmodel.host.host_program import Function, HostPlan, HostStep
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
-from ie_serving.engines.savedmodel.host.nodes import tensor_proto
 from ie_serving.engines.savedmodel.host.partition import (
     Id,
     Partition,
@@ -37,9 +47,9 @@ from ie_serving.engines.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
-from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
+from ie_serving.engines.savedmodel.rewrite import Prepared, nodes_above, own_frame
 from ie_serving.engines.savedmodel.state import Initial
-from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
+from ie_serving.wire.protobuf.messages import Proto
 
 _NOTHING = "ie_serving_nothing"
 """Name of the constants in place of values that the model passed on without computing them."""
@@ -130,7 +140,7 @@ class _Cutting:
         self._slots: dict[CutValue, int] = {}
         self._bound: list[tuple[Placement, NodeOutput, Compute, tuple[int, ...]]] = []
         self._arguments: dict[tuple[int, CutValue], str] = {}
-        self._names = {info.tensor.partition(":")[0]: name for name, info in self.inputs.items()}
+        self._names = {name_of(info.tensor): name for name, info in self.inputs.items()}
 
     def slot(self, place: NodeOutput) -> int:
         """Give the slot of a value that the host needs, and see that something fills it."""
@@ -170,8 +180,7 @@ class _Cutting:
         if value not in self.known:
             name = self.known[value] = f"ie_serving_taken_{len(self.extra)}"
             tensor = origin.frame.give_out(_reference(origin.frame, origin), DataType.FP32.number)
-            full = tensor if ":" in tensor else f"{tensor}:0"
-            self.extra[name] = TensorInfo(full, None, DataType.FP32.number)
+            self.extra[name] = TensorInfo(with_port(tensor), None, DataType.FP32.number)
         return self.known[value]
 
     def bind(self) -> None:
@@ -244,11 +253,11 @@ class _Cutting:
             if dtype is DataType.STRING:
                 raise lacking(reader.node)
             name = f"ie_serving_host_{len(self.fed)}"
-            shape = _shape(origin.node, _position(origin))
+            shape = noted_shape(origin.node, _position(origin))
             self._arguments[key] = frame.add_argument(name, dtype.number, shape)
             self.plan.feeds[name] = (self.slot(source), dtype.numpy)
             self.plan.made[name] = (_what(origin.node), self._inputs_of(origin))
-            self.fed[name] = TensorInfo(f"{name}:0", _sizes(shape), dtype.number)
+            self.fed[name] = TensorInfo(f"{name}:0", shape_of(shape), dtype.number)
         return self._arguments[key]
 
     def _blank(self, frame: Frame) -> None:
@@ -277,14 +286,9 @@ class _Cutting:
 
     def read(self, outputs: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
         """Give those inputs that the model still reads."""
-        places = [self.frame.place(info.tensor) for info in outputs.values()]
-        read = {
-            place.node.name
-            for place in above(places)
-            if place.frame is self.frame and place.node is not None
-        }
+        read = nodes_above(outputs, self.frame)
         known = {**self.inputs, **self.fed}
-        return {name: info for name, info in known.items() if info.tensor.partition(":")[0] in read}
+        return {name: info for name, info in known.items() if name_of(info.tensor) in read}
 
 
 def _what(node: Proto) -> str:
@@ -321,17 +325,3 @@ def _reference(frame: Frame, place: NodeOutput) -> str:
     if frame.parent is not None:
         return f"{name}:{place.output}:{place.index}"
     return f"{name}:{place.index}" if place.index else name
-
-
-def _shape(node: Proto, position: int) -> Proto:
-    """Give the shape that the exporter noted for an output; an unknown rank where it did not."""
-    noted = node.attr["_output_shapes"].list.shape if "_output_shapes" in node.attr else ()
-    if position < len(noted):
-        return noted[position]
-    unknown = TensorShapeProto()
-    unknown.unknown_rank = True
-    return unknown
-
-
-def _sizes(shape: Proto) -> tuple[int, ...] | None:
-    return None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)

@@ -22,15 +22,9 @@ from functools import partial
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.savedmodel.frames import PASSES_ON, Library
+from ie_serving.engines.savedmodel.frames import PASSES_ON, Library, name_of, noted_shape
 from ie_serving.engines.savedmodel.host.needs import on_host
-from ie_serving.engines.savedmodel.host.nodes import (
-    GraphNodes,
-    Typed,
-    data_inputs,
-    name_of,
-    set_inputs,
-)
+from ie_serving.engines.savedmodel.host.nodes import GraphNodes, Typed, data_inputs, set_inputs
 from ie_serving.engines.savedmodel.host.tensor_arrays import lists_for_arrays
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
@@ -271,7 +265,7 @@ class _Branches:
     def _waited_for(self, names: Iterable[str]) -> Iterable[str]:
         for name in names:
             for each in self._nodes.of(name).input:
-                pivot = self._origin(each.removeprefix("^"))
+                pivot = self._origin(name_of(each))
                 if each.startswith("^") and self._nodes.of(pivot).op == "Switch":
                     yield pivot
 
@@ -311,12 +305,7 @@ def _become_identity(node: Proto, reference: str) -> None:
 def _note_shapes(node: Proto, alike: Iterable[Proto]) -> None:
     """Note for each output of a node the shape that the exporter noted for the same value."""
     for each in alike:
-        shape = node.attr["_output_shapes"].list.shape.add()
-        noted = each.attr["_output_shapes"].list.shape if "_output_shapes" in each.attr else ()
-        if noted:
-            shape.CopyFrom(noted[0])
-        else:
-            shape.unknown_rank = True
+        node.attr["_output_shapes"].list.shape.append(noted_shape(each))
 
 
 def _reads(nodes: GraphNodes, reference: str) -> bool:

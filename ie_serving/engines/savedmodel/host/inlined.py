@@ -14,14 +14,9 @@ Calls of other functions stay.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ie_serving.engines.savedmodel.frames import CALLS, Library
+from ie_serving.engines.savedmodel.frames import CALLS, Library, name_of, with_port
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
-from ie_serving.engines.savedmodel.host.nodes import (
-    GraphNodes,
-    data_inputs,
-    name_of,
-    set_inputs,
-)
+from ie_serving.engines.savedmodel.host.nodes import GraphNodes, data_inputs, set_inputs
 from ie_serving.engines.savedmodel.numbered import Numbers
 from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf import graph
@@ -153,8 +148,6 @@ def _now(reference: str, gone: Meanings) -> str:
     if reference.startswith("^"):
         meant = _now(f"{name_of(reference)}:0", gone)
         return reference if meant == f"{name_of(reference)}:0" else f"^{name_of(meant)}"
-    full = reference if ":" in reference else f"{reference}:0"
-    while full in gone:
+    while (full := with_port(reference)) in gone:
         reference = gone[full]
-        full = reference if ":" in reference else f"{reference}:0"
     return reference

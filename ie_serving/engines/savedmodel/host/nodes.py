@@ -2,19 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import numpy as np
-
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import BY_NUMPY, Array
-from ie_serving.wire.protobuf.messages import Proto, TensorProto
+from ie_serving.engines.savedmodel.frames import name_of
+from ie_serving.wire.protobuf.messages import Proto
 
 Typed = tuple[str, int]
 """A name or a reference, and the number of its dtype."""
-
-
-def name_of(reference: str) -> str:
-    """Name the node that a reference means."""
-    return reference.removeprefix("^").partition(":")[0]
 
 
 def data_inputs(node: Proto) -> list[str]:
@@ -103,14 +96,3 @@ class GraphNodes:
 def _inside(reference: str, given: Mapping[str, str]) -> str:
     name, _, number = reference.partition(":")
     return given.get(name, f"{name}:{number or 0}")
-
-
-def tensor_proto(value: Array) -> Proto:
-    """Write a TensorProto of numbers."""
-    if value.dtype not in BY_NUMPY or value.dtype == np.object_:
-        raise LoadFailed(f"a constant of {value.dtype} cannot be handed to the model")
-    proto = TensorProto(dtype=BY_NUMPY[value.dtype].number, tensor_content=value.tobytes())
-    proto.tensor_shape.SetInParent()
-    for size in value.shape:
-        proto.tensor_shape.dim.add(size=size)
-    return proto

@@ -22,12 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.savedmodel.file import PLACEHOLDERS
 from ie_serving.engines.savedmodel.frames import NodeOutput, standing_alone
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.kernels_numbers import IN_LOOPS
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
-from ie_serving.engines.savedmodel.rewrite import PLACEHOLDERS, RANDOM
+from ie_serving.engines.savedmodel.rewrite import RANDOM
 from ie_serving.engines.savedmodel.state import RESOURCES
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -17,17 +17,12 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import held
-from ie_serving.engines.savedmodel.frames import Frame, NodeOutput
+from ie_serving.engines.savedmodel.frames import Frame, NodeOutput, name_of
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes, HostObject, as_tensor
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import LookupTable, empty, from_text_file
-from ie_serving.engines.savedmodel.state import (
-    RESOURCES,
-    Initial,
-    Name,
-    name_of,
-)
+from ie_serving.engines.savedmodel.state import RESOURCES, Initial, Name, resource_name
 from ie_serving.wire.protobuf.graph import AssetFileDef
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -57,8 +52,7 @@ class Resources:
         self._meta_graph = meta_graph
         self.initial = initial or Initial(meta_graph)
         self._assets = {
-            asset.tensor_info.name.partition(":")[0]: asset.filename
-            for asset in _assets(meta_graph)
+            name_of(asset.tensor_info.name): asset.filename for asset in _assets(meta_graph)
         }
         self._values: dict[tuple[Frame, str, int], Any] = {}
         self._contents: dict[tuple[int, str, Name], Any] = {}
@@ -127,7 +121,7 @@ class Resources:
 
     def _content(self, resource: NodeOutput, reader: NodeOutput | None) -> Any:  # noqa: ANN401
         """Give the content of a table or variable after the load, or at the time of `reader`."""
-        name = name_of(resource)
+        name = resource_name(resource)
         writer = self.initial.writes.seen_by(reader, name) or self.initial.restores.seen_by(
             reader, name
         )

@@ -24,15 +24,10 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.constants import held
+from ie_serving.engines.savedmodel.constants import held, tensor_proto
 from ie_serving.engines.savedmodel.file import VARIANT
-from ie_serving.engines.savedmodel.host.nodes import (
-    GraphNodes,
-    data_inputs,
-    name_of,
-    set_inputs,
-    tensor_proto,
-)
+from ie_serving.engines.savedmodel.frames import name_of, noted_shape
+from ie_serving.engines.savedmodel.host.nodes import GraphNodes, data_inputs, set_inputs
 from ie_serving.engines.savedmodel.host.tensor_list import LISTS
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -152,8 +147,7 @@ def _noted_shape(node: Proto) -> Proto | None:
     if "element_shape" in node.attr:
         return node.attr["element_shape"].shape
     # OpenVINO takes an unknown rank for rank 0, so the exporter's noted shape is used as well.
-    noted = node.attr["_output_shapes"].list.shape if "_output_shapes" in node.attr else ()
-    return noted[0] if node.op == "TensorArrayReadV3" and noted else None
+    return noted_shape(node) if node.op == "TensorArrayReadV3" else None
 
 
 def _reserve(nodes: GraphNodes, node: Proto, _: _Array) -> None:

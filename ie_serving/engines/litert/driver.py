@@ -25,7 +25,7 @@ from ie_serving.engines.openvino.reading.lite_signatures import (
     signatures_of,
 )
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
-from ie_serving.engines.run.function import needed, program
+from ie_serving.engines.run.function import needed, one_line, program
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.threads import threads
 
@@ -64,9 +64,7 @@ def _run(interpreters: Any, open_one: Any, signature: LiteSignature) -> Any:  # 
         whole.allocate_tensors()  # which the library refuses once a signature has a runner
         return interpreters.LiteRun(whole, signature)
     except (RuntimeError, KeyError) as error:
-        raise LoadFailed(
-            f"{NAME} does not take the file: {interpreters.one_line(error)}"
-        ) from error
+        raise LoadFailed(f"{NAME} does not take the file: {one_line(error)}") from error
 
 
 def _soonest(interpreters: Any, data: bytes, signature: LiteSignature) -> Callable[[], Any]:  # noqa: ANN401

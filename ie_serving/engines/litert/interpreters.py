@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature
+from ie_serving.engines.run.function import one_line
 
 LIBRARY = "LiteRT"
 
@@ -89,8 +90,3 @@ class LiteRun:
 def _by_name(details: Any) -> Mapping[str, Any]:  # noqa: ANN401  a list, or by alias
     found = details.values() if isinstance(details, dict) else details
     return {without_port(each["name"]): each for each in found}
-
-
-def one_line(error: Exception) -> str:
-    """Give the text of the library's error as one line."""
-    return " ".join(str(error).split())[:600] or "no reason given"

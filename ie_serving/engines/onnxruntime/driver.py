@@ -30,6 +30,7 @@ from ie_serving.engines.onnxruntime.session import (
 )
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
 from ie_serving.engines.run import latency_model
+from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CheckArray, CompiledPrograms, Program
 from ie_serving.engines.run.threads import thread_limit
@@ -244,9 +245,3 @@ def _zeros(signature: Signature) -> Mapping[str, Array]:
 def _blame(error: Exception) -> InvalidRequest:
     """Make the error one of the request: the library checks shapes and values while it computes."""
     return InvalidRequest(f"{FAILED}: {one_line(error)}")
-
-
-def one_line(error: BaseException) -> str:
-    """Give the text of the library's error as one line."""
-    # Some of its messages quote the whole graph; 600 characters hold the cause.
-    return " ".join(str(error).split())[:600] or "no reason given"

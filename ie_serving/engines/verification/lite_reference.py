@@ -15,12 +15,13 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays
 from ie_serving.engines.generated import Dim, GeneratedInput
-from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter, one_line
+from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
     check_states,
     signatures_of,
 )
+from ie_serving.engines.run.function import one_line
 from ie_serving.engines.verification.comparison import ComparedSignature, RefusedBySecond
 from ie_serving.engines.verification.verdict import QUANTIZED
 

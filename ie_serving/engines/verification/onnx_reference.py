@@ -6,7 +6,7 @@ from pathlib import Path
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
-from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, one_line
+from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL
 from ie_serving.engines.onnxruntime.library import onnxruntime
 from ie_serving.engines.onnxruntime.session import (
     SessionFailure,
@@ -15,6 +15,7 @@ from ie_serving.engines.onnxruntime.session import (
     input_specs,
     outputs_of,
 )
+from ie_serving.engines.run.function import one_line
 from ie_serving.engines.verification.comparison import ComparedSignature, RefusedBySecond
 
 

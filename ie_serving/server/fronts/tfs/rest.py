@@ -2,15 +2,16 @@
 
 Requests that run a model are POSTs. They are answered directly from the transport's request, since
 they are the most frequent and every step counts. All else, pages and errors, is answered through
-Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
-of that instead of a router. Pages are in `rest_pages.py`, errors in `fronts/rest/body.py`.
+Falcon (`falcon_pages.py`). TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets,
+so one sink takes all of that instead of a router. Pages are in `rest_pages.py`, errors in
+`fronts/rest/body.py`.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -54,6 +55,7 @@ from ie_serving.server.fronts.rest.body import (
     refusal,
     typed,
 )
+from ie_serving.server.fronts.tfs.falcon_pages import FalconPages
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
 from ie_serving.server.fronts.tfs.rest_invoke import Invocations
 from ie_serving.server.fronts.tfs.rest_pages import NOT_FOUND_PAGE, fixed_pages, misrouted
@@ -67,7 +69,6 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     route,
     target_of,
 )
-from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.messages import (
     Answer,
@@ -99,7 +100,6 @@ MOST_CHANGE_BYTES = 1 << 20
 STOPPING: Headers = ((b"connection", b"close"),)
 """Header that makes clients with an open connection use another server while this one stops."""
 
-FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 RunModel = Callable[[Request, ModelSpec, float], Awaitable[Octets | Reply]]
 """Answers a POST that arrived at that `time.perf_counter()`: JSON, or a complete reply."""
 LookUp = Callable[[ModelSpec, float], Octets]
@@ -168,9 +168,7 @@ class RestApi:
             "details": self._details,
             "all_details": lambda *_: config.all_details(),
         }
-        self._falcon: Asgi | None = None
-        self._importing = asyncio.Lock()
-        self._rarely = around(self._by_falcon)
+        self._rarely = around(FalconPages(self.answer_page))
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request of any kind. See `http1.messages.App`."""
@@ -214,28 +212,10 @@ class RestApi:
             headers += self._cors
         return reply._replace(headers=headers)
 
-    async def _by_falcon(self, request: Request) -> Reply:
-        falcon = self._falcon or await self._imported()
-        return await falcon(request)
-
-    async def _imported(self) -> Asgi:
-        async with self._importing:
-            if self._falcon is None:
-                self._falcon = await in_thread(self._made_falcon)
-        return self._falcon
-
-    def _made_falcon(self) -> Asgi:
-        # Here: its import takes some 50 ms, an eighth of a start's, which is not to wait for it.
-        import falcon.asgi
-
-        pages: FalconApp = falcon.asgi.App(media_type=JSON)
-        pages.add_sink(self.answer_page, prefix="/")
-        return Asgi(pages)
-
     async def answer_page(
         self, req: "falcon.asgi.Request", resp: "falcon.asgi.Response | None", **_: object
     ) -> None:
-        """Answer requests that run no model. Falcon passes both arguments by these names."""
+        """Answer requests that run no model; a `Sink`: Falcon passes both by name."""
         assert resp is not None  # only WebSockets have none, and they have no sink
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD

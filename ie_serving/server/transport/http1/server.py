@@ -1,7 +1,7 @@
 """An HTTP/1.1 server on sockets that are already bound: listens, watches connections, drains.
 
 `protocol.py` implements HTTP, `connection.py` drives it, and the application gets each request as a
-value (`messages.py`); an ASGI application runs behind `asgi.py`.
+value (`messages.py`).
 """
 
 import asyncio

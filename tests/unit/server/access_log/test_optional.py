@@ -172,7 +172,7 @@ async def cancelling(*_: object) -> None:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("app", [failing(send_first=False), cancelling])
+@pytest.mark.parametrize("app", [failing, cancelling])
 async def test_a_request_over_rest_that_a_defect_ends(
     access: OptionalWatch, line: Fields, app: Any
 ) -> None:

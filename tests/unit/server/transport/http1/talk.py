@@ -2,13 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
+from ie_serving.server.fronts.tfs.falcon_pages import scope_of
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import messages
-from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Http1Connection
+from ie_serving.server.transport.http1.connection_states import Body
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.outbox import Outbox
 from ie_serving.server.transport.http1.server import MakeConnection
@@ -16,6 +17,36 @@ from ie_serving.server.transport.http1.server import MakeConnection
 PATIENCE_S = 10
 App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 DATE = re.compile(rb"date: [^\r]*\r\n")
+
+
+class Asgi:
+    """Passes requests to an ASGI application: its events are how these tests read and reply."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, request: messages.Request) -> messages.Reply:
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self._app(scope_of(request), events(request).__anext__, send)
+        start, *bodies = sent
+        body = b"".join(each.get("body", b"") for each in bodies)
+        return messages.Reply(start["status"], tuple(start["headers"]), body)
+
+
+async def events(request: messages.Request) -> AsyncIterator[dict[str, Any]]:
+    """Give the body; of one that is still arriving first nothing, so that it can be refused."""
+    stream = request.stream
+    yield {"type": "http.request", "body": request.body or b"", "more_body": stream is not None}
+    more = stream is not None
+    while stream and more:
+        piece = await stream.piece()
+        more = stream.state is not Body.WHOLE
+        yield {"type": "http.request", "body": piece, "more_body": more}
+    await asyncio.get_running_loop().create_future()  # cancelled when the client leaves
 
 
 class Wire(asyncio.Transport):
@@ -192,10 +223,5 @@ class Reader(Gate):
         await reply(send, b"%d" % len(await read(receive) or b""))
 
 
-def failing(send_first: bool) -> App:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if send_first:
-            await reply(send, b"done")
-        raise ZeroDivisionError("a defect")
-
-    return app
+async def failing(scope: Any, receive: Any, send: Any) -> None:
+    raise ZeroDivisionError("a defect")

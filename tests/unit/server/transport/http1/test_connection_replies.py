@@ -14,9 +14,7 @@ from tests.unit.server.transport.http1.talk import (
     POST,
     Gate,
     Talk,
-    answered,
     echo,
-    failing,
     reply,
 )
 
@@ -69,12 +67,6 @@ async def test_a_defect_is_logged_and_answered_without_its_text(
     assert re.search(r" client=\S+ path=/", record.getMessage())
 
 
-async def test_a_defect_after_the_reply_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    talk = Talk(failing(send_first=True))
-    assert await talk.say(GET) == answered(b"done")
-    assert "a defect" in caplog.text
-
-
 @pytest.mark.parametrize(
     "headers",
     [
@@ -94,15 +86,6 @@ async def test_no_header_breaks_out_of_its_line_or_lies_about_the_body(
     heard = await Talk(app).say(GET)
     assert heard.startswith(b"HTTP/1.1 500 ")
     assert b"cookie" not in heard
-
-
-async def test_a_reply_in_pieces_is_sent_whole() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
-        await send({"type": "http.response.body", "body": b"c"})
-
-    assert await Talk(app).say(GET) == answered(b"abc")
 
 
 async def test_the_scope_is_what_asgi_asks_for() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.server import HttpServer
+from tests.unit.server.transport.http1.talk import Asgi
 
 PATIENCE_S = 10
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -160,8 +160,23 @@ def misread(path: Path) -> Iterator[tuple[str, str]]:
     """
     with path.open("rb") as file:
         for graph in _fields(file, _whole(file), GRAPH):
-            for tensor in _tensors(file, graph):
-                yield from _misread(file, tensor)
+            for each in _held(file, graph):
+                if each.number != GRAPH_OUTPUT:
+                    yield from _misread(file, each)
+
+
+def results(path: Path) -> Iterator[str]:
+    """Name the outputs of the graph and of the graphs within it.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        for graph in _fields(file, _whole(file), GRAPH):
+            outputs = [each for each in _held(file, graph) if each.number == GRAPH_OUTPUT]
+            for each in outputs:
+                yield from (_text(file, name) for name in _fields(file, each, VALUE_NAME))
 
 
 def _misread(file: BinaryIO, tensor: _Field) -> Iterator[tuple[str, str]]:
@@ -186,10 +201,10 @@ def _is_empty(file: BinaryIO, tensor: _Field) -> bool:
     return any(0 in _integers(file, each) for each in sizes)
 
 
-def _tensors(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
-    """Give the constants of a graph and of the graphs among its attributes."""
+def _held(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
+    """Give the constants and outputs of a graph and of the graphs among its attributes."""
     for each in _fields(file, graph):
-        if each.number == GRAPH_INITIALIZER:
+        if each.number in (GRAPH_INITIALIZER, GRAPH_OUTPUT):
             yield each
         elif each.number == GRAPH_NODE and _HOLDERS.search(_content(file, each)):
             for attribute in _fields(file, each, NODE_ATTRIBUTE):
@@ -197,7 +212,7 @@ def _tensors(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
                     if value.number == _ATTRIBUTE_TENSOR:
                         yield value
                     elif value.number in _ATTRIBUTE_GRAPHS:
-                        yield from _tensors(file, value)
+                        yield from _held(file, value)
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:

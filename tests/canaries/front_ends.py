@@ -75,15 +75,17 @@ def attributes_of_onnx_are_dropped() -> bool:
 @fault(
     "operators that onnxruntime defines are computed otherwise than it computes them: 8-bit sums "
     "of `QLinearAdd` wrap around, `GroupQueryAttention` writes over its past, attributes of "
-    "`Attention`, `FusedGemm` and `FusedMatMul` are dropped",
+    "`Attention`, `FusedGemm` and `FusedMatMul` are dropped, `MultiHeadAttention` adds its bias to "
+    "keys by head",
     done="refused by node (`OVERLOOKED` of `reading/onnx_graph.py`), so that onnxruntime serves "
-    "the model where it is installed; OpenVINO serves `DynamicQuantizeLSTM` only where it was "
-    "compared",
+    "the model where it is installed; the bias is taken away again; OpenVINO serves "
+    "`DynamicQuantizeLSTM` only where it was compared",
     where="ONNX models with operators of `com.microsoft`; onnxruntime's own time",
     tests=(
         "reading/test_onnx_unread.py::"
         "test_what_onnxruntime_defines_is_refused_where_openvino_computes_it_otherwise",
         "reading/test_onnx_unread.py::test_openvino_still_computes_it_otherwise_than_onnxruntime",
+        "reading/test_onnx_graph.py::test_keys_that_come_by_head_get_no_bias",
         "verification/test_verified_engine.py::"
         "test_an_operator_that_openvino_computes_otherwise_is_not_served_uncompared",
     ),
@@ -120,11 +122,15 @@ def constants_outside_raw_data_are_misread() -> bool:
 
 @fault(
     "a constant of an ONNX file that has no elements is read as the number 0",
-    done="refused by name, where it is not the same (`reading/onnx_graph.py`)",
+    done="refused by name, where it is not the same (`reading/onnx_graph.py`), also as an output",
     where="ONNX models with such constants, but as sizes, axes, or parts of a `Concat`",
     tests=(
         "reading/test_onnx_unread.py::"
         "test_an_input_of_no_elements_is_refused_where_the_front_end_takes_it_for_0",
+        "reading/test_onnx_unread.py::"
+        "test_an_operator_on_no_elements_is_refused_where_the_front_end_takes_them_for_0",
+        "reading/test_onnx_unread.py::"
+        "test_an_output_of_no_elements_is_refused_where_the_front_end_takes_it_for_0",
     ),
 )
 def constants_of_no_elements_are_misread() -> bool:

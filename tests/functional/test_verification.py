@@ -9,6 +9,7 @@ import grpc
 import httpx
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import tensorflow as tf
 
@@ -19,6 +20,7 @@ from tests.functional.storage.serving import several
 from tests.onnx_models import save_onnx
 from tests.process import PATIENCE_S, Process, output_of
 
+MICROSOFT = "com.microsoft"
 FLOATS = onnx.TensorProto.FLOAT
 X = np.array([[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]], np.float32)
 Y = np.array([[[[2.875, 4.5], [9.375, 11.0]]]], np.float32)
@@ -71,8 +73,22 @@ def write_attention(directory: Path) -> None:
     save_onnx(directory / "model.onnx", nodes, {"x": ["n", "l", 8]}, {"y": ["n", "l", 8]})
 
 
+def write_heads(directory: Path) -> None:
+    """OpenVINO's front end adds a bias to keys and values by head, too."""
+    make = onnx.helper.make_node
+    nodes = [
+        make("Reshape", ["x", "form"], ["r"]),
+        make("Transpose", ["r"], ["k"], perm=[0, 2, 1, 3]),
+        make("MultiHeadAttention", ["x", "k", "k", "b"], ["y"], domain=MICROSOFT, num_heads=2),
+    ]
+    ends, form = ({"x": ["n", "l", 8]}, {"y": ["n", "l", 8]}), np.int64([0, 0, 2, 4])
+    bias = np.arange(24, dtype=np.float32) / 24
+    save_onnx(directory / "model.onnx", nodes, *ends, domains={MICROSOFT: 1}, form=form, b=bias)
+
+
 MODELS: Mapping[str, Callable[[Path], None]] = {
     "attention": write_attention,
+    "heads": write_heads,
     "resize": write_resize,
     "relu": write_relu,
     "echo": write_echo,
@@ -127,6 +143,14 @@ def test_an_attention_is_right_for_any_length(server: Server, length: int) -> No
     shares = np.exp(x @ x.swapaxes(1, 2))
     for y in answers(server, "attention", x):
         expected = shares / shares.sum(-1, keepdims=True) @ x
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_keys_by_head_get_no_bias(server: Server, root: Path) -> None:
+    x = np.random.default_rng(4).standard_normal((2, 5, 8)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(root / "heads/1/model.onnx"))
+    (expected,) = session.run(None, {"x": x})
+    for y in answers(server, "heads", x):
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 

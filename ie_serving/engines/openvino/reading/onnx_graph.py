@@ -11,6 +11,7 @@ Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` list
   scales it stays, since the plugin makes operations on integers of it.
 - `Loop` makes rounds without end where a request asks for less than none.
 - `MaxPool` with `ceil_mode` has windows that begin behind the last element.
+- `MultiHeadAttention` of onnxruntime adds its bias to keys and values that come by head as well.
 - `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
 - `SplitToSequence` into pieces of lengths that have an open size counts one piece.
 - `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
@@ -34,7 +35,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, Node, Value, misread, nodes, opsets, results
 from ie_serving.engines.openvino.faults.chosen_axes import hold_axes
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int64, value_of
 from ie_serving.engines.openvino.graphs.rules import Ask, Rule, Rules, Visit, replace_node, visit
@@ -225,6 +226,21 @@ def _count_from_0(node: ov.Node, _: Visit) -> None:
         node.input(0).replace_source_output(limited.output(0))
 
 
+def _add_no_bias(node: ov.Node, _: Visit) -> None:
+    """Take keys and values as they are where the file has them by head: not transposed here.
+
+    What the front end adds has no names; it splits the bias in three.
+    """
+    for place in (1, 2):
+        added = node.input_value(place)
+        if added.get_node().get_type_name() == "Add" and not added.get_names():
+            data, part = added.get_node().input_values()
+            (split,) = part.get_node().input_values()[:1] or [part]
+            is_by_head = data.get_names() or data.get_node().get_type_name() != "Transpose"
+            if is_by_head and split.get_node().get_type_name() == "VariadicSplit":
+                node.input(place).replace_source_output(data)
+
+
 def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
     return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
 
@@ -239,6 +255,9 @@ _RULES: Sequence[Rule[Ask]] = (
     Rule("onnx_corners_are_not_aligned", "Interpolate", _refuse_parts_of_pixels),
     Rule("onnx_is_converted_otherwise", "Loop", _count_from_0),
     Rule("onnx_is_converted_otherwise", "MaxPool", _leave_out_last_window),
+    Rule(
+        "operators_of_onnxruntime_are_computed_otherwise", "ScaledDotProductAttention", _add_no_bias
+    ),
 )
 
 
@@ -379,8 +398,10 @@ OVERLOOKED: Final[
 """By operator, with its domain where that is not ONNX's own."""
 
 
-_TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape|Expand|Reduce.*|Reshape|Resize|Upsample")
+_TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape")
 """Operators to which an input of no elements is the same as a 0."""
+_TAKES_EMPTY_SIZES: Final = re.compile("Expand|Reduce.*|Reshape|Resize|Upsample")
+"""Operators to which this is so of all inputs but the first."""
 
 
 def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
@@ -414,6 +435,8 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
             (empty.update if is_empty else empty.difference_update)(node.outputs)
             if node.kind not in converted:  # inputs left out, and tensors of Constant, have no name
                 _refuse(node, empty.intersection(filter(None, node.inputs)))
+        if given := empty and empty.intersection(results(file)):
+            raise LoadFailed(f'OpenVINO does not read that the output "{min(given)}" is empty')
     except ValueError:
         return  # no ONNX model: OpenVINO says so
 
@@ -421,6 +444,8 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
 def _refuse(node: Node, empty: Collection[str]) -> None:
     kind = node.kind if node.domain == MAIN_DOMAIN else f"{node.domain}.{node.kind}"
     refusals = [overlooked.refusal(node) for overlooked in OVERLOOKED.get(kind, ())]
+    if _TAKES_EMPTY_SIZES.fullmatch(kind):
+        empty = {*empty}.intersection(node.inputs[:1])
     if empty and not _TAKES_EMPTY.fullmatch(kind):
         refusals.append(f'read that its input "{min(empty)}" has no elements')
     if refusal := next(filter(None, refusals), ""):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from ml_dtypes import bfloat16
 from onnx import TensorProto, helper
@@ -34,6 +35,32 @@ SIZES = pytest.mark.parametrize("sizes", ["fixed", OPEN])
 
 async def answer(directory: Path, x: Array) -> Array:
     return (await run(load(directory, inference_precision="f32"), {"x": x}))["y"]
+
+
+@pytest.mark.parametrize("place", ["graph", "branch"])
+@pytest.mark.parametrize("form", ["given", "computed", "by token"])
+async def test_keys_that_come_by_head_get_no_bias(tmp_path: Path, place: str, form: str) -> None:
+    """As onnxruntime computes them, whose operator it is; keys by token get one."""
+    sizes = [1, "t", 8] if form == "by token" else [1, 2, "t", 4]
+    keys = ["kk", "vv"] if form == "computed" else ["k", "v"]
+    attend = helper.make_node(
+        "MultiHeadAttention", ["q", *keys, "b"], ["y"], domain="com.microsoft", num_heads=2
+    )
+    nodes = [helper.make_node("Neg", ["k"], ["kk"]), helper.make_node("Neg", ["v"], ["vv"]), attend]
+    constants = {"b": floats(24)}
+    if place == "branch":
+        graph = helper.make_graph([attend], "g", [], [onnx.ValueInfoProto(name="y")])
+        branch = helper.make_node("If", ["c"], ["z"], then_branch=graph, else_branch=graph)
+        nodes[2:] = [branch]
+        constants["c"] = np.array(True)
+    ends = {"q": [1, "s", 8], "k": sizes, "v": sizes}
+    output, domains = "z" if place == "branch" else "y", {"com.microsoft": 1}
+    file = save_onnx(tmp_path / "m.onnx", nodes, ends, output, domains=domains, **constants)
+    by_token = (1, 5, 8) if form == "by token" else (1, 2, 5, 4)
+    given = {"q": floats(1, 3, 8), "k": floats(*by_token), "v": floats(*by_token)[..., ::-1].copy()}
+    (expected,) = onnxruntime.InferenceSession(str(file)).run(None, given)
+    found = await run(load(tmp_path, inference_precision="f32"), given)
+    np.testing.assert_allclose(found[output], expected, atol=1e-5)
 
 
 @SIZES

@@ -404,6 +404,47 @@ def test_an_input_of_no_elements_is_refused_where_the_front_end_takes_it_for_0(
         assert read.output(0).get_partial_shape() != ov.PartialShape([0, 2])
 
 
+NONE = np.zeros((0, 3), np.float32)
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Expand"])
+def test_an_operator_on_no_elements_is_refused_where_the_front_end_takes_them_for_0(
+    tmp_path: Path, kind: str
+) -> None:
+    sizes = np.int64([3] if kind == "Expand" else [0])
+    form = {} if kind == "Expand" else {"keepdims": 0}
+    node = helper.make_node(kind, ["c", "sizes"], ["r"], **form)
+    added = helper.make_node("Add", ["x", "r"], ["y"])
+    nodes = [node, added]
+    file = save_onnx(tmp_path / "m.onnx", nodes, {"x": [3]}, "yr", opset=18, c=NONE, sizes=sizes)
+    expected = onnxruntime.InferenceSession(str(file)).run(["y", "r"], {"x": np.ones(3, "f")})
+    answer = ov.Core().compile_model(str(file), "CPU")([np.ones(3, np.float32)])
+    assert [each.tolist() for each in expected] != [answer[at].tolist() for at in range(2)]
+    with pytest.raises(LoadFailed, match=f'{kind} "r": OpenVINO does not read that its input "c"'):
+        refuse_unread(file)
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "branch"])
+def test_an_output_of_no_elements_is_refused_where_the_front_end_takes_it_for_0(
+    tmp_path: Path, place: str
+) -> None:
+    tensor = onnx.numpy_helper.from_array(NONE, "z")
+    x, z = helper.make_tensor_value_info("x", 1, [2]), onnx.ValueInfoProto(name="z")
+    nodes, held, results = [helper.make_node("Relu", ["x"], ["y"])], [tensor], [z]
+    if place != "initializer":
+        nodes, held = [*nodes, helper.make_node("Constant", [], ["z"], value=tensor)], []
+    if place == "branch":
+        branch = helper.make_graph(nodes[1:], "g", [], [z])
+        nodes = [helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch)]
+        held = [onnx.numpy_helper.from_array(np.array(True), "c")]
+        results = [onnx.ValueInfoProto(name="w")]
+    file = save(tmp_path, helper.make_graph(nodes, "g", [x], results, held), 17)
+    read = ov.Core().read_model(str(file))
+    assert read.output(0).get_partial_shape() != ov.PartialShape([0, 3])
+    with pytest.raises(LoadFailed, match='OpenVINO does not read that the output "z" is empty'):
+        refuse_unread(file)
+
+
 @pytest.mark.parametrize("kind", ["Reshape", "Expand", "ReduceSum", "Concat"])
 def test_an_input_of_no_elements_is_served_where_it_is_the_same_as_0(
     tmp_path: Path, kind: str

@@ -41,6 +41,8 @@ INSTALL = "pip install '.[onnxruntime]'"
 _SCORES, _MASKED = 3, (1, 2)
 """Number of `Attention`'s output with the scores, and the modes in which these are masked but not
 yet passed through `Softmax`."""
+_PAST = 6
+"""Place of the input of `MultiHeadAttention` with the keys of tokens before."""
 DIVIDES: Final = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
@@ -127,6 +129,11 @@ def _operators(model: Path) -> dict[str, set[str]]:
                     f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'
                     f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
                 )
+            if node.kind == "MultiHeadAttention" and node.has(_PAST) and not any(node.outputs[1:]):
+                raise LoadFailed(
+                    f'MultiHeadAttention "{node.outputs[0]}": {LIBRARY} reads beyond keys that have'
+                    " a past and no output present_key: add that output"
+                )
     except ValueError:
         return {}  # not an ONNX model: the library reports it
     return found
@@ -150,9 +157,27 @@ def _session(model: Path) -> Session:
         raise LoadFailed(f"{model.name} cannot be compiled: {one_line(error)}") from error
 
 
-EXACT_SUMS: Final = ("session.x64quantprecision", "1")
-"""Setting of a session that adds 8-bit products in 32 bits on CPUs without VNNI too, where sums in
-16 bits would saturate. Source: onnxruntime_session_options_config_keys.h."""
+def exact_sums(processors: str) -> tuple[str, str]:
+    """Give the setting of a session that adds 8-bit products in 32 bits, on any processor.
+
+    Without VNNI sums in 16 bits would saturate. With it the setting is off: it takes some weights
+    for a type that the library then has no kernel for. Source:
+    onnxruntime_session_options_config_keys.h.
+    """
+    return "session.x64quantprecision", "0" if "vnni" in processors else "1"
+
+
+def _processors() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as file:
+            return file.read(_FIRST)
+    except OSError:
+        return ""
+
+
+_FIRST = 8192
+"""Characters with which Linux describes the first processor; its flags end within 4,000."""
+EXACT_SUMS: Final = exact_sums(_processors())
 
 
 def _library(model: Path) -> ModuleType:

@@ -25,7 +25,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnx_file import nodes, uses_domain
-from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, OnnxRuntimeEngine, exact_sums
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
@@ -318,6 +318,43 @@ async def test_sums_of_products_of_8_bits_are_not_cut_off(tmp_path: Path) -> Non
     found = (await answer(model, x=np.full((1, 64), 255, np.float32)))["y"]
     assert found.tolist() == (255.0 * weights.sum(0, dtype=np.float64))[None].tolist()
     model.close()
+
+
+@pytest.mark.skipif(EXACT_SUMS[1] == "1", reason="without VNNI the library has no such kernel")
+async def test_a_convolution_of_signed_integers_is_served(tmp_path: Path) -> None:
+    """Of weights that the setting for exact sums would take for unsigned ones."""
+    names, int8 = ["x", "s", "z", "w", "s", "z", "s", "z"], TensorProto.INT8
+    constants = {"s": np.float32(0.1), "z": np.int8(0), "w": np.int8([[[127, -128]]])}
+    node = helper.make_node("QLinearConv", names, ["y"])
+    ends = {"x": Of(int8, [1, 1, 3])}, {"y": Of(int8, [1, 1, 2])}
+    save_onnx(tmp_path / "model.onnx", [node], *ends, **constants)
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    assert (await answer(model, x=np.int8([[[2, 0, 1]]])))["y"].tolist() == [[[25, -13]]]
+    model.close()
+
+
+@pytest.mark.parametrize(("flags", "value"), [("avx2", "1"), ("avx2 avx_vnni", "0"), ("", "1")])
+def test_sums_are_exact_by_a_setting_where_they_are_not_by_the_processor(
+    flags: str, value: str
+) -> None:
+    assert exact_sums(f"flags\t\t: fpu {flags}\n")[1] == value
+
+
+async def test_a_past_of_which_no_present_is_asked_is_refused(tmp_path: Path) -> None:
+    """The library computes NaN of what lies beyond the keys in its memory."""
+    ends = {name: [1, 3, 8] for name in "qkv"} | {name: [1, 2, 9, 4] for name in "ab"}
+    inputs = ["q", "k", "v", "", "", "", "a", "b"]
+    for outputs in (["y"], ["y", "n", "m"]):
+        node = helper.make_node(
+            "MultiHeadAttention", inputs, outputs, domain="com.microsoft", num_heads=2
+        )
+        domains = {"com.microsoft": 1}
+        save_onnx(tmp_path / "model.onnx", [node], ends, "".join(outputs), domains=domains)
+        if outputs[1:]:
+            OnnxRuntimeEngine().compile(tmp_path, EngineOptions()).close()
+        else:
+            with pytest.raises(LoadFailed, match='"y": onnxruntime reads beyond keys'):
+                OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
 
 
 @pytest.mark.parametrize("kind", ["Div", "Mod"])

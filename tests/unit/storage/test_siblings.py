@@ -16,7 +16,9 @@ from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.siblings import EACH, FEWEST, KNOWN_S, Neighbours, Siblings
 from ie_serving.storage.trouble import Tries
 
-PAGE = 1000
+PAGE = 100
+"""Objects of a page: a tenth of what stores list, so that a tenth of the models fill as many."""
+
 QUICK = Tries(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))
 
 
@@ -31,7 +33,7 @@ class Bucket:
         self.begun = lambda: None
 
     def under(self, prefix: str, request: str) -> Iterator[Entry]:
-        """Yield what lies there, a page for each thousand."""
+        """Yield what lies there, and note a request for each page."""
         if request == self.forbidden:
             raise Unauthorized(f"{prefix}: not allowed")
         for count, key in enumerate([key for key in self.keys if key.startswith(prefix)] or [""]):
@@ -116,12 +118,17 @@ def _outcome(list_once: Callable[[], list[str]]) -> list[str] | StorageError:
         return error
 
 
-def test_a_thousand_models_cost_as_many_requests_as_their_objects_fill_pages(
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ie_serving.storage.siblings.PAGE", PAGE)
+
+
+def test_many_models_cost_as_many_requests_as_their_objects_fill_pages(
     tmp_path: Path,
 ) -> None:
-    fleet = Fleet(tmp_path, 1000)
+    fleet = Fleet(tmp_path, 100)
     for _ in range(3):
-        assert fleet.poll() == [["1"]] * 1000
+        assert fleet.poll() == [["1"]] * 100
         assert fleet.bucket.requests == ["all", "all"]
     entries = sorted(entry.path for entry in fleet.models[7].list("1"))
     assert entries == ["1/a.bin", "1/a.xml"]
@@ -174,15 +181,15 @@ def test_a_listing_that_began_before_a_model_was_expected_does_not_serve_it(
 
 
 def test_much_else_beside_the_models_is_read_no_further_than_is_worthwhile(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, 100)
+    fleet = Fleet(tmp_path, 10)
     fleet.bucket.keys[:0] = [f"models/checkpoints/{number}" for number in range(20 * PAGE)]
-    assert fleet.poll() == [["1"]] * 100
-    assert fleet.bucket.requests.count("all") == 100 * EACH // PAGE + 1
+    assert fleet.poll() == [["1"]] * 10
+    assert fleet.bucket.requests.count("all") == 10 * EACH // PAGE + 1
     fleet.poll()
     assert fleet.bucket.requests.count("all") == 0
     fleet.bucket.keys = fleet.bucket.keys[20 * PAGE :]
     fleet.now = KNOWN_S + 1
-    assert fleet.poll() == [["1"]] * 100
+    assert fleet.poll() == [["1"]] * 10
     assert fleet.bucket.requests == ["all"]
 
 
@@ -228,13 +235,13 @@ def test_threads_wait_for_the_listing_that_one_of_them_makes(tmp_path: Path) -> 
 
 
 def test_idle_polls_of_several_pages_make_a_request_a_second(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, 2000)
+    fleet = Fleet(tmp_path, 200)
     fleet.poll()
     requests = 0
     for second in range(1, 11):
         fleet.now = float(second)
         found = fleet.poll(is_idle=True)
-        assert found in ([], [["1"]] * 2000), "all look, or none"
+        assert found in ([], [["1"]] * 200), "all look, or none"
         requests += len(fleet.bucket.requests)
     assert requests == 8, "four pages, and perhaps an empty one, at each fifth poll"
     fleet.bucket.keys.append("models/m7/2/a.xml")
@@ -243,17 +250,17 @@ def test_idle_polls_of_several_pages_make_a_request_a_second(tmp_path: Path) -> 
 
 
 def test_idle_models_that_a_rest_has_parted_are_not_listed_alone(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, 600)
+    fleet = Fleet(tmp_path, 60)
     fleet.poll()
     fleet.now = 1.8
-    assert fleet.poll(560, is_idle=True) == [], "the listing rests"
+    assert fleet.poll(56, is_idle=True) == [], "the listing rests"
     fleet.now = 2.0
-    assert fleet.poll(40, is_idle=True) == [["1"]] * 40
+    assert fleet.poll(4, is_idle=True) == [["1"]] * 4
     assert fleet.bucket.requests == ["all", "all"]
     fleet.now = 3.8
     assert fleet.poll(is_idle=True) == []
-    fleet.poll(40)
-    assert fleet.bucket.requests == ["alone"] * 40, "few that a caller waits for are"
+    fleet.poll(4)
+    assert fleet.bucket.requests == ["alone"] * 4, "few that a caller waits for are"
 
 
 def test_a_page_alone_is_listed_at_every_idle_poll(tmp_path: Path) -> None:

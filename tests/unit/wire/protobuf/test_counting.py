@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf import counting, messages
 from ie_serving.wire.protobuf.counting import (
     COUNTED,
     MOST_FIELDS,
@@ -55,9 +55,12 @@ def test_a_large_request_is_counted_before_it_is_parsed() -> None:
         parse(REQUEST, payload)
 
 
-def test_serialized_messages_of_one_request_are_counted_together() -> None:
+def test_serialized_messages_of_one_request_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Such as the Examples that a Predict holds as strings, each of which would be let pass."""
-    many = [b"\x0a\x00" * (MOST_MESSAGES // 4)] * 5
+    monkeypatch.setattr(counting, "MOST_MESSAGES", MESSAGES)
+    many = [b"\x0a\x00" * (MESSAGES // 4)] * 5
     with pytest.raises(InvalidRequest, match="send it in parts"):
         check_sum(many, messages.Example.DESCRIPTOR)
     check_sum(many[:1], messages.Example.DESCRIPTOR)

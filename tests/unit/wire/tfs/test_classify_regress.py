@@ -15,7 +15,7 @@ from ie_serving.wire.tfs.classify_regress import (
     with_context,
 )
 
-A_MB = bytes(1 << 20)
+A_KB = bytes(1 << 10)
 
 
 def example(**features: list[int]) -> object:
@@ -70,11 +70,16 @@ def test_a_context_is_looked_up_behind_the_example() -> None:
 
 
 @pytest.mark.parametrize("wide", ["features", "bytes"])
-def test_the_context_cannot_be_written_without_end(wide: str) -> None:
+def test_the_context_cannot_be_written_without_end(
+    wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For a model that parses Examples, it is written into each of them."""
-    context: Features = {f"{n}": [] for n in range(2000)} if wide == "features" else {"a": [A_MB]}
+    monkeypatch.setattr(classify_regress, "MOST_SERIALIZED", 1 << 12)
+    monkeypatch.setattr(classify_regress, "MOST_SERIALIZED_BYTES", 1 << 16)
+    context: Features = {f"{n}": [] for n in range(100)} if wide == "features" else {"a": [A_KB]}
+    serialize_examples(with_context([{}] * 40, context))
     with pytest.raises(InvalidRequest, match="send them in parts"):
-        serialize_examples(with_context([{}] * 2000, context))
+        serialize_examples(with_context([{}] * 100, context))
 
 
 def test_examples_are_handed_to_a_model_as_they_came() -> None:

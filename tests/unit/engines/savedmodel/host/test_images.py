@@ -4,7 +4,6 @@ import io
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,18 +165,26 @@ class Classifier(tf.Module):  # type: ignore[misc]
         return mixed.stack()
 
 
-@pytest.fixture
-def classifier(tmp_path: Path) -> Iterator[CompiledModel]:
+@pytest.fixture(scope="module")
+def judge() -> Classifier:
+    """The model in TensorFlow, which traces each of its functions once."""
+    return Classifier()
+
+
+@pytest.fixture(scope="module")
+def classifier(
+    tmp_path_factory: pytest.TempPathFactory, judge: Classifier
+) -> Iterator[CompiledModel]:
     pytest.importorskip("PIL")
-    model = Classifier()
+    path = tmp_path_factory.mktemp("classifier")
     signatures = {
-        "serving_default": model.__call__,
-        "folded": model.folded,
-        "chained": model.chained,
+        "serving_default": judge.__call__,
+        "folded": judge.folded,
+        "chained": judge.chained,
     }
-    tf.saved_model.save(model, str(tmp_path), signatures=signatures)
+    tf.saved_model.save(judge, str(path), signatures=signatures)
     options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
-    compiled = OpenVinoEngine().compile(tmp_path, options)
+    compiled = OpenVinoEngine().compile(path, options)
     yield compiled
     compiled.close()
 
@@ -193,7 +200,7 @@ FILES = [tf.io.encode_jpeg(COLOURS[: 20 + at]).numpy() for at in range(9)]
 
 
 async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
-    classifier: CompiledModel, monkeypatch: pytest.MonkeyPatch
+    classifier: CompiledModel, judge: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, decode = threading.Barrier(2), kernels_images._decoded
     names = set()
@@ -207,13 +214,15 @@ async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
     monkeypatch.setattr(kernels_images, "_decoded", decoded)
     found = await answer(classifier, "serving_default", FILES[:8])
     assert len(names) == 2
-    np.testing.assert_allclose(found, Classifier()(tf.constant(FILES[:8])), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, judge(tf.constant(FILES[:8])), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
-async def test_rows_stay_in_their_order(classifier: CompiledModel, count: int) -> None:
+async def test_rows_stay_in_their_order(
+    classifier: CompiledModel, judge: Classifier, count: int
+) -> None:
     found = await answer(classifier, "serving_default", FILES[:count])
-    expected = Classifier()(tf.constant(FILES[:count], tf.string))
+    expected = judge(tf.constant(FILES[:count], tf.string))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -228,11 +237,11 @@ async def test_of_several_rows_that_are_no_image_the_first_is_refused(
 
 @pytest.mark.parametrize("name", ["folded", "chained"])
 async def test_a_loop_whose_turns_need_each_other_runs_them_in_turn(
-    classifier: CompiledModel, name: str, monkeypatch: pytest.MonkeyPatch
+    classifier: CompiledModel, judge: Classifier, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels_loops.Rows, "run", lambda *given: pytest.fail("in several threads"))
     found = await answer(classifier, name, FILES)
-    expected = getattr(Classifier(), name)(tf.constant(FILES))
+    expected = getattr(judge, name)(tf.constant(FILES))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

@@ -5,7 +5,7 @@ import gc
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,17 @@ class World:
         self.load_timeout_s = 0.0
         self.on_demand: LoadOnDemand | None = None
         self.storages: dict[str, Callable[[str], Storage]] = {}
+        self._streams: list[ModelStream] = []
+        self._managers: list[ModelManager] = []
+
+    async def end(self) -> None:
+        """Close what the test has opened and left open."""
+        for manager in self._managers:
+            await manager.close()
+        for stream in self._streams:
+            if not stream._is_retired:
+                await stream.retire()
+        self.executor.shutdown()
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
         """Put a version in place in one step, older than any poll interval."""
@@ -73,7 +84,7 @@ class World:
 
     def open_stream(self, config: ModelConfig) -> ModelStream:
         storage = self.storages.get(config.name, LocalStorage)(config.base_path)
-        return ModelStream(
+        stream = ModelStream(
             config.name,
             VersionSource(storage, self.engine, rest_s=self.poll_s, unload_when_empty=True),
             lambda: Loader(
@@ -97,19 +108,23 @@ class World:
                 on_demand=self.on_demand,
             ),
         )
+        self._streams.append(stream)
+        return stream
 
     def manager(self, **options: Any) -> ModelManager:
         names = ("labels_for_unavailable", "allow_unavailable_models", "require_available")
         defaults = dict.fromkeys(names, False)
-        return ModelManager(
-            self.open_stream, **{**defaults, **options}, on_applied=self.applied.set
-        )
+        options = {**defaults, **options, "on_applied": self.applied.set}
+        self._managers.append(ModelManager(self.open_stream, **options))
+        return self._managers[-1]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     (tmp_path / "m").mkdir()
-    return World(tmp_path)
+    world = World(tmp_path)
+    yield world
+    await world.end()
 
 
 @pytest.fixture

@@ -43,7 +43,6 @@ async def test_models_are_added_changed_and_removed(world: World) -> None:
     assert manager.served.handle(ModelSpec("n")).version == 2
     await manager.apply([], all_or_nothing=True)
     assert manager.served.names() == []
-    await manager.close()
 
 
 async def test_a_removed_model_is_listed_with_end(world: World) -> None:
@@ -60,7 +59,6 @@ async def test_a_removed_model_is_listed_with_end(world: World) -> None:
     assert manager.served.names() == []
     await manager.apply([world.config("m")], all_or_nothing=True)
     assert [each.state for each in manager.served.statuses("m")] == [State.AVAILABLE]
-    await manager.close()
 
 
 async def test_a_changed_model_serves_on_until_its_successor_is_ready_whatever_else_changes(
@@ -76,7 +74,6 @@ async def test_a_changed_model_serves_on_until_its_successor_is_ready_whatever_e
         assert manager.served.handle(ModelSpec("m")).version == 1
     world.write(5, model="elsewhere")
     await serves(world, manager, ModelSpec("m"), 5)
-    await manager.close()
 
 
 async def test_a_successor_that_is_no_longer_wanted_ends(
@@ -99,7 +96,6 @@ async def test_a_successor_that_is_no_longer_wanted_ends(
     await until(successor, successor.failures)
     await manager.apply([world.config()], all_or_nothing=False)
     await until(successor, lambda: successor.statuses()[0].state is State.END)
-    await manager.close()
 
 
 async def test_a_manager_that_is_closed_leaves_no_task(world: World) -> None:
@@ -126,7 +122,6 @@ async def test_what_does_not_change_how_a_model_is_read_loads_nothing_anew(world
         assert len(world.engine.models) == 1
     with pytest.raises(InvalidRequest, match="Illegal to change a model's platform"):
         await manager.apply([world.config(platform="openvino")], all_or_nothing=True)
-    await manager.close()
 
 
 async def test_another_poll_interval_counts_at_once_and_loads_nothing_anew(world: World) -> None:
@@ -139,7 +134,6 @@ async def test_another_poll_interval_counts_at_once_and_loads_nothing_anew(world
     await manager.apply([world.config(poll_wait_s=0.01)], all_or_nothing=True)
     assert manager.served.entries["m"].stream is served
     await until(served, lambda: 2 in served.available)
-    await manager.close()
 
 
 async def test_a_defect_in_one_models_preparation_leaves_none_of_the_others_behind(
@@ -201,7 +195,6 @@ async def test_a_file_is_applied_at_once_and_each_model_serves_when_it_is_ready(
         manager.served.handle(ModelSpec("hangs"))
     go_on.set()
     await serves(world, manager, ModelSpec("hangs"), 1)
-    await manager.close()
 
 
 async def test_a_label_that_a_file_moves_stays_until_its_new_version_serves(world: World) -> None:
@@ -212,7 +205,6 @@ async def test_a_label_that_a_file_moves_stays_until_its_new_version_serves(worl
     assert manager.served.handle(ModelSpec("m", label="s")).version == 1
     world.write(2)
     await serves(world, manager, ModelSpec("m", label="s"), 2)
-    await manager.close()
 
 
 async def test_in_a_replacement_one_models_fault_stays_with_that_model(world: World) -> None:
@@ -229,7 +221,6 @@ async def test_in_a_replacement_one_models_fault_stays_with_that_model(world: Wo
         manager.served.handle(ModelSpec("labelled", label="stable"))
     with pytest.raises(NotFound, match="is a file"):
         manager.served.statuses("broken")
-    await manager.close()
 
 
 async def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
@@ -268,7 +259,6 @@ async def test_memory_of_a_removed_model_goes_without_the_garbage_collector(
     await until(stream, lambda: stream.statuses()[0].state is State.END)
     # The thread that loaded or freed it may still be on its way out of the pool's own function.
     process.until(lambda: [ref() for ref in kept] == [None, None])
-    await manager.close()
 
 
 async def test_one_model_can_be_polled_now(world: World) -> None:
@@ -288,7 +278,6 @@ async def test_one_model_can_be_polled_now(world: World) -> None:
     await serves(world, manager, ModelSpec("m"), 5)
     with pytest.raises(NotFound, match="no such model; served models: m"):
         await manager.poll("other")
-    await manager.close()
 
 
 async def test_names_that_an_error_leaves_out_are_counted(world: World) -> None:
@@ -298,7 +287,6 @@ async def test_names_that_an_error_leaves_out_are_counted(world: World) -> None:
     await manager.apply(configs, all_or_nothing=False)
     with pytest.raises(NotFound, match=r"served models: m00, .*, m19, and 2 more$"):
         await manager.poll("other")
-    await manager.close()
 
 
 async def test_a_predecessor_keeps_its_policy_until_its_successor_serves(world: World) -> None:
@@ -314,7 +302,6 @@ async def test_a_predecessor_keeps_its_policy_until_its_successor_serves(world: 
     assert manager.served.handle(ModelSpec("m")).version == 1
     world.write(5, model="new")
     await serves(world, manager, ModelSpec("m"), 5)
-    await manager.close()
 
 
 async def test_a_load_that_hangs_holds_neither_the_start_nor_a_reload(world: World) -> None:
@@ -337,4 +324,3 @@ async def test_a_load_that_hangs_holds_neither_the_start_nor_a_reload(world: Wor
     assert manager.served.names() == ["m"]
     go_on.set()
     await serves(world, manager, ModelSpec("m"), 2)
-    await manager.close()

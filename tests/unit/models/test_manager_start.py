@@ -24,7 +24,6 @@ async def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -
     (world.base / "file").unlink()
     world.write(3, model="file")
     await serves(world, manager, ModelSpec("file"), 3)
-    await manager.close()
 
 
 async def test_a_directory_that_does_not_exist_yet_is_waited_for(
@@ -40,7 +39,6 @@ async def test_a_directory_that_does_not_exist_yet_is_waited_for(
     assert "directory does not exist yet" in noted[0].getMessage()
     world.write(3, model="late")
     await serves(world, manager, ModelSpec("late"), 3)
-    await manager.close()
 
 
 async def test_a_label_of_the_first_configuration_waits_for_its_version(
@@ -66,7 +64,6 @@ async def test_a_label_of_the_first_configuration_waits_for_its_version(
     await until(stream, lambda: 2 not in stream.available)
     with pytest.raises(NotFound, match=r"Specific\(m, 2\)"):
         manager.served.handle(canary)
-    await manager.close()
 
 
 async def test_the_start_can_wait_for_every_model_and_end_with_a_broken_one(world: World) -> None:
@@ -110,7 +107,6 @@ async def test_a_replacement_too_may_open_its_ports_early(world: World) -> None:
     await manager.resume([world.config()], {"m": 1})
     go_on.set()
     await serves(world, manager, ModelSpec("m"), 1)
-    await manager.close()
 
 
 async def test_readiness_waits_no_longer_than_it_may(

@@ -46,7 +46,6 @@ async def test_the_version_that_served_comes_back_before_a_newer_one_is_tried(wo
     assert manager.answering() == {"m": 1}
     held.go_on.set()
     await serves(world, manager, M, 2)
-    await manager.close()
 
 
 async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(world: World) -> None:
@@ -60,7 +59,6 @@ async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(worl
     assert manager.answering() == {"m": 1}
     held.go_on.set()
     await resuming
-    await manager.close()
 
 
 async def test_a_model_on_demand_is_known_while_it_gets_other_settings(world: World) -> None:
@@ -74,7 +72,6 @@ async def test_a_model_on_demand_is_known_while_it_gets_other_settings(world: Wo
             manager.served.handle(M)
         while manager.serving()[0].load != "on_demand":
             await asyncio.sleep(0.001)
-    await manager.close()
 
 
 async def test_a_model_on_demand_is_known_when_its_worker_is_replaced(world: World) -> None:
@@ -86,7 +83,6 @@ async def test_a_model_on_demand_is_known_when_its_worker_is_replaced(world: Wor
     await manager.resume([world.config(load="on_demand"), nowhere], {})
     with pytest.raises(NotLoaded):
         manager.served.handle(M)
-    await manager.close()
 
 
 async def test_a_model_that_is_loaded_on_demand_is_not_left_to_the_next_worker(
@@ -103,7 +99,6 @@ async def test_a_model_that_is_loaded_on_demand_is_not_left_to_the_next_worker(
     await stream.first_load()
     assert stream.default is not None
     assert manager.answering() == {}
-    await manager.close()
 
 
 @pytest.mark.parametrize("content", [None, {"fail": "no operation Foo"}], ids=["gone", "broken"])
@@ -116,7 +111,6 @@ async def test_a_version_that_is_gone_or_broken_meanwhile_holds_nothing_up(
     manager = world.manager()
     await manager.resume([world.config()], {"m": 1})
     await serves(world, manager, M, 2)
-    await manager.close()
 
 
 async def test_a_policy_that_wants_none_unloads_what_served(world: World) -> None:
@@ -127,7 +121,6 @@ async def test_a_policy_that_wants_none_unloads_what_served(world: World) -> Non
     assert manager.answering() == {}
     with pytest.raises(NotFound):
         manager.served.handle(M)
-    await manager.close()
 
 
 async def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
@@ -140,7 +133,6 @@ async def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
     assert states(manager.served.entries["new"].stream) == {1: State.LOADING}
     held.go_on.set()
     await serves(world, manager, ModelSpec("new"), 1)
-    await manager.close()
 
 
 async def test_a_load_that_hangs_now_keeps_the_others_back_for_a_while_alone(
@@ -157,7 +149,6 @@ async def test_a_load_that_hangs_now_keeps_the_others_back_for_a_while_alone(
     assert "ports open without models that served models=hangs" in caplog.text
     held.go_on.set()
     await serves(world, manager, ModelSpec("hangs"), 1)
-    await manager.close()
 
 
 async def test_a_successor_that_loads_goes_on_when_another_model_changes(world: World) -> None:
@@ -175,7 +166,6 @@ async def test_a_successor_that_loads_goes_on_when_another_model_changes(world: 
     held.go_on.set()
     await serves(world, manager, M, 5)
     assert held.begun.count("elsewhere/5") == 1
-    await manager.close()
 
 
 async def test_an_rpc_while_a_successor_loads_serves_what_it_says(world: World) -> None:
@@ -190,4 +180,3 @@ async def test_an_rpc_while_a_successor_loads_serves_what_it_says(world: World) 
     held.go_on.set()
     await before
     assert manager.served.handle(M).version == 1
-    await manager.close()

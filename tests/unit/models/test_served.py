@@ -18,7 +18,6 @@ async def test_version_0_means_the_default_unless_there_is_a_version_0(world: Wo
     manager.poll_now()
     await serves(world, manager, ModelSpec("m", version=0), 0)
     assert [status.version for status in manager.served.statuses("m", 0)] == [0]
-    await manager.close()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,6 @@ async def test_what_is_not_there_is_refused_with_what_is(
     manager = await managed(world)
     with pytest.raises(NotFound, match=text):
         manager.served.handle(spec)
-    await manager.close()
 
 
 async def test_status_lists_highest_first_and_names_what_was_never_seen(world: World) -> None:
@@ -54,4 +52,3 @@ async def test_status_lists_highest_first_and_names_what_was_never_seen(world: W
         manager.served.statuses("m", 5)
     with pytest.raises(NotFound, match="Could not find any versions of model n"):
         manager.served.statuses("n")
-    await manager.close()

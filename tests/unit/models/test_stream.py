@@ -25,7 +25,6 @@ async def test_first_load_ends_with_every_wanted_version_loaded_or_failed(
     assert states(stream) == {1: State.AVAILABLE, 2: State.LOADING}
     assert stream.default and stream.default.version == 1
     assert world.warmed == [1]
-    await stream.retire()
 
 
 async def test_whoever_waits_for_the_first_load_of_a_model_that_is_removed_goes_on(
@@ -47,7 +46,6 @@ async def test_a_model_without_versions_starts_empty_and_is_polled(world: World)
     assert stream.statuses() == []
     world.write(1)
     await until(stream, lambda: stream.default)
-    await stream.retire()
 
 
 async def test_a_base_that_cannot_be_listed_is_an_error_at_start(world: World) -> None:
@@ -57,7 +55,6 @@ async def test_a_base_that_cannot_be_listed_is_an_error_at_start(world: World) -
     (world.base / "elsewhere").mkdir()
     world.write(4, model="elsewhere")
     await until(stream, lambda: stream.default)
-    await stream.retire()
 
 
 async def test_the_old_version_serves_until_the_new_one_is_ready(world: World) -> None:
@@ -71,7 +68,6 @@ async def test_the_old_version_serves_until_the_new_one_is_ready(world: World) -
     go_on.set()
     await until(stream, lambda: states(stream) == {2: State.AVAILABLE, 1: State.END})
     assert stream.default.version == 2
-    await stream.retire()
 
 
 @pytest.mark.parametrize("failure", [{}, {"fail": "bad graph"}])
@@ -89,7 +85,6 @@ async def test_a_model_that_loads_for_the_first_time_costs_the_event_loop_no_pol
     go_on.set()
     await asyncio.wait_for(stream.first_load(), LIMIT_S)
     assert stream.is_quiet is not bool(failure), "a retry begins with a poll"
-    await stream.retire()
 
 
 async def test_a_broken_new_version_takes_nothing_down_and_is_retried_when_it_changes(
@@ -104,7 +99,6 @@ async def test_a_broken_new_version_takes_nothing_down_and_is_retried_when_it_ch
     assert stream.default and stream.default.version == 1
     world.write(2)
     await until(stream, lambda: stream.default and stream.default.version == 2)
-    await stream.retire()
 
 
 @pytest.mark.parametrize("poll_s", [POLL_S, 0.0], ids=["with an interval", "without one"])
@@ -125,7 +119,6 @@ async def test_an_unchanged_broken_version_is_retried_after_a_back_off(
     assert stream.failures()
     await until(stream, lambda: stream.default)
     assert not failures
-    await stream.retire()
 
 
 async def test_a_failed_listing_changes_nothing(world: World) -> None:
@@ -137,7 +130,6 @@ async def test_a_failed_listing_changes_nothing(world: World) -> None:
     (world.base / "away").rename(world.base / "m")
     await until(stream, lambda: not stream.trouble)
     assert states(stream) == {1: State.AVAILABLE}
-    await stream.retire()
 
 
 async def test_unloading_waits_for_whoever_holds_a_handle(world: World) -> None:
@@ -185,7 +177,6 @@ async def test_a_version_dropped_while_it_loads_ends_without_serving(world: Worl
     await until(stream, lambda: states(stream) == {1: State.END})
     assert stream.default is None
     assert world.engine.models[0].closed
-    await stream.retire()
 
 
 async def test_a_policy_takes_effect_at_once(world: World) -> None:
@@ -195,7 +186,6 @@ async def test_a_policy_takes_effect_at_once(world: World) -> None:
     assert set(stream.available) == {2, 3}
     stream.adopt(Specific(frozenset({1})), {})
     await until(stream, lambda: set(stream.available) == {1})
-    await stream.retire()
 
 
 async def test_a_version_that_comes_back_begins_a_new_life(world: World) -> None:
@@ -205,7 +195,6 @@ async def test_a_version_that_comes_back_begins_a_new_life(world: World) -> None
     await until(stream, lambda: states(stream) == {1: State.END})
     world.write(1)
     await until(stream, lambda: states(stream) == {1: State.AVAILABLE})
-    await stream.retire()
 
 
 async def test_a_load_that_fails_in_an_unforeseen_way_fails_that_version_alone(
@@ -220,7 +209,6 @@ async def test_a_load_that_fails_in_an_unforeseen_way_fails_that_version_alone(
     world.write(2)
     stream = await started(world, version_policy=All())
     assert states(stream) == {1: State.AVAILABLE, 2: State.LOADING}
-    await stream.retire()
 
 
 # When the next poll is due. A version of the shelf was written 999 s before the clock's beginning.

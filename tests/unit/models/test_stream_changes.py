@@ -44,7 +44,6 @@ async def test_a_version_replaced_while_it_loads_never_serves_a_mix(world: World
         await stream.poll()
     await until(stream, lambda: stream.default)
     assert [model.closed for model in world.engine.models] == [True, False]
-    await stream.retire()
 
 
 async def test_a_version_that_cannot_be_listed_fails_alone_with_the_reason(world: World) -> None:
@@ -59,7 +58,6 @@ async def test_a_version_that_cannot_be_listed_fails_alone_with_the_reason(world
     (world.base / "m" / "2").unlink()
     world.write(2)
     await until(stream, lambda: 2 in stream.available)
-    await stream.retire()
 
 
 # Files that change while their version serves.
@@ -153,7 +151,6 @@ async def test_a_load_on_demand_does_not_wait_for_the_next_version_that_is_being
     await stream.load()
     await stream.first_load()
     assert [*stream.available] == [1]
-    await stream.retire()
 
 
 async def test_files_are_compared_once_a_directory_is_back_that_was_gone(world: World) -> None:
@@ -166,4 +163,3 @@ async def test_files_are_compared_once_a_directory_is_back_that_was_gone(world: 
     world.write(1, value=2)
     await stream.poll()
     assert "have changed" in stream.statuses()[0].remark
-    await stream.retire()

@@ -45,7 +45,6 @@ async def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World)
     await until(stream, lambda: set(stream.available) == {1, 2})
     await stream.poll()
     assert stream.default and stream.default.version == 2
-    await stream.retire()
 
 
 @pytest.mark.parametrize("policy", [All(), Specific(frozenset({1}))], ids=["all", "specific"])
@@ -54,4 +53,3 @@ async def test_only_the_policy_latest_keeps_what_a_label_names(world: World, pol
     world.write(2)
     stream = await started(world, version_policy=policy, version_labels={"two": 2})
     assert set(stream.available) == set(policy.aspired([1, 2]))
-    await stream.retire()

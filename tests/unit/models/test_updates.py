@@ -45,7 +45,6 @@ async def test_what_takes_over_while_another_model_is_updated_goes_on(
     assert manager.served.handle(ModelSpec("moves")).version == 5
     assert manager.served.entries["m"].config.engine.params == {"a": 1}
     assert [name for name, _ in manager.streams()] == ["m", "moves"]
-    await manager.close()
 
 
 async def test_an_update_that_hangs_holds_no_change_for_ever(
@@ -65,4 +64,3 @@ async def test_an_update_that_hangs_holds_no_change_for_ever(
         await world.applied.wait()
     assert manager.served.handle(ModelSpec("m")).version == 1
     go_on.set()
-    await manager.close()

@@ -26,7 +26,6 @@ async def test_labels_are_set_moved_and_removed_and_nothing_loads(world: World) 
         {"s": 1},
     ]
     assert len(world.engine.models) == loaded
-    await manager.close()
 
 
 async def test_what_cannot_be_set_changes_nothing(world: World) -> None:
@@ -40,7 +39,6 @@ async def test_what_cannot_be_set_changes_nothing(world: World) -> None:
     with pytest.raises(NotFound, match="no such model; served models: m"):
         await labels.change("n", {"stable": 1})
     assert labels.details("m").labels == {"stable": 1}
-    await manager.close()
 
 
 async def test_a_label_of_a_version_that_is_gone_does_not_keep_others_from_being_set(
@@ -52,7 +50,6 @@ async def test_a_label_of_a_version_that_is_gone_does_not_keep_others_from_being
     await labels.change("m", {"stable": 1})
     found = labels.details("m")
     assert (found.labels, found.waiting) == ({"stable": 1}, {"next": 7})
-    await manager.close()
 
 
 async def test_labels_cannot_fill_the_memory(world: World) -> None:
@@ -65,4 +62,3 @@ async def test_labels_cannot_fill_the_memory(world: World) -> None:
         await labels.change("m", {"one more": 1})
     await labels.change("m", {"label0": None, "one more": 1})
     assert len(labels.details("m").labels) == MOST_LABELS
-    await manager.close()

@@ -1,14 +1,17 @@
 """Finds the servable that a request of the Open Inference Protocol names, over REST or gRPC."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 from ie_serving.core.values.errors import InvalidRequest, NotFound
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.core.values.tensors import Signature, TensorSpec
-from ie_serving.inference.interface import Api
+from ie_serving.core.values.tensors import Array, Outputs, Signature, TensorSpec
+from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.models.version.handle import Servable
+from ie_serving.wire.kserve.classes import classified
 
 METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
 """Names of the counted operations in the metrics, the same for both interfaces."""
@@ -63,3 +66,74 @@ def typed_outputs(signature: Signature, names: Sequence[str]) -> dict[str, Tenso
             )
         found[name] = spec
     return found
+
+
+# -- outputs that are wanted as classes -----------------------------------------------------------
+
+
+class CopiedOutputs(NamedTuple):
+    """The outputs of an inference, copied.
+
+    Attributes:
+        servable: the version that answered.
+        signature: that was run.
+        form: of the reply; each interface has its own forms.
+        outputs: those that the request wants.
+    """
+
+    servable: Servable
+    signature: Signature
+    form: object
+    outputs: Outputs
+
+    def with_classes(
+        self, wanted: Mapping[str, int]
+    ) -> tuple[dict[str, TensorSpec], dict[str, Array]]:
+        """Give specs and arrays of the reply.
+
+        Args:
+            wanted: how many classes, by the names of outputs.
+
+        Raises:
+            InvalidRequest: an output has no numbers, or is known only when it comes.
+        """
+        specs = typed_outputs(self.signature, [*self.outputs])
+        arrays = dict(self.outputs)
+        for name, most in wanted.items():
+            if name in arrays:
+                labels = _labels(self.servable, self.signature, name)
+                specs[name], arrays[name] = classified(specs[name], arrays[name], most, labels)
+        return specs, arrays
+
+
+def of_classes(interface: Interface[Any], forms: Collection[object]) -> Interface[CopiedOutputs]:
+    """Return an interface that copies outputs; `forms` are those of replies by `interface`."""
+    return cast("Interface[CopiedOutputs]", replace(interface, encoders=_taking(forms)))
+
+
+def _taking(
+    forms: Collection[object],
+) -> Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[CopiedOutputs]]]:
+    def encoders(
+        servable: Servable, signature: Signature, names: Sequence[str]
+    ) -> Mapping[object, Encode[CopiedOutputs]]:
+        return {form: partial(_taken, servable, signature, names, form) for form in forms}
+
+    return encoders
+
+
+def _taken(
+    servable: Servable, signature: Signature, names: Sequence[str], form: object, outputs: Outputs
+) -> CopiedOutputs:
+    return CopiedOutputs(servable, signature, form, {name: outputs[name].copy() for name in names})
+
+
+def _labels(servable: Servable, signature: Signature, output: str) -> tuple[str, ...]:
+    """Give the labels that `signatures.json` has for an output of a signature."""
+    bindings = [each.examples for each in servable.signatures.values() if each.examples]
+    found = (
+        each.labels
+        for each in bindings
+        if each.base.name == signature.name and output in each.roles.values()
+    )
+    return next((labels for labels in found if labels), ())

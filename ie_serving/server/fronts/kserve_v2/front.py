@@ -25,8 +25,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
-from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, model_spec
-from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs
+from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, CopiedOutputs, model_spec
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath

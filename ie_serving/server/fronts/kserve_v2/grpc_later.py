@@ -84,7 +84,7 @@ class LaterInference:
 
     def _conversations(self, plane: DataPlane, served: ServedModels) -> GrpcStreams:
         from ie_serving.inference.streams import StreamAnswers
-        from ie_serving.server.fronts.kserve_v2.grpc_stream import triton, with_id
+        from ie_serving.server.fronts.kserve_v2.grpc_service import triton, with_id
         from ie_serving.server.fronts.streams.grpc_service import GrpcStreams
 
         streams = StreamAnswers(plane, self._interface, self.streams.opened, with_id)
@@ -100,7 +100,7 @@ class LaterInference:
 
     @cached_property
     def _of_classes(self) -> Interface[Any]:
-        from ie_serving.server.fronts.kserve_v2.classifying import of_classes
+        from ie_serving.server.fronts.kserve_v2.asked import of_classes
 
         return of_classes(self._interface, (True, False))
 

@@ -1,40 +1,45 @@
 """`inference.GRPCInferenceService`, the Open Inference Protocol v2: bytes to bytes."""
 
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
 from ie_serving import __version__
 from ie_serving.core.runtime.threads import in_thread
-from ie_serving.core.values.errors import NotFound, UnknownLabel
-from ie_serving.core.values.requests import CallerPassing, ModelSpec
+from ie_serving.core.values.errors import NotFound, NotSupported, UnknownLabel
+from ie_serving.core.values.requests import CallerPassing, InferRequest, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, ProcessPhase
 from ie_serving.server.fronts.kserve_v2.asked import (
     EVERYWHERE,
     METHODS,
+    CopiedOutputs,
     model_spec,
     no_signature,
     typed_outputs,
 )
-from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.rest.callers import grpc_callers
+from ie_serving.server.fronts.streams.grpc_service import StreamCodec
+from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
+from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
+from ie_serving.wire.kserve.infer_fields import id_of
 from ie_serving.wire.kserve.infer_reply import GrpcReplyEncoder, OpenGrpcReplyEncoder, encode_placed
 from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_whole
 from ie_serving.wire.kserve.model_metadata import model_metadata
-from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.kserve.regions import Placing, Regions
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
@@ -299,3 +304,39 @@ def _placed(
 ) -> Encode[bytes]:
     specs = typed_outputs(signature, outputs)
     return partial(encode_placed, servable.name, servable.version, specs, cast("Placing", form))
+
+
+# -- a stream of requests: Triton's ModelStreamInfer ----------------------------------------------
+
+
+def _encoded(answer: StreamOutcome[bytes]) -> bytes:
+    outcome = answer.outcome
+    if isinstance(outcome, Exception):
+        return stream_error(explain(outcome).whole, id_of(answer.payload))
+    return stream_reply(outcome)
+
+
+def with_id(request: InferRequest, reply: bytes) -> bytes:
+    """Add the id of a request to its reply."""
+    id = request.id if isinstance(request, ModelInfer) else b""
+    return b"".join((reply, id)) if id else reply
+
+
+def _without_classes(parse: Callable[[Buffer], ModelInfer], payload: Buffer) -> ModelInfer:
+    request = parse(payload)
+    if request.classes is not None:
+        raise NotSupported("classification is not supported in a stream: ask by ModelInfer")
+    return request
+
+
+def triton(regions: Regions) -> StreamCodec:
+    """Return the messages of the stream; `regions` are those of shared memory."""
+
+    def whole(payload: Buffer) -> ModelInfer:
+        return parse_whole(model_spec, payload, regions)
+
+    return StreamCodec(
+        lambda: partial(_without_classes, InferParser(model_spec, regions).parse),
+        partial(_without_classes, whole),
+        _encoded,
+    )

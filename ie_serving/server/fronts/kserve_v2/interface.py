@@ -7,8 +7,13 @@ from typing import Any, NamedTuple, cast
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature, typed_outputs
-from ie_serving.server.fronts.kserve_v2.classifying import CopiedOutputs, of_classes
+from ie_serving.server.fronts.kserve_v2.asked import (
+    METHODS,
+    CopiedOutputs,
+    no_signature,
+    of_classes,
+    typed_outputs,
+)
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.regions import Placing

@@ -1,7 +1,7 @@
 """Runs the commands that start no server.
 
-They edit configuration files and files of keys, make programs for clients, run one kernel, compare
-a version with its framework, and bridge MQTT.
+They edit configuration files and files of keys, run one kernel, compare a version with its
+framework, and bridge MQTT.
 """
 
 import sys
@@ -34,8 +34,6 @@ def run(given: Sequence[str], environ: Mapping[str, str]) -> int:
         return _verify(verify.parse(given))
     if command == bridge.COMMAND:
         return _bridge(given, environ)
-    if command == "gen":
-        return _generated(given, environ)
     return _imported(given)
 
 
@@ -62,17 +60,6 @@ def _show(lines: Sequence[str]) -> int:
     for line in lines:
         print(line)
     return 0
-
-
-def _generated(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    from ie_serving.commands import gen
-    from ie_serving.commands.remote.failures import CommandFailure
-
-    try:
-        return _show([gen.run(argv, environ)])
-    except CommandFailure as failure:  # as of the other commands that ask a server
-        print(f"ie_serving: error: {failure}", file=sys.stderr)
-        return failure.code
 
 
 def _password() -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,10 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.commands import gen
-from ie_serving.commands.remote.failures import CommandFailure
 from ie_serving.config.files.access_file import key_credential, line
-from ie_serving.core.values.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server, config_flag
@@ -350,18 +348,18 @@ def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -
     shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
     chief = {"AUTHORIZATION": f"Bearer {(folder / 'chief').read_text().split()[-1]}"}
 
-    def made(*how: str, env: Mapping[str, str] = chief) -> Any:
-        return json.loads(gen.run(["gen", "request", "--model_name=digits", url, *how], env))
+    def made(*how: str, env: Mapping[str, str] = chief) -> Ran:
+        return ie_serving("gen", "request", "--model_name=digits", url, *how, env=env)
 
-    assert [*made(ca, *shown)["inputs"]] == ["image"]
-    for how, env, cause in (
-        ((ca, *shown), {}, "answers 401"),
-        (shown, chief, "cannot be asked"),
-        ((ca,), chief, "cannot be asked"),
-        ((f"--ca={folder / 'absent'}",), chief, "absent: No such file .* take PEM files"),
+    assert [*json.loads(made(ca, *shown).out)["inputs"]] == ["image"]
+    for how, env, code, cause in (
+        ((ca, *shown), {}, REFUSED, "401"),
+        (shown, chief, UNREACHABLE, "is not trusted"),
+        ((ca,), chief, UNREACHABLE, "may want a certificate|gives no HTTP answer"),
+        ((f"--ca={folder / 'absent'}",), chief, USAGE, "certificates cannot be used .*absent"),
     ):
-        with pytest.raises((ServingError, CommandFailure), match=cause):
-            made(*how, env=env)
+        ended = made(*how, env=env)
+        assert (ended.code, bool(re.search(cause, ended.err))) == (code, True), ended.err
 
 
 def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(

@@ -85,11 +85,11 @@ def flags_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 FLAGS_OF: Mapping[str, frozenset[str]] = {
     "core/runtime/outside": frozenset({"--force"}),  # of pip: --force-reinstall
     "wire/clients": frozenset(CLIENTS),
-    "commands/gen": frozenset(CLIENTS),
     "commands/remote": frozenset(
         flag for name in ASKING for flag in flags_of(command.parser_of(name))
     )
     | {"--open_ports_early"}  # of the server that they wait for
+    | {*CLIENTS}  # of the programs that `gen` makes up
     | {"--model_path", "--port", "--grpc_bind_address"},  # of the server that `replay` starts
 }
 """Flags of commands that no dialect parses, by the folder or module of their texts."""

@@ -66,14 +66,21 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
 def signature_over_rest(rest: RestPort, given: argparse.Namespace) -> Signature:
     """Fetch the signature that answered from the metadata. Raises: Failure."""
     document = metadata_of(rest, given.model_name, given.version, given.label)
-    return _chosen(rest.place, document["metadata"]["signature_def"], given.signature)
+    return _chosen(rest.place, document["metadata"], given.signature)
 
 
-def _chosen(place: ServerAddress, held: Mapping[str, Any], name: str) -> Signature:
+def known_signatures(
+    place: ServerAddress, metadata: Mapping[str, Any], *, with_outputs: bool = True
+) -> Mapping[str, Signature]:
+    """Read the signatures in metadata; see `signatures_in`. Raises: NoAnswer."""
     try:
-        found = signatures_in(held)
+        return signatures_in(metadata["signature_def"], with_outputs=with_outputs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise NoAnswer(f"{place.url} answers with odd metadata: {error}") from None
+
+
+def _chosen(place: ServerAddress, metadata: Mapping[str, Any], name: str) -> Signature:
+    found = known_signatures(place, metadata)
     wanted = name or SERVING_DEFAULT
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"

@@ -59,7 +59,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     """Give the parser of one command."""
     parser = argparse.ArgumentParser(
         prog=f"ie_serving {command}",
-        description=f"{MEANINGS[command].capitalize()}.",
+        description=f"{MEANINGS[command].capitalize()}." if command in MEANINGS else None,
         allow_abbrev=False,
     )
     add: Callable[[argparse.ArgumentParser], None] = module_of(command).add_flags  # type: ignore[attr-defined]

@@ -49,11 +49,10 @@ def run(given: argparse.Namespace, _: ServerAddress | None) -> int:
 
 def _words() -> Mapping[str, Words]:
     # Imported here: settings take 0.1 s to import, and the other commands do not need them.
-    from ie_serving.commands import gen
     from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags, verify
     from ie_serving.config.schema.catalogue import SERVER
 
-    others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge, "verify": verify}
+    others = {"key": keys, "kernel": kernel_run, "bridge": bridge, "verify": verify}
     found = {name: _of(parser_of(name)) for name in ASKING}
     found |= {name: _of(module.parser()) for name, module in others.items()}
     for name, own in own_flags.OWN_FLAGS.items():

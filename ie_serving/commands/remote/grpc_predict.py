@@ -76,8 +76,7 @@ def _metadata(rpc: GrpcPort, spec: Proto) -> Mapping[str, Any]:
     answer = rpc.call(PREDICTION, "GetModelMetadata", request, kind)
     held = messages.SignatureDefMap()
     answer.metadata["signature_def"].Unpack(held)
-    document: Mapping[str, Any] = MessageToDict(held)
-    return document
+    return {"signature_def": MessageToDict(held)}
 
 
 def _named(arrays: Mapping[str, Array], signature: Signature) -> NamedArrays:

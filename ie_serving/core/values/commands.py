@@ -43,11 +43,12 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 MEANINGS: Final = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 ASKING: Final = (
-    *("status", "metadata", "predict", "replay", "reload", "poll", "labels", "completion"),
+    *("status", "metadata", "predict", "replay", "reload", "poll", "labels", "gen"),
+    "completion",
 )
 """Commands that query a running server, or no server, and need no module of the server."""
 
-BESIDE = ("gen", "key", "kernel", "bridge", "verify")
+BESIDE = ("key", "kernel", "bridge", "verify")
 """Other commands that are recognised before the flags of a server are parsed."""
 
 EDITING = LIST, ADD, REMOVE = ("list_models", "add_to_config", "remove_from_config")

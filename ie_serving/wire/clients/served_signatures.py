@@ -4,37 +4,12 @@ Both forms of its JSON are read: TensorFlow Serving's, and protobuf's own with n
 which leaves out default values.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.sample import path_of
-
-Get = Callable[[str], bytes]
-"""Gives the body of a GET, by its whole URL. Raises ServingError."""
 
 _BY_WIRE_NAME: Final = {dtype.wire_name: dtype for dtype in DataType}
-
-
-def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
-    """Request the signatures of a model; only names, inputs, dtypes and shapes are known.
-
-    Raises:
-        ServingError: the server does not answer, or not with metadata.
-    """
-    place = f"{url}{path_of(model)}/metadata"
-    body = get(place)
-    try:
-        found = signatures_in(json.loads(body)["metadata"]["signature_def"], with_outputs=False)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidRequest(
-            f"{place} did not answer with metadata of TensorFlow Serving's API ({error}): give the"
-            " address of the REST port"
-        ) from error
-    return found
 
 
 def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:

@@ -99,8 +99,8 @@ ie_serving gen request --model_name half_plus_two --url http://localhost:8501
 
 Languages are `python`, `bash`, `javascript` (Node.js 18), `go` and `java` (11); another one ends
 with code 2 and the list. `--model_version` and `--signature_name` choose the signature, and
-`--ca`, `--cert` and `--key` are files for a server with TLS. The server gives the same by
-`GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the
+the flags of a server's address, keys and TLS are those of `ie_serving predict`. The server gives
+the same by `GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the
 address at which it was reached, and `GET .../gen_json`; both take `signature_name`, and need the
 right `read`. A program sends the variable `AUTHORIZATION` of its environment as the header of
 this name, such as `Bearer KEY`: no program holds credentials. It ends with code 0 after a reply

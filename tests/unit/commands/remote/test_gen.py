@@ -1,0 +1,22 @@
+"""Metadata from which no program can be made."""
+
+import argparse
+
+import pytest
+
+from ie_serving.commands.remote import gen
+from ie_serving.commands.remote.failures import NoAnswer
+from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.commands.remote.rest import RestPort, RestReply
+
+GIVEN = argparse.Namespace(
+    model="m", model_name=None, version=None, signature_name="", what="request"
+)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"metadata": {}}', b"\xff"])
+def test_what_is_no_metadata_is_told(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = RestReply(200, "application/json", body)
+    monkeypatch.setattr(RestPort, "ask", lambda *_: reply)
+    with pytest.raises(NoAnswer, match="http://a:1"):
+        gen.run(GIVEN, ServerAddress(scheme="http", host="a", port=1))

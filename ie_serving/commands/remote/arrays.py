@@ -64,7 +64,7 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
 
 
 def signature_over_rest(rest: RestPort, given: argparse.Namespace) -> Signature:
-    """Fetch the signature that answered from the metadata. Raises: Failure."""
+    """Fetch the signature that answered from the metadata. Raises: CommandFailure."""
     document = metadata_of(rest, given.model_name, given.version, given.label)
     return _chosen(rest.place, document["metadata"], given.signature)
 
@@ -122,7 +122,7 @@ def ask_over_grpc(
     """Send a Predict over gRPC; give its answer as JSON, or as arrays of exactly its dtypes.
 
     Raises:
-        Failure: the server does not answer, or the request has no form over gRPC.
+        CommandFailure: the server does not answer, or the request has no form over gRPC.
     """
     from ie_serving.commands.remote import grpc_predict as tensors
 

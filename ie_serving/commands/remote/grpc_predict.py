@@ -21,7 +21,7 @@ from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 NamedArrays: TypeAlias = dict[str, Array]
 ChooseSignature = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
-"""Picks a signature by its name from metadata. Raises Failure."""
+"""Picks a signature by its name from metadata. Raises CommandFailure."""
 
 
 def ask(
@@ -35,7 +35,7 @@ def ask(
     """Send one request; give its answer as JSON, or as arrays.
 
     Raises:
-        Failure: the server does not answer, or the request has no form over gRPC.
+        CommandFailure: the server does not answer, or the request has no form over gRPC.
         ServingError: the request does not fit the model.
     """
     with GrpcPort(place) as rpc:

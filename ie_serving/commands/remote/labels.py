@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Show labels, or change them and show the changes. Raises: Failure."""
+    """Show labels, or change them and show the changes. Raises: CommandFailure."""
     if given.what == "set" and given.model_name and given.model:
         given.labels.insert(0, given.model)  # argparse took the first label for MODEL
         given.model = None

@@ -29,7 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Show the signatures. Raises: Failure."""
+    """Show the signatures. Raises: CommandFailure."""
     model = place.model_of(given)
     document = metadata_of(RestPort(where), model, given.version, given.label)
     print(json.dumps(document) if given.json else "\n".join(_lines(model, document)))
@@ -39,7 +39,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
 def metadata_of(
     rest: RestPort, model: str, version: int | None, label: str | None
 ) -> Mapping[str, Any]:
-    """Give the metadata of a version as the server's JSON. Raises: Failure."""
+    """Give the metadata of a version as the server's JSON. Raises: CommandFailure."""
     try:
         document = rest.json(f"{model_path(model, version, label)}/metadata")
     except Refused as error:

@@ -69,7 +69,7 @@ class Model:
 
 
 def all_models(rest: RestPort) -> list[Model]:
-    """Ask for every model. Raises: Failure."""
+    """Ask for every model. Raises: CommandFailure."""
     try:
         states = rest.json("/v1/config")
     except Refused as error:
@@ -96,7 +96,11 @@ def budget(rest: RestPort) -> Mapping[str, int]:
 
 
 def one_model(rest: RestPort, name: str) -> Model:
-    """Ask for one model. Raises: Failure; for an unknown model it suggests the nearest name."""
+    """Ask for one model.
+
+    Raises:
+        CommandFailure: no answer, or an unknown model; the text suggests the nearest name.
+    """
     path = model_path(name)
     try:
         state = rest.json(path)

@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Poll, then show the new states. Raises: Failure."""
+    """Poll, then show the new states. Raises: CommandFailure."""
     model = place.model_of(given)
     rest = RestPort(where)
     try:

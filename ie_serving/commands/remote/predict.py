@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Send the request, and write the answer. Raises: Failure."""
+    """Send the request, and write the answer. Raises: CommandFailure."""
     given.model_name = place.model_of(given)
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):

@@ -40,7 +40,7 @@ def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStat
     Raises:
         Misused: the file is broken, or has settings that the message lacks.
         Refused: the server refuses the configuration and has changed nothing.
-        Unreachable: there is no answer.
+        NoAnswer: there is no answer.
     """
     models = _read(Path(file))
     request = messages.ReloadConfigRequest()
@@ -135,7 +135,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Reload; print the changes. Raises: Failure."""
+    """Reload; print the changes. Raises: CommandFailure."""
     began = time.monotonic()
     if given.config:
         with ProgressLine("waiting until what is new serves", unit=""):

@@ -76,7 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Replay, print the differences and the latencies; give the exit code. Raises: Failure."""
+    """Replay and print differences and latencies; give the exit code. Raises: CommandFailure."""
     records = _records(given.file)
     if not given.model:
         return _replayed(given, records, where)
@@ -215,7 +215,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO) -> None:
-    """Wait until a version serves. Raises: Misused, Unreachable."""
+    """Wait until a version serves. Raises: Misused, NoAnswer."""
     own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
     request = messages.GetModelStatusRequest()
     request.model_spec.name = name

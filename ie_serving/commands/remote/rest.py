@@ -56,11 +56,11 @@ class RestPort:
         self.place = place
 
     def json(self, path: str) -> Any:  # noqa: ANN401  any JSON
-        """Give the JSON document at `path`. Raises: Failure."""
+        """Give the JSON document at `path`. Raises: CommandFailure."""
         return self._parsed(path, self.ask("GET", path))
 
     def post(self, path: str, document: object) -> Any:  # noqa: ANN401  any JSON
-        """Send JSON and give the JSON of the answer. Raises: Failure."""
+        """Send JSON and give the JSON of the answer. Raises: CommandFailure."""
         return self._parsed(path, self.ask("POST", path, json.dumps(document).encode()))
 
     def ask(

@@ -60,7 +60,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Show the states; give the exit code. Raises: Failure."""
+    """Show the states; give the exit code. Raises: CommandFailure."""
     if given.model_name:
         given.model = place.model_of(given)
     _check(given)

@@ -147,7 +147,7 @@ class SessionRequest:
         }
 
     def run(self) -> Mapping[str, Array]:
-        """Infer, once for each `fill`. Raises: Failure.
+        """Infer, once for each `fill`. Raises: SessionFailure.
 
         The inputs are released before anything can fail: they may be views of a large request,
         whose memory would otherwise stay until this object is used again.

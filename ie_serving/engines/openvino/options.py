@@ -123,7 +123,6 @@ def _dimension(value: object, place: str) -> Dimension:
     return sizes
 
 
-"""The precision is chosen at load, by a trial with recorded requests."""
 PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
 """Properties that say the precision: today's, and that of 2020."""
 MODE = "EXECUTION_MODE_HINT"

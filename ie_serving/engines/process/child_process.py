@@ -63,7 +63,7 @@ class WorkerProcess:
         """Send the job and wait until the process has loaded it.
 
         Raises:
-            Fault: the process cannot load the job.
+            RemoteFault: the process cannot load the job.
             PeerGone: the process has ended.
             TimeoutError: the load took longer than `limit_s` seconds.
         """

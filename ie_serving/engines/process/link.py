@@ -202,7 +202,12 @@ class Link:
         return LinkMessage(head.kind, head.number, tensors, shared_bytes)
 
     def answer(self) -> LinkMessage:
-        """Wait for a frame; raise Fault if it is one. Raises: as `receive`, and Fault."""
+        """Wait for a frame that reports no fault.
+
+        Raises:
+            PeerGone, TimeoutError: see `receive`.
+            RemoteFault: the frame reports a fault.
+        """
         message = self.receive()
         if message.kind is FrameKind.FAULT:
             raise RemoteFault(message.number, protocol.words(message.tensors[0]))

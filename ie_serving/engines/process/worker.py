@@ -41,7 +41,7 @@ class Loaded:
 
     Attributes:
         run: runs the signature with a number; gives its outputs in order. Called by several threads
-            at a time. Raises Fault.
+            at a time. Raises: RemoteFault.
         found: sent to the server, as JSON.
         tensors: sent to the server with `found`.
         lends: `run` gets views of the shared memory, not copies. If it keeps a view, the worker

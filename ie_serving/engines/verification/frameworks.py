@@ -26,7 +26,12 @@ class Framework(Protocol):
     precision: str
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
-        """Infer once; give outputs by alias. Raises: Refused; LoadFailed, for missing features."""
+        """Infer once; give outputs by alias.
+
+        Raises:
+            RefusedBySecond: the framework refuses the request.
+            LoadFailed: the file has features that the framework lacks.
+        """
 
 
 class TensorFlow:

@@ -147,7 +147,7 @@ class Agreeing(ssl.SSLObject):
         """Continue with the received bytes.
 
         Raises:
-            SSLWantReadError: the client has to send more data, or to close after a failure.
+            ssl.SSLWantReadError: the client has to send more data, or to close after a failure.
         """
         if self._has_failed:
             self._incoming.read()  # dropped: closing now would keep the alert from the client

@@ -85,7 +85,7 @@ def compiled(pattern: bytes) -> Pattern:
     """Compile a pattern.
 
     Raises:
-        Refused: in RE2's words.
+        PatternRefused: in RE2's words.
     """
     options = re2.Options()
     options.log_errors = False
@@ -120,7 +120,8 @@ def rewriter(rewrite: bytes, groups: int) -> Rewrite:
     r"""Give the function that replaces a match: `\0` to `\9` are groups, `\\` is a backslash.
 
     Raises:
-        Refused: another escape, or a group that the pattern lacks; RE2 replaces nothing then.
+        PatternRefused: another escape, or a group that the pattern lacks; RE2 then
+            replaces nothing.
     """
     parts = re.split(rb"\\(.?)", rewrite, flags=re.DOTALL)
     for escaped in parts[1::2]:

@@ -46,7 +46,7 @@ class Channel(asyncio.Protocol):
 
         Raises:
             QueueFull, RequestTooLarge: the byte budget is spent.
-            CancelledError: the client has left.
+            asyncio.CancelledError: the client has left.
         """
         while not self._unread:
             if self._refused:

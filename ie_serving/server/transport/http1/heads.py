@@ -47,7 +47,7 @@ def request_head(
     """Make the head that the parser has just completed.
 
     Raises:
-        Refused: the head lacks a required header, or has a forbidden one.
+        RequestRefused: the head lacks a required header, or has a forbidden one.
     """
     version = spoken(parser.get_http_version())
     check_host(version, headers)
@@ -113,7 +113,7 @@ def spoken(version: str) -> str:
     """Return the version used with a client of this version: 1.2 and above understand 1.1.
 
     Raises:
-        Refused: not a version of HTTP/1.
+        RequestRefused: not a version of HTTP/1.
     """
     major, _, minor = version.partition(".")
     if major != "1":
@@ -139,7 +139,7 @@ def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> No
     """Refuse requests that proxies could route differently from our reading.
 
     Raises:
-        Refused: there is no Host, more than one, or an invalid one.
+        RequestRefused: there is no Host, more than one, or an invalid one.
     """
     # Section 3.2: with two of them a proxy may use one, and we the other.
     hosts = [value for name, value in headers if name == b"host"]
@@ -155,7 +155,7 @@ def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
     """Return whether the body comes in chunks.
 
     Raises:
-        Refused: the transfer encoding leaves the end of the body, or its content, undefined.
+        RequestRefused: the transfer encoding leaves the end of the body, or its content, undefined.
     """
     encoding = fields.get(b"transfer-encoding")
     if encoding is None:

@@ -60,7 +60,7 @@ def room_for_head(lease: Lease | None, size: int) -> Lease | None:
     """Count a complete head of `size` bytes, if it is large.
 
     Raises:
-        Refused: the byte budget is spent.
+        RequestRefused: the byte budget is spent.
     """
     return _with_room(lease, size) if size > FREE else lease
 
@@ -69,7 +69,7 @@ def room_for_fields(lease: Lease | None, room: int) -> Lease:
     """Count `FREE_FIELDS` more headers of a request that has `room` so far.
 
     Raises:
-        Refused: the headers are too many, or the byte budget is spent.
+        RequestRefused: the headers are too many, or the byte budget is spent.
     """
     if room == MOST_FIELDS:
         raise RequestRefused(431, TOO_MANY)

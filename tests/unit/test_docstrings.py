@@ -1,0 +1,76 @@
+"""A docstring names exceptions that exist, and a string that documents stands where it can."""
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from ie_serving.core.values import errors
+from tests.unit.test_imports import MODULES, edges, place
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+NAME = r"_?[A-Za-z][\w.]*\w"
+ANYWHERE = {*vars(builtins), *vars(errors), *sys.stdlib_module_names}
+"""Names that a docstring may use in every module: protocols name errors that they do not import."""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def names(path: Path) -> frozenset[str]:
+    """The classes that a module defines, and what it imports, also inside of functions."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return frozenset(found)
+
+
+def raised(docstring: str) -> Iterator[str]:
+    """The exceptions after `Raises:`, in its line or in the lines below it."""
+    for line in re.findall(rf"\bRaises:? ((?:{NAME}, )*[A-Z]\w+)", docstring):
+        yield from line.split(", ")
+    for below in re.findall(r"^Raises:\n((?: {4}.*\n?|\n)+)", docstring, re.MULTILINE):
+        for line in re.findall(rf"^ {{4}}({NAME}(?:, {NAME})*)(?::|$)", below, re.MULTILINE):
+            yield from line.split(", ")
+
+
+def test_an_exception_after_raises_is_known_to_the_module_or_to_one_that_it_imports() -> None:
+    """So a class cannot be renamed without the docstrings that name it."""
+    paths = {place(path): path for path in MODULES}
+    count = 0
+    for here, path in paths.items():
+        near = [names(paths[each]) for each in edges()[here] if each in paths]
+        known = ANYWHERE.union(names(path), *near)
+        for node in ast.walk(tree(path)):
+            if isinstance(node, DOCUMENTED):
+                for name in raised(ast.get_docstring(node) or ""):
+                    count += 1
+                    where = f"{path}, {getattr(node, 'name', '')}: {name} is not known here"
+                    assert name.partition(".")[0] in known, where
+    assert count > 900
+
+
+def strings(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt | None, ast.stmt]]:
+    """Each statement that is a mere string, after the one before it."""
+    for before, each in zip([None, *body], body, strict=False):
+        value = each.value if isinstance(each, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield before, each
+
+
+def test_a_string_statement_follows_what_it_documents() -> None:
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            body = getattr(node, "body", None)
+            for before, each in strings(body if isinstance(body, list) else []):
+                documents = before is None or isinstance(before, ast.Assign | ast.AnnAssign)
+                assert documents, f"{path}:{each.lineno} documents nothing"

@@ -1,6 +1,15 @@
 """One sequence of requests: its stage, its state, and the order of its requests.
 
-    starting -> open -> ending -> gone
+    starting   started      -> open
+    starting   start failed -> gone
+    starting   end          -> brief
+    brief      started      -> ending
+    brief      start failed -> gone
+    brief      end failed   -> starting
+    open       end          -> ending
+    open       idle         -> gone
+    ending     ended        -> gone
+    ending     end failed   -> open
 
 A request for a sequence that exists is admitted when it arrives and inferred when all that were
 admitted before it have been: requests of a sequence never overtake each other. A START that fails

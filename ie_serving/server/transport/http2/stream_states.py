@@ -6,14 +6,19 @@ each frame or each read makes look the table up in place. The states of a stream
 section 5.1. A server that never pushes needs no reserved states, but `closed` is three: the meaning
 of a late frame depends on how the stream was closed.
 
-                     begin
-              idle ────────> open ──────end sent──────> half-closed (local)
-                              │ │                          │        │
-                 end received │ └─────reset sent─────┐     │ end    │ reset sent
-                              v                      v     │received v
-              half-closed (remote)                 reset <─┼────────┘
-                              │                            v
-                              └─end sent, any reset────> ended
+    IDLE                 BEGIN          -> OPEN
+    OPEN                 END_RECEIVED   -> HALF_CLOSED_REMOTE
+    OPEN                 END_SENT       -> HALF_CLOSED_LOCAL
+    OPEN                 RESET_RECEIVED -> ENDED
+    OPEN                 RESET_SENT     -> RESET
+    HALF_CLOSED_REMOTE   END_SENT       -> ENDED
+    HALF_CLOSED_REMOTE   RESET_RECEIVED -> ENDED
+    HALF_CLOSED_REMOTE   RESET_SENT     -> ENDED
+    HALF_CLOSED_LOCAL    END_RECEIVED   -> ENDED
+    HALF_CLOSED_LOCAL    RESET_RECEIVED -> ENDED
+    HALF_CLOSED_LOCAL    RESET_SENT     -> RESET
+    RESET                END_RECEIVED   -> ENDED
+    RESET                RESET_RECEIVED -> ENDED
 """
 
 import enum

@@ -16,6 +16,7 @@ from ie_serving.engines.layers.sequence import (
     SequenceStage,
     SequenceTurns,
 )
+from tests.state_drawings import moves
 
 
 def in_stage(stage: SequenceStage) -> Sequence:
@@ -36,6 +37,10 @@ def test_an_event_moves_as_the_table_says_or_is_refused_and_changes_nothing(
         assert sequence.stage is stage
     else:
         assert sequence.apply(event) is following
+
+
+def test_the_docstring_has_every_move() -> None:
+    assert moves(TRANSITIONS) in str(module.__doc__)
 
 
 def test_each_stage_is_left_but_the_last_and_only_those_before_the_end_admit() -> None:

@@ -1,11 +1,13 @@
 """Every event in every state: where it leads, or that it is refused and changes nothing."""
 
 import enum
+import re
 from collections.abc import Mapping
 
 import pytest
 
 from ie_serving.core.runtime.states import IllegalMove, after
+from ie_serving.server.transport.http1 import connection_states
 from ie_serving.server.transport.http1.connection_states import (
     BODY,
     READER,
@@ -84,3 +86,13 @@ def test_every_event_in_every_state(
 @pytest.mark.parametrize("kind", [Reader, ReaderEvent, Writer, WriterEvent, Body, BodyEvent])
 def test_each_state_and_event_says_what_it_means(kind: type[enum.Enum]) -> None:
     assert len({member.value for member in kind}) == len(kind)
+
+
+def test_each_arrow_of_the_docstring_is_a_move_of_a_table() -> None:
+    known = moves(READER_MOVES) | moves(WRITER_MOVES) | moves(BODY_MOVES)
+    arrow = re.compile(r"(?=\b([A-Z_]+) ──([A-Z_]+)──> ([A-Z_]+))")
+    drawn = arrow.findall(str(connection_states.__doc__))
+    assert len(drawn) > 10
+    assert {(state, event): known[state, event] for state, event, _ in drawn} == {
+        (state, event): target for state, event, target in drawn
+    }

@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
-    """Print the program or the body. Raises: Failure."""
+    """Print the program or the body. Raises: CommandFailure."""
     model = ModelSpec(place.model_of(given), given.version, None, given.signature_name)
     document = metadata_of(RestPort(where), model.name, model.version, None)
     # A request needs no outputs, so a signature may have any.

@@ -1,26 +1,17 @@
-"""What may follow what in the life of a TensorFlow process."""
-
-import pytest
+"""Every event in every stage of a child process."""
 
 from ie_serving.engines.process.supervision import TRANSITIONS, ProcessEvent, ProcessStage
+from tests.unit.moves import check_moves
+
+# After a close, the end of the process, and of a load, still arrive.
+MOVES = """
+          READY    DIED     DUE       CLOSE
+STARTING  SERVING  PAUSING  .         CLOSED
+SERVING   .        PAUSING  .         CLOSED
+PAUSING   .        .        STARTING  CLOSED
+CLOSED    CLOSED   CLOSED   CLOSED    CLOSED
+"""
 
 
-@pytest.mark.parametrize("stage", ProcessStage)
-def test_every_stage_can_be_closed(stage: ProcessStage) -> None:
-    assert TRANSITIONS[stage][ProcessEvent.CLOSE] is ProcessStage.CLOSED
-
-
-@pytest.mark.parametrize("event", ProcessEvent)
-def test_nothing_reopens_what_is_closed(event: ProcessEvent) -> None:
-    assert TRANSITIONS[ProcessStage.CLOSED][event] is ProcessStage.CLOSED
-
-
-def test_what_has_died_is_started_again_after_a_pause() -> None:
-    stage = ProcessStage.SERVING
-    for event in (ProcessEvent.DIED, ProcessEvent.DUE, ProcessEvent.READY):
-        stage = TRANSITIONS[stage][event]
-    assert stage is ProcessStage.SERVING
-
-
-def test_a_pause_has_no_process_that_could_be_ready_or_die() -> None:
-    assert set(TRANSITIONS[ProcessStage.PAUSING]) == {ProcessEvent.DUE, ProcessEvent.CLOSE}
+def test_every_event_in_every_stage() -> None:
+    check_moves(TRANSITIONS, ProcessStage, ProcessEvent, MOVES)

@@ -17,13 +17,14 @@ from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.fleet import Growth, RunnerFleet
+from ie_serving.engines.python.fleet import CHANGES, Change, FleetStage, Growth, RunnerFleet
 from ie_serving.engines.python.kernel_model import KernelModel, Line
 from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
 from tests.process import ended
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call
 from tests.unit.engines.python.kernels import options, written
+from tests.unit.moves import check_moves
 
 WORKS = """
 import os, time
@@ -39,6 +40,18 @@ class Works:
         time.sleep(int(inputs["ms"]) / 1000)
         return os.getpid()
 """
+
+
+MOVES = """
+          START     STARTED  CLOSE
+STEADY    STARTING  .        CLOSED
+STARTING  .         STEADY   CLOSED
+CLOSED    CLOSED    CLOSED   CLOSED
+"""
+
+
+def test_every_event_in_every_stage() -> None:
+    check_moves(CHANGES, FleetStage, Change, MOVES)
 
 
 async def pid(model: KernelModel, ms: int) -> int:

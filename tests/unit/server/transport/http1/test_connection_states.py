@@ -2,11 +2,9 @@
 
 import enum
 import re
-from collections.abc import Mapping
 
 import pytest
 
-from ie_serving.core.runtime.states import IllegalMove, after
 from ie_serving.server.transport.http1 import connection_states
 from ie_serving.server.transport.http1.connection_states import (
     BODY,
@@ -19,6 +17,7 @@ from ie_serving.server.transport.http1.connection_states import (
     Writer,
     WriterEvent,
 )
+from tests.unit.moves import Table, check_moves, parsed
 
 # A line for each state, a column for each event; a dot where the event is refused.
 READER_MOVES = """
@@ -46,20 +45,9 @@ WHOLE        .          .      .
 BROKEN       .          .      .
 """
 
-Moves = dict[tuple[str, str], str]
-
-
-def moves(text: str) -> Moves:
-    head, *lines = (line.split() for line in text.strip().splitlines())
-    return {
-        (state, event): target
-        for state, *targets in lines
-        for event, target in zip(head, targets, strict=True)
-    }
-
 
 @pytest.mark.parametrize(
-    ("table", "states", "events", "text"),
+    ("table", "states", "events", "moves"),
     [
         pytest.param(READER, Reader, ReaderEvent, READER_MOVES, id="reader"),
         pytest.param(WRITER, Writer, WriterEvent, WRITER_MOVES, id="writer"),
@@ -67,20 +55,9 @@ def moves(text: str) -> Moves:
     ],
 )
 def test_every_event_in_every_state(
-    table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]],
-    states: type[enum.Enum],
-    events: type[enum.Enum],
-    text: str,
+    table: Table, states: type[enum.Enum], events: type[enum.Enum], moves: str
 ) -> None:
-    expected = moves(text)
-    assert set(expected) == {(state.name, event.name) for state in states for event in events}
-    for state in states:
-        for event in events:
-            if expected[state.name, event.name] == ".":
-                with pytest.raises(IllegalMove, match=event.value):
-                    after(table, state, event)
-            else:
-                assert after(table, state, event).name == expected[state.name, event.name]
+    check_moves(table, states, events, moves)
 
 
 @pytest.mark.parametrize("kind", [Reader, ReaderEvent, Writer, WriterEvent, Body, BodyEvent])
@@ -89,7 +66,7 @@ def test_each_state_and_event_says_what_it_means(kind: type[enum.Enum]) -> None:
 
 
 def test_each_arrow_of_the_docstring_is_a_move_of_a_table() -> None:
-    known = moves(READER_MOVES) | moves(WRITER_MOVES) | moves(BODY_MOVES)
+    known = parsed(READER_MOVES) | parsed(WRITER_MOVES) | parsed(BODY_MOVES)
     arrow = re.compile(r"(?=\b([A-Z_]+) ──([A-Z_]+)──> ([A-Z_]+))")
     drawn = arrow.findall(str(connection_states.__doc__))
     assert len(drawn) > 10

@@ -22,7 +22,7 @@ FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batc
 # wait, for a store, a back-off or the end of a process. What is skipped is listed at the end, with its reason.
 # One process of the tests that crashed or hung is replaced, and its test tried again; not a second one.
 TEST_WORKERS ?= 3
-IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist loadfile --no-loadscope-reorder -rs
+IN_PARALLEL := --processes=$(TEST_WORKERS) -rs
 
 # Of what the tests marked `deployed` are. `make test` leaves these out where nothing here differs from
 # main; ALL=1, as in CI, and `make test_deployed` run them.

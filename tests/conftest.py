@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -111,34 +110,14 @@ def pytest_configure(config: pytest.Config) -> None:
         providers._get_local_constants = lambda: providers._local_constants
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution.Scheduling:
-    return distribution.Scheduling(config, log)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--processes", type=int, default=0, help="run files of tests side by side in so many forks"
+    )
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if session.config.option.durations is None:  # `--durations` needs the reports left out
-        distribution.tell_less(session.config.pluginmanager)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable(report: pytest.TestReport) -> Iterator[object]:
-    """Let a report hold any text: one lone surrogate in a log line ended the whole run.
-
-    Keywords and output are half of what a worker sends of a test; those of one that passes are not
-    read.
-    """
-    if report.outcome == "passed":
-        report.keywords, report.sections = {}, []
-        return (yield)
-    return sendable((yield))
-
-
-def sendable(value: Any) -> Any:
-    """Return a report's data, with texts that UTF-8 can hold."""
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if isinstance(value, dict):
-        return {sendable(key): sendable(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(sendable, value))
-    return value
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    option = session.config.option
+    if not option.processes or option.collectonly or session.testsfailed:
+        return None
+    return distribution.Run(session, option.processes).run()

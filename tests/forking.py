@@ -128,36 +128,42 @@ def main(requests: socket.socket) -> list[str]:
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
+    running: dict[int, tuple[int, int]] = {}  # by the handle of a process: its id, and who is told
+    waiting = select.poll()
+    waiting.register(requests, select.POLLIN)
     while True:
-        request, handles, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 3)
-        _reap()
-        if not request:
-            sys.exit()
-        if os.fork() == 0:
-            requests.close()
-            return _watched(request.decode(), *handles)
-        for handle in handles:
-            os.close(handle)
+        for handle, _ in waiting.poll():
+            if handle in running:
+                waiting.unregister(handle)
+                _tell_end(handle, *running.pop(handle))
+                continue
+            request, handles, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 3)
+            if not request:
+                sys.exit()
+            output, error, tells = handles
+            if (pid := os.fork()) == 0:
+                others = [each for number, (_, told) in running.items() for each in (number, told)]
+                for each in (requests.detach(), tells, *others):
+                    os.close(each)
+                return _prepared(request.decode(), output, error)
+            os.close(output)
+            os.close(error)
+            _tell(tells, pid)
+            process = os.pidfd_open(pid)
+            waiting.register(process, select.POLLIN)
+            running[process] = pid, tells
 
 
-def _reap() -> None:
-    """Count the processor time of commands that have ended as this process's."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _tell_end(handle: int, pid: int, tells: int) -> None:
+    """Tell the exit code of a command, whose processor time counts as this process's from now."""
+    _tell(tells, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os.close(handle)
+    os.close(tells)
 
 
-def _watched(request: str, output: int, error: int, tells: int) -> list[str]:
-    """Return in the process of the command; in its parent, tell its id and its exit code."""
-    if (pid := os.fork()) == 0:
-        os.close(tells)
-        return _prepared(request, output, error)
-    os.close(output)
-    os.close(error)
-    os.write(tells, pid.to_bytes(NUMBER_BYTES, signed=True))
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os.write(tells, code.to_bytes(NUMBER_BYTES, signed=True))
-    os._exit(0)
+def _tell(tells: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        os.write(tells, number.to_bytes(NUMBER_BYTES, signed=True))
 
 
 def _prepared(request: str, output: int, error: int) -> list[str]:

@@ -1,24 +1,20 @@
-"""Which files a worker of the tests takes, what it does not send, and what follows its end."""
+"""Which files a process of the tests takes, what it tells, and what follows its end."""
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 from tests.process import ran
 
 CONFTEST = """
-from tests import distribution
-
-def pytest_xdist_make_scheduler(config, log):
-    return distribution.Scheduling(config, log)
-
-def pytest_sessionstart(session):
-    distribution.tell_less(session.config.pluginmanager)
+from tests.conftest import pytest_addoption, pytest_runtestloop
 """
 TESTS = """
 import os
 import pytest
+import warnings
 
 @pytest.fixture
 def broken():
@@ -26,7 +22,9 @@ def broken():
     raise ValueError("at the end")
 
 def test_passes(): pass
-def test_fails(): assert not "here"
+def test_fails():
+    warnings.warn("odd")
+    assert not "\\udc80 here"
 def test_is_skipped(): pytest.skip("for a reason")
 def test_breaks_at_its_end(broken): pass
 def test_ends_its_process_once():
@@ -39,18 +37,25 @@ def test_follows(): pass
 """
 
 
-def test_each_outcome_is_told_and_the_test_that_ended_a_worker_is_tried_again(
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the tests in a folder in two processes."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take seconds
+    flags = ("--processes=2", "-c", os.devnull, "-vrA")
+    return ran(sys.executable, "-m", "pytest", *flags, folder, env=alone)
+
+
+def test_each_outcome_is_told_and_the_test_that_ended_a_process_is_tried_again(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_outcomes.py").write_text(TESTS)
     for name in ("a", "b", "z"):
         (tmp_path / f"test_{name}.py").write_text("def test_passes(): pass")
-    flags = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take seconds
-    command = (sys.executable, "-m", "pytest", "-p", "xdist", *flags, "-c", os.devnull, "-vrA")
-    found = ran(*command, tmp_path, env=alone).stdout
-    assert "crashed while running 'test_outcomes.py::test_ends_its_process_once'" in found
+    ended = run(tmp_path)
+    assert ended.returncode == 1
+    found = ended.stdout
+    name = "test_outcomes.py::test_ends_its_process_once"
+    assert f"p0 ended with exit code 1 while it ran '{name}'" in found
     told = re.findall(r"^([A-Z]+) .*test_outcomes.py::test_(\w+)", found, re.MULTILINE)
     assert sorted(told) == [
         ("ERROR", "breaks_at_its_end"),
@@ -61,7 +66,16 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_worker_is_tried_again(
         ("PASSED", "follows"),
         ("PASSED", "passes"),
     ]
-    assert "2 failed, 7 passed, 1 skipped, 1 error" in found
-    took = re.findall(r"^\[(gw\d)\] .*PASSED .*test_([abz]).py", found, re.MULTILINE)
-    worker = {file: name for name, file in took}
-    assert worker["a"] == worker["b"] != worker["z"]
+    assert "UserWarning: odd" in found
+    assert "2 failed, 7 passed, 1 skipped, 1 warning, 1 error" in found
+    took = re.findall(r"^\[(p\d)\] .*PASSED .*test_([abz]).py", found, re.MULTILINE)
+    process = {file: name for name, file in took}
+    assert process["a"] == process["b"] != process["z"]
+
+
+def test_a_second_process_that_ends_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "test_end.py").write_text("import os\ndef test_ends(): os._exit(3)")
+    ended = run(tmp_path)
+    assert ended.returncode == 2
+    assert "Interrupted: p0 ended with exit code 3" in ended.stdout
+    assert "2 failed" in ended.stdout

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.unit.engines.savedmodel.exports import example, strings
+from tests.unit.wire.image.pictures import encoded
 
 Inputs = Mapping[str, Any]
 Models = Mapping[str, Mapping[str, Inputs]]
@@ -35,7 +36,8 @@ KERAS: Models = {
     "keras_text": {"serving_default": {"text": strings(b"To be, or NOT to be", b"unknown", b"")}},
 }
 
-PICTURES = [bytes(tf.io.encode_jpeg((image * 255).astype(np.uint8)).numpy()) for image in IMAGES]
+PICTURES = [encoded((image * 255).astype(np.uint8), "JPEG", quality=95) for image in IMAGES]
+"""Not by TensorFlow, which would start its threads when this is imported."""
 
 PILLOW: Models = {
     "module_jpeg": {

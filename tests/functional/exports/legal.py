@@ -3,8 +3,10 @@
 Run as a program: `NAME/1` and `NAME/expected/serving_default.pickle` below the directory given.
 """
 
+import io
 import pickle
 import sys
+import wave
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow.python.distribute.sharded_variable import ShardedVariable
+
+from tests.unit.wire.image.pictures import encoded
 
 Made = tuple[Callable[..., Any], Any]
 """What computes the outputs, of inputs by alias, and what else the module holds."""
@@ -184,9 +188,12 @@ def transposed(x: Any) -> Any:
 
 
 def wav(samples: int) -> bytes:
-    sound = np.sin(np.arange(samples) / 3)[:, np.newaxis].astype(np.float32)
-    file: bytes = tf.audio.encode_wav(sound, 16_000).numpy()
-    return file
+    """A sound; as the pictures, not by TensorFlow, which starts threads once it computes."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 2, 16_000, samples, "NONE", ""))
+        sound.writeframes((np.sin(np.arange(samples) / 3) * 32767).astype("<i2").tobytes())
+    return file.getvalue()
 
 
 def crowd() -> Made:
@@ -203,14 +210,11 @@ def texts(*values: bytes) -> Any:
 
 LINES = texts(b"a b c d", b"d", b"b c", b"")
 PICTURES = texts(
-    *(
-        tf.io.encode_png(np.arange(rows * 21, dtype=np.uint8).reshape(rows, 7, 3) * 3).numpy()
-        for rows in (5, 6)
-    )
+    *(encoded(np.arange(rows * 21, dtype=np.uint8).reshape(rows, 7, 3) * 3) for rows in (5, 6))
 )
 SPOTS = np.random.default_rng(41).integers(0, 255, (8, 90, 112, 1), np.uint8)
 PHOTOGRAPHS = [
-    tf.io.encode_jpeg(np.broadcast_to(each.repeat(2, 0).repeat(2, 1), (180, 224, 3))).numpy()
+    encoded(np.broadcast_to(each.repeat(2, 0).repeat(2, 1), (180, 224, 3)), "JPEG", quality=95)
     for each in SPOTS
 ]
 CROWD = texts(*PHOTOGRAPHS * 32)

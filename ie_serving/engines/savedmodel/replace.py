@@ -56,13 +56,13 @@ class EditedNodes:
         # The number of nodes would not do: it falls when one is taken out.
         self._numbers = itertools.count(len(nodes))
 
-    def add(self, op: str, inputs: Sequence[str], output: str = "output", **types: int) -> str:
-        """Add a node and give the reference to its first output, whose name is `output`."""
+    def add(self, op: str, inputs: Sequence[str], **types: int) -> str:
+        """Add a node and give the reference to its first output."""
         node = self.nodes.add(name=f"ie_serving_replaced_{next(self._numbers)}", op=op)
         node.input.extend(inputs)
         for name, dtype in types.items():
             node.attr[name].type = dtype
-        return node.name if self._function is None else f"{node.name}:{output}:0"
+        return node.name if self._function is None else _output_of(node)
 
     def constant(self, value: object, dtype: type = np.int32) -> str:
         """Add a Const."""
@@ -70,6 +70,31 @@ class EditedNodes:
         reference = self.add("Const", [], dtype=tensor.dtype)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
         return reference
+
+    def cast(self, reference: str, given: int, wanted: int) -> str:
+        """Add a cast from one dtype to another."""
+        return self.add("Cast", [reference], SrcT=given, DstT=wanted)
+
+    def number(self, value: float, wanted: int) -> str:
+        """Add a number of a dtype that the API may lack."""
+        if isinstance(value, int):
+            return self.cast(self.constant(value), _INT32, wanted)
+        return self.cast(self.constant(value, np.float32), _FLOAT, wanted)
+
+    def expanded(self, reference: str, axis: int, dtype: int) -> str:
+        """Add a dimension of size 1."""
+        return self.add("ExpandDims", [reference, self.constant(axis)], T=dtype, Tdim=_INT32)
+
+    def joined(self, references: Sequence[str], dtype: int) -> str:
+        """Join rows."""
+        joined = self.add("ConcatV2", [*references, self.constant(0)], T=dtype, Tidx=_INT32)
+        self.nodes[-1].attr["N"].i = len(references)
+        return joined
+
+    def places(self, count: str) -> tuple[str, str]:
+        """Number so many places, in a row and in a column."""
+        at = self.add("Range", [self.constant(0), count, self.constant(1)], Tidx=_INT32)
+        return self.expanded(at, 0, _INT32), self.expanded(at, 1, _INT32)
 
     def node(self, reference: str) -> Proto | None:
         """Give the node here that a reference is to; None for an argument."""
@@ -85,29 +110,15 @@ class EditedNodes:
         array = self.value(reference)
         return array is not None and not array.size
 
-    def become(
-        self,
-        node: Proto,
-        op: str,
-        inputs: Sequence[str],
-        output: str = "output",
-        was: str = "output",
-    ) -> None:
-        """Turn a node into another operation, whose output is called `output` in functions.
-
-        Args:
-            node: which keeps its name.
-            op: the other operation.
-            inputs: of the other operation.
-            output: the name of its output.
-            was: the name of the output before.
-        """
+    def become(self, node: Proto, op: str, inputs: Sequence[str]) -> None:
+        """Turn a node into another operation; it keeps its name."""
         controls = [reference for reference in node.input if reference.startswith("^")]
+        was = _output_of(node)
         node.op = op
         del node.input[:]
         node.input.extend([*inputs, *controls])
-        if self._function is not None and output != was:
-            self._rename(f"{node.name}:{was}:0", f"{node.name}:{output}:0")
+        if self._function is not None:
+            self._rename(was, _output_of(node))
 
     def give_instead(self, node: Proto, outputs: Mapping[str, str]) -> None:
         """Let readers of a node's outputs, by name and in order, read other references."""
@@ -125,14 +136,25 @@ class EditedNodes:
         replace_references(self.nodes, returned, {old: new})
 
 
+_OUTPUTS: Final = {
+    **dict.fromkeys(("Abs", "Cast", "Cos", "Exp", "LogicalNot", "OnesLike", "Sin", "Square"), "y"),
+    **dict.fromkeys(("AddV2", "ApproximateEqual", "Equal", "FloorDiv", "FloorMod", "Greater"), "z"),
+    **dict.fromkeys(("Less", "LessEqual", "Maximum", "Mul", "NotEqual", "Pow", "RealDiv"), "z"),
+    **{"Sub": "z", "Bincount": "bins", "Complex": "out", "ReadVariableOp": "value"},
+}
+"""The name of the output of operations, by which functions refer to it; of others `output`."""
+
+
+def _output_of(node: Proto) -> str:
+    return f"{node.name}:{_OUTPUTS.get(node.op, 'output')}:0"
+
+
 def _segments(body: EditedNodes, ids: str, dtype: int) -> str:
     """Give the number of segments: the greatest of `ids` and one more, none for no ids."""
     kind = np.int32 if dtype == _INT32 else np.int64
-    none = body.constant([-1], kind)
-    padded = body.add("ConcatV2", [ids, none, body.constant(0)], T=dtype, Tidx=_INT32)
-    body.nodes[-1].attr["N"].i = 2
+    padded = body.joined([ids, body.constant([-1], kind)], dtype)
     greatest = body.add("Max", [padded, body.constant([0])], T=dtype, Tidx=_INT32)
-    return body.add("AddV2", [greatest, body.constant(1, kind)], "z", T=dtype)
+    return body.add("AddV2", [greatest, body.constant(1, kind)], T=dtype)
 
 
 def _sparse_segment_sum(body: EditedNodes, node: Proto) -> None:
@@ -151,20 +173,18 @@ def _segment_mean(body: EditedNodes, node: Proto) -> None:
     count = _segments(body, ids, id_type)
     types = {"T": dtype, "Tindices": id_type, "Tnumsegments": id_type}
     total = body.add("UnsortedSegmentSum", [data, ids, count], **types)
-    ones = body.add("OnesLike", [data], "y", T=dtype)
+    ones = body.add("OnesLike", [data], T=dtype)
     sizes = body.add("UnsortedSegmentSum", [ones, ids, count], **types)
-    one = body.add("Cast", [body.constant(1)], "y", SrcT=_INT32, DstT=dtype)
-    least = body.add("Maximum", [sizes, one], "z", T=dtype)
-    body.become(node, "RealDiv", [total, least], "z")
+    one = body.number(1, dtype)
+    least = body.add("Maximum", [sizes, one], T=dtype)
+    body.become(node, "RealDiv", [total, least])
 
 
 def _dense_bincount(body: EditedNodes, node: Proto) -> None:
     values, size, weights = node.input[:3]
     dtype, value_type = node.attr["T"].type, node.attr["Tidx"].type
-    one, zero = (
-        body.add("Cast", [body.constant(number)], "y", SrcT=_INT32, DstT=dtype) for number in (1, 0)
-    )
-    count = body.add("Cast", [size], "y", SrcT=value_type, DstT=_INT32)
+    one, zero = body.number(1, dtype), body.number(0, dtype)
+    count = body.cast(size, value_type, _INT32)
     hot = body.add("OneHot", [values, count, one, zero], T=dtype, TI=value_type)
     body.nodes[-1].attr["axis"].i = -1
     is_binary = "binary_output" in node.attr and node.attr["binary_output"].b
@@ -172,12 +192,10 @@ def _dense_bincount(body: EditedNodes, node: Proto) -> None:
         known = body.node(weights)
         if known is None or known.op != "Const":
             weights = _weights(body, values, weights, (value_type, dtype))
-        column = body.add("ExpandDims", [weights, body.constant(-1)], T=dtype, Tdim=_INT32)
-        hot = body.add("Mul", [hot, column], "z", T=dtype)
+        hot = body.add("Mul", [hot, body.expanded(weights, -1, dtype)], T=dtype)
     reduce = "Max" if is_binary else "Sum"
     node.attr["Tidx"].type = _INT32
-    was = "bins" if node.op == "Bincount" else "output"
-    body.become(node, reduce, [hot, body.constant([-2])], was=was)
+    body.become(node, reduce, [hot, body.constant([-2])])
 
 
 def _weights(body: EditedNodes, values: str, weights: str, types: tuple[int, int]) -> str:
@@ -186,13 +204,12 @@ def _weights(body: EditedNodes, values: str, weights: str, types: tuple[int, int
     row, start = body.constant([-1]), body.constant([0])
     shape = body.add("Shape", [values], T=value_type, out_type=_INT32)
     size = body.add("Size", [values], T=value_type, out_type=_INT32)
-    count = body.add("ExpandDims", [size, body.constant(0)], T=_INT32, Tdim=_INT32)
+    count = body.expanded(size, 0, _INT32)
     given = body.add("Reshape", [weights, row], T=dtype, Tshape=_INT32)
-    one = body.add("Cast", [body.constant(1)], "y", SrcT=_INT32, DstT=dtype)
-    ones = body.add("Fill", [count, one], T=dtype, index_type=_INT32)
-    both = body.add("ConcatV2", [given, ones, body.constant(0)], T=dtype, Tidx=_INT32)
-    body.nodes[-1].attr["N"].i = 2
-    first = body.add("Slice", [both, start, count], T=dtype, Index=_INT32)
+    ones = body.add("Fill", [count, body.number(1, dtype)], T=dtype, index_type=_INT32)
+    first = body.add(
+        "Slice", [body.joined([given, ones], dtype), start, count], T=dtype, Index=_INT32
+    )
     return body.add("Reshape", [first, shape], T=dtype, Tshape=_INT32)
 
 
@@ -208,11 +225,8 @@ def _bincount(body: EditedNodes, node: Proto) -> None:
 def _approximate_equal(body: EditedNodes, node: Proto) -> None:
     (x, y), dtype = node.input[:2], node.attr["T"].type
     tolerance = node.attr["tolerance"].f if "tolerance" in node.attr else 1e-5
-    apart = body.add("Abs", [body.add("Sub", [x, y], "z", T=dtype)], "y", T=dtype)
-    most = body.add(
-        "Cast", [body.constant(tolerance, np.float32)], "y", SrcT=DataType.FP32.number, DstT=dtype
-    )
-    body.become(node, "LessEqual", [apart, most], "z", "z")
+    apart = body.add("Abs", [body.add("Sub", [x, y], T=dtype)], T=dtype)
+    body.become(node, "LessEqual", [apart, body.number(tolerance, dtype)])
 
 
 def _div(_: EditedNodes, node: Proto) -> None:
@@ -223,15 +237,14 @@ def _div(_: EditedNodes, node: Proto) -> None:
 
 def _suppress(body: EditedNodes, node: Proto) -> None:
     overlap = node.attr["iou_threshold"].f if "iou_threshold" in node.attr else 0.5
-    real = DataType.FP32.number
-    threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else real
+    threshold = node.attr["T_threshold"].type if "T_threshold" in node.attr else _FLOAT
     if node.op == "NonMaxSuppression":
         inputs = [*node.input[:3], body.constant(overlap, np.float32)]
     else:
         inputs = list(node.input[:4])
     least = body.constant(np.finfo(np.float32).min, np.float32)
-    if threshold != real:
-        least = body.add("Cast", [least], "y", SrcT=real, DstT=threshold)
+    if threshold != _FLOAT:
+        least = body.cast(least, _FLOAT, threshold)
     node.attr.pop("iou_threshold", None)
     body.become(node, "NonMaxSuppressionV3", [*inputs, least])
 
@@ -239,18 +252,17 @@ def _suppress(body: EditedNodes, node: Proto) -> None:
 def _scatter_nd(body: EditedNodes, node: Proto) -> None:
     places, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
-    is_flag, number = dtype == DataType.BOOL.number, body.constant(0)
+    is_flag = dtype == DataType.BOOL.number
     if is_flag:  # any of several is enough
-        updates = body.add("Cast", [updates], "y", SrcT=dtype, DstT=_INT32)
+        updates = body.cast(updates, dtype, _INT32)
         dtype = _INT32
-    zero = body.add("Cast", [number], "y", SrcT=_INT32, DstT=dtype)
-    zeros = body.add("Fill", [shape, zero], T=dtype, index_type=place_type)
+    zeros = body.add("Fill", [shape, body.number(0, dtype)], T=dtype, index_type=place_type)
     if is_flag:
         types = {"T": dtype, "Tindices": place_type}
         total = body.add("TensorScatterAdd", [zeros, places, updates], **types)
         node.attr["T"].type = dtype
         del node.attr["Tindices"]
-        body.become(node, "NotEqual", [total, number], "z")
+        body.become(node, "NotEqual", [total, body.constant(0)])
     else:
         body.become(node, "TensorScatterAdd", [zeros, places, updates])
 
@@ -260,33 +272,28 @@ def _sparse_reshape(body: EditedNodes, node: Proto) -> None:
     if _is_two_to_two(body, old, new):
         return
     one = body.constant(1, np.int64)
-    is_open = body.add("Equal", [new, body.constant(-1, np.int64)], "z", T=_INT64)
+    is_open = body.add("Equal", [new, body.constant(-1, np.int64)], T=_INT64)
     sizes = body.add("SelectV2", [is_open, one, new], T=_INT64)
     first = body.constant([0])
     total, known = (body.add("Prod", [each, first], T=_INT64, Tidx=_INT32) for each in (old, sizes))
-    known = body.add("Maximum", [known, one], "z", T=_INT64)
-    rest = body.add("FloorDiv", [total, known], "z", T=_INT64)
+    known = body.add("Maximum", [known, one], T=_INT64)
+    rest = body.add("FloorDiv", [total, known], T=_INT64)
     shape = body.add("SelectV2", [is_open, rest, sizes], T=_INT64)
-    parts = body.add("Mul", [places, _strides(body, old)], "z", T=_INT64)
+    parts = body.add("Mul", [places, _strides(body, old)], T=_INT64)
     flat = body.add("Sum", [parts, body.constant([1])], T=_INT64, Tidx=_INT32)
-    column = body.add("ExpandDims", [flat, body.constant(1)], T=_INT64, Tdim=_INT32)
     strides, wide = (
-        body.add("Maximum", [each, one], "z", T=_INT64) for each in (_strides(body, shape), shape)
+        body.add("Maximum", [each, one], T=_INT64) for each in (_strides(body, shape), shape)
     )
-    rows = body.add("FloorDiv", [column, strides], "z", T=_INT64)
-    moved = body.add("FloorMod", [rows, wide], "z", T=_INT64)
+    rows = body.add("FloorDiv", [body.expanded(flat, 1, _INT64), strides], T=_INT64)
+    moved = body.add("FloorMod", [rows, wide], T=_INT64)
     body.give_instead(node, {"output_indices": moved, "output_shape": shape})
 
 
 def _strides(body: EditedNodes, shape: str) -> str:
     """Give how far values lie apart along each dimension: the product of the sizes behind it."""
     count = body.add("Size", [shape], T=_INT64, out_type=_INT32)
-    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
-    row, column = (
-        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
-    )
-    is_behind = body.add("Greater", [row, column], "z", T=_INT32)
-    sizes = body.add("ExpandDims", [shape, body.constant(0)], T=_INT64, Tdim=_INT32)
+    is_behind = body.add("Greater", body.places(count), T=_INT32)
+    sizes = body.expanded(shape, 0, _INT64)
     kept = body.add("SelectV2", [is_behind, sizes, body.constant(1, np.int64)], T=_INT64)
     return body.add("Prod", [kept, body.constant([1])], T=_INT64, Tidx=_INT32)
 
@@ -310,54 +317,41 @@ def _is_two_to_two(body: EditedNodes, old: str, new: str) -> bool:
 
 def _local_response_normalization(body: EditedNodes, node: Proto) -> None:
     (x,) = node.input[:1]
-    dtype, attrs = node.attr["T"].type or DataType.FP32.number, node.attr
+    dtype, attrs = node.attr["T"].type or _FLOAT, node.attr
     radius = attrs["depth_radius"].i if "depth_radius" in attrs else 5
     values = {name: attrs[name].f if name in attrs else value for name, value in _OF_LRN.items()}
     shape = body.add("Shape", [x], T=dtype, out_type=_INT32)
     types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
-    depth = body.add("GatherV2", [shape, body.constant(3), body.constant(0)], "output", **types)
-    near = body.add("LessEqual", [_distances(body, depth), body.constant(radius)], "z", T=_INT32)
-    band = body.add("Cast", [near], "y", SrcT=DataType.BOOL.number, DstT=dtype)
-    squares = body.add("Square", [x], "y", T=dtype)
+    depth = body.add("GatherV2", [shape, body.constant(3), body.constant(0)], **types)
+    apart = body.add("Abs", [body.add("Sub", body.places(depth), T=_INT32)], T=_INT32)
+    near = body.add("LessEqual", [apart, body.constant(radius)], T=_INT32)
+    band = body.cast(near, DataType.BOOL.number, dtype)
+    squares = body.add("Square", [x], T=dtype)
     sums = body.add("BatchMatMulV2", [squares, band], T=dtype)
-    alpha, bias, beta = (
-        body.add("Cast", [body.constant(values[name], np.float32)], "y", SrcT=1, DstT=dtype)
-        for name in ("alpha", "bias", "beta")
-    )
-    scaled = body.add("Mul", [sums, alpha], "z", T=dtype)
-    raised = body.add("AddV2", [scaled, bias], "z", T=dtype)
-    norm = body.add("Pow", [raised, beta], "z", T=dtype)
-    body.become(node, "RealDiv", [x, norm], "z")
+    alpha, bias, beta = (body.number(values[name], dtype) for name in ("alpha", "bias", "beta"))
+    scaled = body.add("Mul", [sums, alpha], T=dtype)
+    raised = body.add("AddV2", [scaled, bias], T=dtype)
+    norm = body.add("Pow", [raised, beta], T=dtype)
+    body.become(node, "RealDiv", [x, norm])
 
 
 _OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
 """Attributes of LRN that a file leaves out where they have these values."""
 
 
-def _distances(body: EditedNodes, count: str) -> str:
-    """Give a table of how far each of `count` places is from each other."""
-    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
-    row, column = (
-        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
-    )
-    apart = body.add("Sub", [row, column], "z", T=_INT32)
-    return body.add("Abs", [apart], "y", T=_INT32)
-
-
 def _search(body: EditedNodes, node: Proto) -> None:
     """Count the sorted values that come before each value, NaN last as in TensorFlow."""
     dtype, wide = node.attr["T"].type, node.attr["out_type"].type or _INT32
-    held = body.add("ExpandDims", [node.input[0], body.constant(1)], T=dtype, Tdim=_INT32)
-    asked = body.add("ExpandDims", [node.input[1], body.constant(2)], T=dtype, Tdim=_INT32)
+    held = body.expanded(node.input[0], 1, dtype)
+    asked = body.expanded(node.input[1], 2, dtype)
     if node.op == "LowerBound":
-        before = body.add("Less", [held, asked], "z", T=dtype)
+        before = body.add("Less", [held, asked], T=dtype)
     else:
-        behind = body.add("Less", [asked, held], "z", T=dtype)
-        before = body.add("LogicalNot", [behind], "y")
-    ones = body.add("Cast", [before], "y", SrcT=DataType.BOOL.number, DstT=wide)
-    axis = body.constant(2)
+        behind = body.add("Less", [asked, held], T=dtype)
+        before = body.add("LogicalNot", [behind])
+    ones = body.cast(before, DataType.BOOL.number, wide)
     node.attr["T"].type, node.attr["Tidx"].type = wide, _INT32
-    body.become(node, "Sum", [ones, axis])
+    body.become(node, "Sum", [ones, body.constant(2)])
 
 
 def _reverse(body: EditedNodes, node: Proto) -> None:
@@ -386,11 +380,11 @@ def _values(body: EditedNodes, reference: str) -> list[int]:
 
 def _complex_exp(body: EditedNodes, node: Proto) -> None:
     real, angle = (body.add(op, node.input[:1], T=_COMPLEX, Tout=_FLOAT) for op in ("Real", "Imag"))
-    size = body.add("Exp", [real], "y", T=_FLOAT)
-    ways = [body.add(op, [angle], "y", T=_FLOAT) for op in ("Cos", "Sin")]
-    parts = [body.add("Mul", [size, way], "z", T=_FLOAT) for way in ways]
+    size = body.add("Exp", [real], T=_FLOAT)
+    ways = [body.add(op, [angle], T=_FLOAT) for op in ("Cos", "Sin")]
+    parts = [body.add("Mul", [size, way], T=_FLOAT) for way in ways]
     node.attr["T"].type, node.attr["Tout"].type = _FLOAT, _COMPLEX
-    body.become(node, "Complex", parts, "out", "y")
+    body.become(node, "Complex", parts)
 
 
 def _complex_constant(body: EditedNodes, node: Proto) -> None:
@@ -398,7 +392,7 @@ def _complex_constant(body: EditedNodes, node: Proto) -> None:
     parts = [body.constant(part, np.float32) for part in (value.real, value.imag)]
     node.attr.clear()
     node.attr["T"].type, node.attr["Tout"].type = _FLOAT, _COMPLEX
-    body.become(node, "Complex", parts, "out")
+    body.become(node, "Complex", parts)
 
 
 def _complex_value(node: Proto) -> Array:
@@ -415,7 +409,7 @@ def _complex_value(node: Proto) -> Array:
 
 
 def _read(body: EditedNodes, node: Proto, dtype: int) -> str:
-    return body.add("ReadVariableOp", node.input[:1], "value", dtype=dtype)
+    return body.add("ReadVariableOp", node.input[:1], dtype=dtype)
 
 
 def _gather_nd(body: EditedNodes, node: Proto) -> None:
@@ -428,7 +422,7 @@ def _gather_nd(body: EditedNodes, node: Proto) -> None:
 def _variable_shape(body: EditedNodes, node: Proto) -> None:
     handle = body.node(node.input[0])
     known = handle is not None and handle.op == "VarHandleOp"
-    dtype = handle.attr["dtype"].type if handle is not None and known else DataType.FP32.number
+    dtype = handle.attr["dtype"].type if handle is not None and known else _FLOAT
     node.attr["T"].type = dtype
     body.become(node, "Shape", [_read(body, node, dtype)])
 

@@ -60,7 +60,7 @@ Accept: TypeAlias = Callable[[int, Any, Sender], Http2Stream | bytes]
 header block that refuses it."""
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
-_OPEN = StreamState.OPEN
+_OPEN = STREAM[StreamState.IDLE][StreamEvent.BEGIN]
 _CLOSING = Life.CLOSING
 _END_RECEIVED = StreamEvent.END_RECEIVED
 

@@ -26,12 +26,26 @@ class Refused(CommandFailure):
     """The server has answered with an error.
 
     Attributes:
-        status: its HTTP status; 0 over gRPC.
+        status: HTTP status of the answer; 0 over gRPC.
+        rpc_code: name of the RPC's status code; empty over REST.
+        lacks_route: whether the text is TensorFlow Serving's for a route that it does not have.
+        wants_tls: whether the port is encrypted and the request was not.
     """
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(
+        self,
+        text: str,
+        status: int = 0,
+        *,
+        rpc_code: str = "",
+        lacks_route: bool = False,
+        wants_tls: bool = False,
+    ) -> None:
         super().__init__(text)
         self.status = status
+        self.rpc_code = rpc_code
+        self.lacks_route = lacks_route
+        self.wants_tls = wants_tls
 
 
 class Misused(CommandFailure):

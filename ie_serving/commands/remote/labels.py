@@ -7,16 +7,12 @@ accepts only versions that are AVAILABLE, unless it was started to allow others.
 import argparse
 import json
 from collections.abc import Mapping
-from typing import Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
-from ie_serving.commands.remote.models import NO_SUCH, named
+from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.wire.clients.paths import model_path
-
-MALFORMED: Final = "Malformed request"
-"""TensorFlow Serving's text for a route that it does not have."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +43,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
         if changes:
             after = rest.post(f"{model_path(model)}:labels", {"labels": changes})
     except Refused as error:
-        if MALFORMED in str(error) and error.status in NO_SUCH:
+        if error.lacks_route:
             raise Refused(
                 f"{where.url} has no route for labels alone: another server of this API takes them"
                 " by `ie_serving reload --config FILE`, whose file has all of its models"

@@ -10,15 +10,13 @@ from typing import Any, Final
 
 from ie_serving.commands.remote.failures import NoAnswer, Refused
 from ie_serving.commands.remote.rest import RestPort
-from ie_serving.core.values.versions import NOT_APPLIED, NOT_LOADED
+from ie_serving.core.values.versions import NOT_LOADED, without_unapplied
 from ie_serving.wire.clients.paths import model_path
 
 AVAILABLE: Final = "AVAILABLE"
 NO_SUCH: Final = (400, 404, 405, 501)
 """HTTP statuses of servers without the requested route, model, version or label."""
 NONE_SEEN: Final = "no version has been seen yet"
-ENCRYPTED: Final = "use https://"
-"""Text of this server's 400 for a plain request to a port with TLS."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def all_models(rest: RestPort) -> list[Model]:
     try:
         states = rest.json("/v1/config")
     except Refused as error:
-        if error.status not in NO_SUCH or ENCRYPTED in str(error):
+        if error.status not in NO_SUCH or error.wants_tls:
             raise
         raise Refused(f"{error}; name a model to be told of that one", error.status) from None
     if not isinstance(states, dict):
@@ -177,5 +175,5 @@ def _cause(status: Mapping[str, Any], *, has_details: bool) -> str:
     """
     message = str(status.get("error_message", ""))
     if has_details:
-        message = message.partition(NOT_APPLIED)[0].removesuffix("; ")
+        message = without_unapplied(message)
     return "" if message == "OK" else message

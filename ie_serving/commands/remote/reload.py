@@ -109,7 +109,7 @@ def _states(rpc: GrpcPort, names: Sequence[str]) -> ModelStates:
         try:
             answer = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
         except Refused as error:
-            if "NOT_FOUND" not in str(error):
+            if error.rpc_code != "NOT_FOUND":
                 raise
             continue
         found[name] = {

@@ -25,6 +25,10 @@ PIECE: Final = 256 * 1024
 
 GRPC_HERE: Final = b"this port speaks gRPC"
 """Text that this server's gRPC port answers to HTTP/1.1."""
+WANTS_TLS: Final = b"use https://"
+"""Text of this server's 400 for a plain request to a port with TLS."""
+NO_SUCH_ROUTE: Final = "Malformed request"
+"""TensorFlow Serving's text for a route that it does not have."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/=]{200,}")
 OnBytes = Callable[[int, int | None], None]
@@ -104,7 +108,12 @@ class RestPort:
         if reply.status == 400 and GRPC_HERE in reply.body:
             raise NoAnswer(f"{self.place.url} is the gRPC port: name the REST port by --url")
         if reply.status >= 400:
-            raise Refused(_refused(self.place, method, path, reply), reply.status)
+            raise Refused(
+                _refused(self.place, method, path, reply),
+                reply.status,
+                lacks_route=NO_SUCH_ROUTE in _error_text(reply),
+                wants_tls=reply.status == 400 and WANTS_TLS in reply.body,
+            )
         return reply
 
     def _parsed(self, path: str, reply: RestReply) -> Any:  # noqa: ANN401  any JSON

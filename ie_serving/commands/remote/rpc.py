@@ -76,9 +76,10 @@ class GrpcPort:
             )
         if code is grpc.StatusCode.UNAUTHENTICATED:
             return Refused(
-                f"{where} does not know who asks ({text}): give a key by {KEY} or --api_key_file"
+                f"{where} does not know who asks ({text}): give a key by {KEY} or --api_key_file",
+                rpc_code=code.name,
             )
-        return Refused(f"{where} answers {code.name}: {text}")
+        return Refused(f"{where} answers {code.name}: {text}", rpc_code=code.name)
 
 
 def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:

@@ -53,3 +53,8 @@ def remarked(status: VersionStatus, remark: str) -> VersionStatus:
     if not remark:
         return status
     return replace(status, remark="; ".join(filter(None, (status.remark, remark))))
+
+
+def without_unapplied(message: str) -> str:
+    """Give the message of a status without the remark that `NOT_APPLIED` begins."""
+    return message.partition(NOT_APPLIED)[0].removesuffix("; ")

@@ -1,8 +1,16 @@
 """The residency policy: names the step that makes room for a load. Pure: numbers in, a step out."""
 
+import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+HEAD_OF_LINE_S: Final = 1.0
+"""Seconds for which further loads wait behind one that waits for models in use, so that they do not
+take the room that becomes free. Requests that take longer may take minutes: then loads that fit go
+on."""
+LONGEST_S: Final = 60.0
+"""Seconds that a load waits for models in use, such as by streams."""
 
 
 class Resident(NamedTuple):
@@ -30,9 +38,12 @@ class Evict:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Wait: models in use hold the room, and may be unloaded later."""
+class Busy(enum.Enum):
+    """Models in use hold the room, and may be unloaded later: what the load does meanwhile."""
+
+    WAIT = "wait"  # further loads wait behind it
+    STEP_ASIDE = "step aside"  # further loads that fit go on
+    GIVE_UP = "give up"  # it is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +57,16 @@ class Refuse:
     most: int
 
 
-RoomStep = Evict | Await | Refuse
+RoomStep = Evict | Busy | Refuse
 
 
 def make_room(
-    residents: Iterable[Resident], free: int, needed: int, limit: int, spare: int = 0
+    residents: Iterable[Resident],
+    free: int,
+    needed: int,
+    limit: int,
+    spare: int = 0,
+    waited_s: float = 0.0,
 ) -> RoomStep | None:
     """Name the next step before a load; None: there is room.
 
@@ -65,6 +81,7 @@ def make_room(
         limit: bytes of the budget that all of these models but pinned ones may hold.
         spare: bytes that it may take beyond them: idle models go for these, too, but no load waits
             or is refused.
+        waited_s: seconds since the load began to wait for room.
     """
     if needed + spare <= free:
         return None
@@ -77,8 +94,14 @@ def make_room(
             continue
         if not each.in_use:
             return Evict(each.name)
-        step = None if fits else Await()
+        step = None if fits else _while_busy(waited_s)
     return step
+
+
+def _while_busy(waited_s: float) -> Busy:
+    if waited_s > LONGEST_S:
+        return Busy.GIVE_UP
+    return Busy.STEP_ASIDE if waited_s > HEAD_OF_LINE_S else Busy.WAIT
 
 
 def measured_size(taken: int, stored: int, most: int | None) -> int:

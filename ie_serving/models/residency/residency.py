@@ -26,6 +26,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.residency.policy import (
+    Busy,
     Evict,
     Refuse,
     Resident,
@@ -44,12 +45,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.02
 """Seconds between two looks at models in use that hold the room: most requests take less."""
-LONGEST_S: Final = 60.0
-"""Seconds that a load waits for models in use, such as by streams."""
-HEAD_OF_LINE_S: Final = 1.0
-"""Seconds for which further loads wait behind one that waits for models in use, so that they do not
-take the room that becomes free. Requests that take longer may take minutes: then loads that fit go
-on."""
 LONGEST_UNLOAD_S: Final = 10.0
 """Seconds that other loads wait for an unloaded model to be out of memory: its code may hang in
 `close`, or its load may be overdue."""
@@ -67,6 +62,7 @@ class ResidencyRules:
         wait_s: how long a request waits for the load; 0: not at all.
         is_on_demand: tells which models are loaded on demand.
         used: names the models that graphs use, which stay as long as these do.
+        clock: seconds that only grow.
     """
 
     budget: int = 0
@@ -74,6 +70,7 @@ class ResidencyRules:
     wait_s: float = 0.0
     is_on_demand: Callable[[ModelConfig], bool] = lambda config: True
     used: Callable[[], Collection[str]] = tuple
+    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +146,7 @@ class Residency:
         """Give what makes the model's servables: such as count their uses, where these matter."""
         if not self._rules.is_on_demand(config):
             return Servable
-        return partial(TrackedServable, self.metrics.of(config.name))
+        return partial(TrackedServable, self.metrics.of(config.name), self._rules.clock)
 
     async def load(self, stream: Dormant) -> None:
         """Bring a model into memory, or wait for the load that does.
@@ -220,7 +217,7 @@ class Residency:
 
     async def _until_there_is_room(self, stream: Dormant) -> None:
         """Unload others until the load fits, and note its bytes as used."""
-        name, began = stream.name, time.monotonic()
+        name, began = stream.name, self._rules.clock()
         stored = stream.stored_bytes
         measured_with, size = self._sizes.get(name, (0, 0))
         is_known = size and measured_with == stored
@@ -247,7 +244,7 @@ class Residency:
         entry = self._entries[name] = _Entry(stream, usage, needed, spare)
         self._by_use.append(entry)
         self._used += needed + spare
-        usage.last = time.monotonic()
+        usage.last = self._rules.clock()
 
     async def _make_room(self, name: str, needed: int, spare: int, began: float) -> bool:
         """Unload others until the load fits; False: it has to wait longer, and others may go on.
@@ -258,7 +255,7 @@ class Residency:
             self._used = self._base = self._resident()
         budget = self._rules.budget
         is_trimmed = False
-        while step := self._step(needed, spare):
+        while step := self._step(needed, spare, self._rules.clock() - began):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
             elif isinstance(step, Refuse) and not is_trimmed and needed <= budget - self._base:
@@ -271,23 +268,23 @@ class Residency:
                     f" are at most {step.most} for it",
                     Hint(": raise {server.model_memory_budget_bytes}"),
                 )
-            elif time.monotonic() > began + LONGEST_S:
+            elif step is Busy.GIVE_UP:
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and models in use hold the budget of"
                     f" {budget} bytes: ask again later",
                     Hint(", or raise {server.model_memory_budget_bytes}"),
                 )
-            elif time.monotonic() > began + HEAD_OF_LINE_S:
+            elif step is Busy.STEP_ASIDE:
                 return False
             else:
                 await asyncio.sleep(LOOK_S)
         return True
 
-    def _step(self, needed: int, spare: int = 0) -> RoomStep | None:
+    def _step(self, needed: int, spare: int = 0, waited_s: float = 0.0) -> RoomStep | None:
         budget = self._rules.budget
         staying = sum(self._entries[name].size for name in self._staying())
         free, limit = budget - self._used, budget - self._base - staying
-        return make_room(self._residents(), free, needed, limit, spare)
+        return make_room(self._residents(), free, needed, limit, spare, waited_s)
 
     async def _shrink(self) -> None:
         """Unload idle models while the process exceeds the budget: a load took more than meant."""
@@ -368,13 +365,13 @@ class Residency:
 
     async def _unload_idle(self) -> None:
         """Unload models that no request has used for a while, as long as there are any."""
-        idle_s = self._rules.idle_s
+        idle_s, clock = self._rules.idle_s, self._rules.clock
         while self._entries:
             await asyncio.sleep(idle_s / IDLE_LOOKS)
-            for name in idle_too_long(self._residents(), time.monotonic() - idle_s):
+            for name in idle_too_long(self._residents(), clock() - idle_s):
                 async with self._room:
                     # Again: a request may have come while this waited for other unloads.
-                    if name in idle_too_long(self._residents(), time.monotonic() - idle_s):
+                    if name in idle_too_long(self._residents(), clock() - idle_s):
                         await self._evict(name, "idle")
 
 
@@ -398,20 +395,23 @@ class TrackedServable(Servable):
     property, so that models which are always loaded pay nothing for it.
 
     Args of the constructor:
-        usage: of its model; the others are those of `Servable`.
+        usage: of its model.
+        clock: seconds that only grow; the others are those of `Servable`.
     """
 
-    __slots__ = ("_holders", "_usage")
+    __slots__ = ("_clock", "_holders", "_usage")
 
     def __init__(
         self,
         usage: Usage,
+        clock: Callable[[], float],
         name: str,
         version: int,
         compiled: CompiledModel,
         signatures: Mapping[str, Signature],
     ) -> None:
         self._usage = usage
+        self._clock = clock
         self._holders = 0
         super().__init__(name, version, compiled, signatures)
 
@@ -424,5 +424,5 @@ class TrackedServable(Servable):
     def holders(self, holders: int) -> None:
         if holders > self._holders:
             self._usage.count += 1
-            self._usage.last = time.monotonic()
+            self._usage.last = self._clock()
         self._holders = holders

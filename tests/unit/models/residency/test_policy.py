@@ -1,10 +1,13 @@
 """Whatever is in memory, the policy makes room in the right order, or says that it cannot."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ie_serving.models.residency.policy import (
-    Await,
+    HEAD_OF_LINE_S,
+    LONGEST_S,
+    Busy,
     Evict,
     Refuse,
     Resident,
@@ -45,7 +48,7 @@ def test_steps_end_with_room_or_with_a_reason(
         assert needed > step.most or needed == 0 > now
         assert needed > limit or all(each.pinned for each in left.values())
     else:
-        assert step == Await()
+        assert step is Busy.WAIT
         assert all(each.in_use for each in left.values() if not each.pinned)
         assert not all(each.pinned for each in left.values())
 
@@ -59,6 +62,23 @@ def test_idle_models_go_for_what_is_spare_and_no_load_waits_or_is_refused(
         assert step == make_room(residents, free, needed, limit)
         is_idle = any(not (each.in_use or each.pinned) for each in residents)
         assert step or needed + spare <= free or not is_idle
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "step"),
+    [
+        pytest.param(HEAD_OF_LINE_S, Busy.WAIT, id="the loads behind it wait as well"),
+        pytest.param(HEAD_OF_LINE_S + 0.1, Busy.STEP_ASIDE, id="loads that fit go on"),
+        pytest.param(LONGEST_S, Busy.STEP_ASIDE, id="still"),
+        pytest.param(LONGEST_S + 0.1, Busy.GIVE_UP, id="it is refused"),
+    ],
+)
+def test_a_load_waits_for_a_model_in_use(waited_s: float, step: Busy) -> None:
+    busy = Resident("busy", 60, 0.0, in_use=True)
+    assert make_room([busy], 40, 60, 100, waited_s=waited_s) is step
+    idle = Resident("idle", 20, 1.0)
+    assert make_room([busy, idle], 40, 60, 100, waited_s=waited_s) == Evict("idle")
+    assert make_room([busy], 60, 60, 100, waited_s=waited_s) is None
 
 
 @given(some_residents(), st.integers(-2000, 0), SIZES)

@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.residency import residency
+from ie_serving.models.residency import policy, residency
 from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.version.handle import Servable
 
@@ -255,7 +255,7 @@ async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(residency, "LONGEST_UNLOAD_S", 0.05)
-    monkeypatch.setattr(residency, "HEAD_OF_LINE_S", 0.05)
+    monkeypatch.setattr(policy, "HEAD_OF_LINE_S", 0.05)
     memory = Memory(budget=110)
     for name in ("late", "busy"):
         memory.serve(name)

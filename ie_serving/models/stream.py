@@ -88,6 +88,7 @@ class ModelStream:
         self.name = name
         self.store = store
         self._source = source
+        self._rules = rules
         self._wanted = WantedVersions(policy, labels, self._held)
         self.rollbacks: Counter[int] = Counter()
         self.split = self._split(traffic)
@@ -100,7 +101,6 @@ class ModelStream:
         self.is_admitted = rules.on_demand is None
         self.loader = cache(loader)
         self._schedule = polls
-        self._rules = rules
         self._trouble = ListingTrouble(name, source.url, chance=rules.chance, clock=rules.clock)
         self._version_rules = rules.of_versions(name, source.url, self._advance)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
@@ -565,7 +565,9 @@ class ModelStream:
         return self.split.traffic.of_missing(self._wanted.labels, self._wanted.listing.offered)
 
     def _split(self, traffic: TrafficRule | None) -> SplitTraffic | None:
-        return SplitTraffic(self.name, traffic, self.rollbacks) if traffic else None
+        if traffic is None:
+            return None
+        return SplitTraffic(self.name, traffic, self.rollbacks, self._rules.clock)
 
     def _held(self) -> Collection[int]:
         held = self._rules.held()

@@ -6,7 +6,7 @@ Only models with `traffic` have a `SplitTraffic`. Lives on one event loop.
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -81,6 +81,7 @@ class SplitTraffic:
         model: model name.
         traffic: the configuration.
         rollbacks: counts by version; outlives this object.
+        clock: seconds that only grow.
 
     Attributes:
         traffic: as above.
@@ -88,8 +89,15 @@ class SplitTraffic:
         rolled_back: why a version has lost its share, by its number.
     """
 
-    def __init__(self, model: str, traffic: TrafficRule, rollbacks: Counter[int]) -> None:
+    def __init__(
+        self,
+        model: str,
+        traffic: TrafficRule,
+        rollbacks: Counter[int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._model = model
+        self._clock = clock
         self.traffic = traffic
         self._rollbacks = rollbacks
         self.ranges: VersionRanges | None = None
@@ -166,7 +174,7 @@ class SplitTraffic:
         window = self._windows.get(version)
         if window is None:
             window = self._windows[version] = Window(rule)
-        seen = window.add(time.monotonic(), time.perf_counter() - began, failed=failed)
+        seen = window.add(self._clock(), time.perf_counter() - began, failed=failed)
         if action := judge(rule, seen):
             self._take_share(version, ranges.main, action.cause)
 

@@ -80,3 +80,15 @@ def test_a_share_without_a_version_that_serves_goes_to_the_largest() -> None:
     assert split.shares == {2: 1.0}
     split.resolve({"stable": 1, "canary": 2}, {3})
     assert split.ranges is None
+
+
+def test_a_request_counts_for_as_long_as_the_rule_says() -> None:
+    now, rule = [0.0], Rollback(min_requests=2, error_rate=0.5, window_s=60)
+    traffic = TrafficRule(shares={"1": 90, "2": 10}, rollback=rule)
+    split = SplitTraffic("m", traffic, Counter(), lambda: now[0])
+    split.resolve({}, {1, 2})
+    for now[0] in (0.0, 61.0):
+        fail(split, 2, InvalidRequest("no"))
+    assert not split.rolled_back
+    fail(split, 2, InvalidRequest("no"))
+    assert split.rolled_back

@@ -7,8 +7,9 @@ logged as ever. JSON logs keep all lines, since programs read them.
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sized
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sized
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Final
 
@@ -177,40 +178,70 @@ def details_of(models: Sized) -> AbstractContextManager[None]:
 
 
 @asynccontextmanager
-async def reported(models: Collection[Served], *, opens_early: bool) -> AsyncIterator[None]:
+async def reported(
+    models: Collection[Served],
+    *,
+    opens_early: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[None]:
     """Report the first loads of `models` while the body waits for them.
 
     Args:
         models: of the start.
         opens_early: the ports open before; then nothing is said about that.
+        clock: seconds that only grow.
     """
-    began, many = time.monotonic(), len(models) >= MANY
+    began, many = clock(), len(models) >= MANY
     shown = ProgressLine("loading models", len(models), "models")
     with details_of(models), shown.drawn(wanted=SHARE.workers == 1):
-        looking = asyncio.create_task(_look(models, shown, many=many, opens_early=opens_early))
+        plan = ReportPlan(began, sums=many, hint=not opens_early)
+        looking = asyncio.create_task(_look(models, shown, plan, clock))
         try:
             yield
         finally:
             looking.cancel()
     if many:
-        log.info(Event("models loaded", **_sums(models), took_s=time.monotonic() - began))
+        log.info(Event("models loaded", **_sums(models), took_s=clock() - began))
+
+
+class ReportPlan:
+    """Decides when the log says more of a start.
+
+    Args of the constructor:
+        began: time of the start, by the clock of `due`.
+        sums: log sums, every `SUM_S` seconds.
+        hint: log once, after `HINT_S` seconds, how the ports open earlier.
+    """
+
+    def __init__(self, began: float, *, sums: bool, hint: bool) -> None:
+        self._sums_at = began + SUM_S if sums else math.inf
+        self._hint_at = began + HINT_S if hint else math.inf
+
+    def due(self, now: float) -> tuple[bool, bool]:
+        """Tell whether the hint is due, and whether sums are; each is due once."""
+        hint, sums = now > self._hint_at, now > self._sums_at
+        if hint:
+            self._hint_at = math.inf
+        if sums:
+            self._sums_at = now + SUM_S
+        return hint, sums
 
 
 async def _look(
-    models: Collection[Served], shown: ProgressLine, *, many: bool, opens_early: bool
+    models: Collection[Served],
+    shown: ProgressLine,
+    plan: ReportPlan,
+    clock: Callable[[], float],
 ) -> None:
-    began = summed = time.monotonic()
-    hinted = opens_early
     while True:
         await asyncio.sleep(LOOK_S)
-        sums, now = _sums(models), time.monotonic()
+        sums = _sums(models)
         shown.show(sums["serving"] + sums["failed"])
-        if not hinted and now - began > HINT_S:
-            hinted = True
+        hint_is_due, sums_are_due = plan.due(clock())
+        if hint_is_due:
             how = Hint("{server.open_ports_early} true opens them for the models that serve")
             log.info(Event("ports open when every model has loaded", advice=how))
-        if many and now - summed > SUM_S:
-            summed = now
+        if sums_are_due:
             log.info(Event("models are loading", **sums))
 
 

@@ -197,63 +197,54 @@ MOST_LABELS = 1_000_000
 """Most lines of a file of labels: the largest vocabularies have some hundred thousand."""
 
 
-def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: ANN401
-    """A whole number."""
-    form = f"a whole number from {least} to {most}"
+def _option(
+    form: str,
+    fits: Callable[[Any], bool],
+    convert: Callable[[Any], Any],
+    default: Any = REQUIRED,  # noqa: ANN401
+) -> Option:
+    """Make an option of a test for the JSON value, and its conversion."""
 
-    def read(value: object, _: FindFile | None) -> int:
-        # The type is compared exactly: in Python a bool is an int as well.
-        if type(value) is not int or not least <= value <= most:
+    def read(value: object, _: FindFile | None) -> Any:  # noqa: ANN401
+        if not fits(value):
             raise Unexpected(form)
-        return value
+        return convert(value)
 
     return Option(read=read, form=form, default=default)
+
+
+def whole(least: int, most: int, default: Any = REQUIRED) -> Option:  # noqa: ANN401
+    """A whole number."""
+
+    def fits(value: object) -> bool:
+        # The type is compared exactly: in Python a bool is an int as well.
+        return type(value) is int and least <= value <= most
+
+    return _option(f"a whole number from {least} to {most}", fits, int, default)
 
 
 def real(least: float, most: float, default: Any = REQUIRED) -> Option:  # noqa: ANN401
     """A number."""
-    form = f"a number from {least:g} to {most:g}"
 
-    def read(value: object, _: FindFile | None) -> float:
-        if not _is_number(value) or not least <= value <= most:
-            raise Unexpected(form)
-        return float(value)
+    def fits(value: object) -> bool:
+        return _is_number(value) and least <= value <= most
 
-    return Option(read=read, form=form, default=default)
+    return _option(f"a number from {least:g} to {most:g}", fits, float, default)
 
 
 def flag(default: bool) -> Option:
     """True or false."""
-
-    def read(value: object, _: FindFile | None) -> bool:
-        if not isinstance(value, bool):
-            raise Unexpected("true or false")
-        return value
-
-    return Option(read=read, form="true or false", default=default)
+    return _option("true or false", lambda value: isinstance(value, bool), bool, default)
 
 
 def word(*words: str, default: Any = REQUIRED) -> Option:  # noqa: ANN401
     """One of a few words."""
-    form = f"one of {', '.join(words)}"
-
-    def read(value: object, _: FindFile | None) -> str:
-        if value not in words:
-            raise Unexpected(form)
-        return str(value)
-
-    return Option(read=read, form=form, default=default)
+    return _option(f"one of {', '.join(words)}", lambda value: value in words, str, default)
 
 
 def text(form: str, default: Any = REQUIRED) -> Option:  # noqa: ANN401
     """Any text that is not empty."""
-
-    def read(value: object, _: FindFile | None) -> str:
-        if not isinstance(value, str) or not value:
-            raise Unexpected(form)
-        return value
-
-    return Option(read=read, form=form, default=default)
+    return _option(form, lambda value: isinstance(value, str) and value != "", str, default)
 
 
 def pattern(default: str) -> Option:
@@ -261,8 +252,10 @@ def pattern(default: str) -> Option:
     form = "a regular expression"
 
     def read(value: object, _: FindFile | None) -> "re.Pattern[str]":
+        if not isinstance(value, str):
+            raise Unexpected(form)
         try:
-            return re.compile(value) if isinstance(value, str) else _no(form)
+            return re.compile(value)
         except re.error as error:
             raise Unexpected(f"{form}: {error}") from None
 
@@ -286,39 +279,29 @@ def numbers(lengths: Sequence[int], default: tuple[float, ...]) -> Option:
 def pairs(form: str) -> Option:
     """A list of pairs of numbers; none by default."""
 
-    def read(value: object, _: FindFile | None) -> tuple[tuple[float, float], ...]:
+    def fits(value: object) -> bool:
         several: list[Any] = value if isinstance(value, list) else [None]
-        if not all(isinstance(each, list) and len(each) == 2 for each in several):
-            raise Unexpected(form)
-        if not all(_is_number(number) for each in several for number in each):
-            raise Unexpected(form)
-        return tuple((float(a), float(b)) for a, b in several)
+        return all(
+            isinstance(each, list) and len(each) == 2 and all(map(_is_number, each))
+            for each in several
+        )
 
-    return Option(read=read, form=form, default=())
+    return _option(form, fits, lambda value: tuple((float(a), float(b)) for a, b in value), ())
 
 
 def names(form: str, default: Any = ()) -> Option:  # noqa: ANN401
     """A list of texts."""
-
-    def read(value: object, _: FindFile | None) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise Unexpected(form)
-        return tuple(value)
-
-    return Option(read=read, form=form, default=default)
+    return _option(form, _are_texts, tuple, default)
 
 
 def columns(form: str) -> Option:
     """Column numbers by name."""
 
-    def read(value: object, _: FindFile | None) -> dict[str, int]:
-        if not isinstance(value, dict) or not value:
-            raise Unexpected(form)
-        if not all(type(each) is int and each >= 0 for each in value.values()):
-            raise Unexpected(form)
-        return dict(value)
+    def fits(value: object) -> bool:
+        found = value.values() if isinstance(value, dict) else ()
+        return bool(found) and all(type(each) is int and each >= 0 for each in found)
 
-    return Option(read=read, form=form)
+    return _option(form, fits, dict)
 
 
 def labels() -> Option:
@@ -326,7 +309,7 @@ def labels() -> Option:
     form = 'a list of names, or a text file with one in each line, such as "labels.txt"'
 
     def read(value: object, find: FindFile | None) -> tuple[str, ...]:
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if _are_texts(value):
             return tuple(value)
         if not isinstance(value, str) or not value:
             raise Unexpected(form)
@@ -345,9 +328,9 @@ def _lines(find: FindFile, name: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in lines)
 
 
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _no(form: str) -> Any:  # noqa: ANN401
-    raise Unexpected(form)

@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
 from ie_serving.models.listing.notices import Watched
-from ie_serving.models.listing.polled_model import List, TurnWanted
+from ie_serving.models.listing.polled_model import List, ListingWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.source import Candidate, Listing, VersionSource
 from ie_serving.models.repository.trouble import Comparisons, ListingTrouble
@@ -398,7 +398,7 @@ class ModelStream:
         """See `Polled`."""
         # Few calls, since a thousand models come here at each poll.
         if not self._nothing_to_do:
-            raise TurnWanted
+            raise ListingWanted
         is_comparison = self._comparisons.counted() and self.is_admitted
         listing = (self._to_compare if is_comparison else self._to_list)()
         return None if listing is self._wanted.listing else listing

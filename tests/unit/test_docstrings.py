@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from ie_serving.core.values import errors
-from tests.unit.test_imports import MODULES, edges, place
+from tests.unit.test_imports import MODULES, PACKAGE, edges, place
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NAME = r"_?[A-Za-z][\w.]*\w"
@@ -43,13 +43,20 @@ def raised(docstring: str) -> Iterator[str]:
             yield from line.split(", ")
 
 
+def implementers(here: str) -> Iterator[str]:
+    """The modules that import a module with protocols: theirs are the errors of its methods."""
+    if "Protocol" in names(PACKAGE / f"{here}.py"):
+        yield from (user for user, others in edges().items() if here in others)
+
+
 def test_an_exception_after_raises_is_known_to_the_module_or_to_one_that_it_imports() -> None:
     """So a class cannot be renamed without the docstrings that name it."""
     paths = {place(path): path for path in MODULES}
     count = 0
     for here, path in paths.items():
-        near = [names(paths[each]) for each in edges()[here] if each in paths]
-        known = ANYWHERE.union(names(path), *near)
+        near = {each for each in edges()[here] if each in paths}
+        near |= {user for user in implementers(here) if user in paths}
+        known = ANYWHERE.union(names(path), *(names(paths[each]) for each in near))
         for node in ast.walk(tree(path)):
             if isinstance(node, DOCUMENTED):
                 for name in raised(ast.get_docstring(node) or ""):

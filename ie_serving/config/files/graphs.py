@@ -159,7 +159,7 @@ def translated(
         place = f"{PIPELINES}[{index}]"
         try:
             yield place, _Pipeline(pipeline, code).graph()
-        except _Wrong as wrong:
+        except _GraphFault as wrong:
             faults.add(f"{place}{wrong.args[0]}", wrong.args[1])
         except KeyError as error:
             lacks = f"{error.args[0]!r} is missing, in it or in a node"
@@ -168,7 +168,7 @@ def translated(
             faults.add(place, "not a pipeline as OpenVINO Model Server takes it")
 
 
-class _Wrong(Exception):
+class _GraphFault(Exception):
     """A fault: its place below the pipeline, and the reason."""
 
 
@@ -177,7 +177,7 @@ class _Pipeline:
 
     def __init__(self, given: Mapping[str, Any], code: Mapping[str, str]) -> None:
         if unknown := sorted(given.keys() - set(KNOWN)):
-            raise _Wrong(f".{unknown[0]}", f"unknown key; expected one of {', '.join(KNOWN)}")
+            raise _GraphFault(f".{unknown[0]}", f"unknown key; expected one of {', '.join(KNOWN)}")
         self._given = given
         self._code = code
         self._inputs: list[str] = list(given["inputs"])
@@ -221,7 +221,7 @@ class _Pipeline:
                 if node.get("type") == CUSTOM
                 else f'expected "type": "{MODEL}" or "{CUSTOM}"'
             )
-            raise _Wrong(f".nodes.{node['name']}", text)
+            raise _GraphFault(f".nodes.{node['name']}", text)
         return {"kernel": self._code[library], "with": dict(node.get("params", {}))}
 
     def _scope(self, name: str) -> Scope:
@@ -252,12 +252,12 @@ class _Pipeline:
         if apart:
             both = f"{', '.join(apart)} and of {', '.join(longest)}"
             text = f"takes entries of {both}: take all inputs from entries of one of these"
-            raise _Wrong(f".nodes.{name}", text)
+            raise _GraphFault(f".nodes.{name}", text)
         if gathered and gathered not in self._counts:
-            raise _Wrong(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
+            raise _GraphFault(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
         if gathered and longest[-1:] != (gathered,):
             text = f'"{gathered}" is not the innermost list there; that is {longest[-1:] or "none"}'
-            raise _Wrong(f".nodes.{name}.gather_from_node", text)
+            raise _GraphFault(f".nodes.{name}.gather_from_node", text)
         return longest[:-1] if gathered else longest
 
     def _gives(self, source: str) -> Scope:
@@ -271,7 +271,7 @@ class _Pipeline:
         if node == REQUEST and item not in self._inputs:
             known = ", ".join(self._inputs)
             who = f'node "{taker}"' if taker else "an output"
-            raise _Wrong(".inputs", f'lack "{item}", which {who} takes; there is {known}')
+            raise _GraphFault(".inputs", f'lack "{item}", which {who} takes; there is {known}')
         return f"{node}.{item}"
 
 

@@ -34,7 +34,7 @@ INCOMPLETE: Final = "ImmediateInputStreamHandler"
 """Runs a node with those inputs that are there."""
 
 
-class _Wrong(Exception):
+class _MediaPipeFault(Exception):
     """Why a graph cannot be had."""
 
 
@@ -95,7 +95,7 @@ def translated(
         place = f"{KEY}[{index}]"
         try:
             yield place, _entry(entry, origin)
-        except _Wrong as wrong:
+        except _MediaPipeFault as wrong:
             faults.add(place, str(wrong))
         except (TypeError, AttributeError, ValueError, KeyError, IndexError):
             faults.add(place, "not a graph as OpenVINO Model Server takes it")
@@ -103,15 +103,15 @@ def translated(
 
 def _entry(entry: object, origin: Path) -> Mapping[str, Any]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise _Wrong('expected {"name": .., "base_path": ..}')
+        raise _MediaPipeFault('expected {"name": .., "base_path": ..}')
     if unknown := sorted(entry.keys() - set(KEYS)):
-        raise _Wrong(f"{unknown[0]}: unknown key; expected one of {', '.join(KEYS)}")
+        raise _MediaPipeFault(f"{unknown[0]}: unknown key; expected one of {', '.join(KEYS)}")
     base = _base(entry, origin)
     path = base / str(entry.get("graph_path") or FILE)
     try:
         graph = read(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise _Wrong(f"{path} cannot be read: {error}") from error
+        raise _MediaPipeFault(f"{path} cannot be read: {error}") from error
     return {"name": entry["name"], **_Graph(graph, base, entry.get("params") or {}).graph()}
 
 
@@ -136,7 +136,7 @@ class _Graph:
         names = [_name(node, at) for at, node in enumerate(running)]
         for at, name in enumerate(names):
             if name in names[:at]:
-                raise _Wrong(f'line {running[at].line}: "{name}" is the name of two nodes')
+                raise _MediaPipeFault(f'line {running[at].line}: "{name}" is the name of two nodes')
         for name, node in zip(names, running, strict=True):
             _check_loops(name, node)
             if node["calculator"][0] not in PASSING:
@@ -160,7 +160,7 @@ class _Graph:
 
     def _ref(self, stream: str) -> str:
         if stream not in self._refs:
-            raise _Wrong(f'stream "{stream}" is taken, and nothing gives it')
+            raise _MediaPipeFault(f'stream "{stream}" is taken, and nothing gives it')
         return self._refs[stream]
 
     def _step(self, name: str, node: TextMessage) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class _Graph:
             return self._inference(name, node)
         if calculator == PYTHON:
             return self._python(name, node)
-        raise _Wrong(
+        raise _MediaPipeFault(
             f'node "{name}": calculator {calculator} is not supported: make it a step of'
             ' "graphs", with a kernel or a built-in step'
         )
@@ -177,10 +177,12 @@ class _Graph:
     def _inference(self, name: str, node: TextMessage) -> dict[str, Any]:
         options = _options(node)
         if lists := [key for key in ORDERS if options.get(key)]:
-            raise _Wrong(f'node "{name}": {lists[0]} is not supported: give each tensor a tag')
+            raise _MediaPipeFault(
+                f'node "{name}": {lists[0]} is not supported: give each tensor a tag'
+            )
         ((_, side),) = _streams(node, "input_side_packet")
         if side not in self._sessions:
-            raise _Wrong(f'node "{name}" takes session "{side}", which no node gives')
+            raise _MediaPipeFault(f'node "{name}" takes session "{side}", which no node gives')
         takes, gives = (_tensors(node, options, way) for way in ("input", "output"))
         return {
             **self._sessions[side],
@@ -191,7 +193,7 @@ class _Graph:
     def _python(self, name: str, node: TextMessage) -> dict[str, Any]:
         (handler,) = _options(node).get("handler_path") or [""]
         if not handler:
-            raise _Wrong(f'node "{name}": handler_path is missing')
+            raise _MediaPipeFault(f'node "{name}": handler_path is missing')
         handlers = node.get("input_stream_handler", [{}])[0].get("input_stream_handler", [])
         missing = {**ANY, "optional": True} if INCOMPLETE in handlers else ANY
         taken, given = _streams(node, "input_stream"), _streams(node, "output_stream")
@@ -218,13 +220,13 @@ def _check_loops(name: str, node: TextMessage) -> None:
         if info.get("back_edge") != [True]:
             continue
         if not loops[0] or loops[0] != loops[1] or info.get("tag_index") != [f"{LOOP}:0"]:
-            raise _Wrong(
+            raise _MediaPipeFault(
                 f'line {info.line}: node "{name}" takes what a later one gives: of loops, only'
                 f" that of a Python node's stream {LOOP} to itself is supported"
             )
         return
     if any(loops):
-        raise _Wrong(
+        raise _MediaPipeFault(
             f'line {node.line}: node "{name}" has a stream {LOOP}: take it in and give it out, with'
             f' input_stream_info {{ tag_index: "{LOOP}:0" back_edge: true }}'
         )

@@ -4,7 +4,11 @@
     ├── InvalidRequest            the caller must change the request
     │   ├── UnknownEncoding       compressed in a way that the server does not know
     │   ├── InvalidTensor         a tensor that cannot be decoded or that the model cannot take
-    │   └── UnknownLabel          no version carries this label
+    │   ├── UnknownLabel          no version carries this label
+    │   ├── UnknownMethod         no target has this method (`server/fronts/tfs/rest_routes.py`)
+    │   ├── VersionOverflow       its number has over 64 bits (`server/fronts/tfs/rest_routes.py`)
+    │   ├── UpgradeRequired       asks for no WebSocket (`server/transport/websocket.py`)
+    │   └── CutOff                a file ends within a record (`wire/tfs/prediction_log.py`)
     ├── NotFound                  no such servable, version or sequence
     │   └── SequenceElsewhere     another version has the sequence
     ├── AlreadyExists             the request begins what exists already
@@ -12,7 +16,9 @@
     │   └── SequenceEnding        the sequence of this id has not ended yet
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
-    │   └── NotLoaded             loaded when it is asked for: await its load, and ask again
+    │   ├── NotLoaded             loaded when it is asked for: await its load, and ask again
+    │   ├── WorkerGone            another worker has died (`server/workers/questions.py`)
+    │   └── WorkerSilent          another worker is stopped or hangs (`server/workers/member.py`)
     ├── Unauthenticated           no credentials, or unknown ones
     ├── Forbidden                 the server is configured not to do that, or not for this caller
     ├── QueueFull                 too many requests wait already
@@ -22,7 +28,8 @@
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
     │   ├── NoModel               a file that is no model at all
     │   ├── HeldBack              refused by a rule of its model, until something changes
-    │   └── NoneServed            none of its signatures could be
+    │   ├── NoneServed            none of its signatures could be
+    │   └── StepOptionsInvalid    options of a step in a graph (`engines/steps/declaration.py`)
     ├── StorageError              see below
     │   ├── Unreachable           DNS, refused connection, time-out
     │   ├── Untrusted             TLS
@@ -35,8 +42,13 @@
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
     ├── VersionNotChosen          traffic is split: choose a version (`models/traffic/split.py`)
+    ├── RowsLost                  a batch came back with other rows (`engines/layers/joining.py`)
+    ├── WrongOutput               not what a kernel has declared (`engines/python/outputs.py`)
+    ├── RefusedBySecond           by the second engine (`engines/verification/comparison.py`)
     ├── PortError                 a port cannot be bound (`server/process/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
+
+Private classes stay in their modules, as those of `compat/` do, and are not drawn.
 
 `core/values/codes.py` maps these to gRPC codes, `server/status.py` those to HTTP codes. A message
 says what was wrong, what was expected and what to do.

@@ -54,7 +54,7 @@ class OpenedOnDemand(Generic[T]):
             self._closes(opened.result())
 
 
-class NotFinite(Exception):
+class NonFiniteInput(Exception):
     """Raised by an infer request's `fill` when the inputs have NaN or positive infinity."""
 
 

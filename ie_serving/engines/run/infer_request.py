@@ -27,7 +27,12 @@ class EngineRequest(Protocol):
     """
 
     def fill(self, inputs: Arrays) -> None:
-        """Copy the inputs in. Raises: InvalidTensor; NotFinite, for another program to take."""
+        """Copy the inputs in.
+
+        Raises:
+            InvalidTensor: a tensor does not fit its input.
+            NonFiniteInput: another program has to take these inputs.
+        """
 
     def run(self) -> Outputs:
         """Infer the filled inputs once, in the fastest way that is safe for this model."""

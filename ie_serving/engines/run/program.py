@@ -20,7 +20,7 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.run.detour import Detour, NotFinite
+from ie_serving.engines.run.detour import Detour, NonFiniteInput
 from ie_serving.engines.run.infer_request import EngineRequest, Lane, Pool, ShapeAdmission
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.threads import thread_limit
@@ -127,14 +127,14 @@ class Program:
         if new or mean_s > self._latency.longest_inline_s:
             try:
                 return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
-            except NotFinite:
+            except NonFiniteInput:
                 return await self._diverted(inputs, read)
         # No `finally` does this: after a failure the request may have to be renewed first.
         try:
             request.fill(inputs)
             started = time.perf_counter()
             outputs = request.run()
-        except NotFinite:
+        except NonFiniteInput:
             self._pool.give(request)
             return await self._diverted(inputs, read)
         except BaseException as error:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines.base import GATHERED
-from ie_serving.engines.run.detour import NotFinite
+from ie_serving.engines.run.detour import NonFiniteInput
 from ie_serving.engines.run.infer_request import Lane, QueuedRequest, Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
@@ -126,7 +126,7 @@ class QueuedProgram(Program):
     async def _infer_behind(self, inputs: Arrays, read: Read[T]) -> T:
         try:
             return await self._infer_queued(inputs, read)
-        except NotFinite:
+        except NonFiniteInput:
             return await self._diverted(inputs, read)
 
     async def _infer_queued(self, inputs: Arrays, read: Read[T]) -> T:

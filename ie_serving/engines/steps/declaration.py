@@ -33,7 +33,7 @@ REQUIRED = object()
 """In place of a default: the option must be given."""
 
 
-class Unexpected(ValueError):
+class UnexpectedOption(ValueError):
     """An option has an invalid value; the text names the expected form."""
 
 
@@ -68,7 +68,7 @@ class Option:
     """One key of `with`.
 
     Attributes:
-        read: converts the JSON value to the function's value. Raises: Unexpected. Its second
+        read: converts the JSON value to the function's value. Raises: UnexpectedOption. Its second
             argument finds files; with None it reads no file.
         form: the accepted form, for the documentation.
         default: of a step without the option, or `REQUIRED`.
@@ -114,14 +114,14 @@ class BuiltIn:
         """List the faults of `with` that show without reading files."""
         try:
             self.read(given, None)
-        except Wrong as wrong:
+        except StepOptionsInvalid as wrong:
             return wrong.faults
         return []
 
     def read(self, given: object, find: FindFile | None) -> dict[str, Any]:
-        """Convert `with` to the function's keywords. Raises: Wrong, LoadFailed."""
+        """Convert `with` to the function's keywords. Raises: StepOptionsInvalid, LoadFailed."""
         if not isinstance(given, Mapping):
-            raise Wrong(["with: expected an object of options"])
+            raise StepOptionsInvalid(["with: expected an object of options"])
         faults = [f"with.{key}: {self._unknown(key)}" for key in given if key not in self.options]
         found: dict[str, Any] = {}
         for name, option in self.options.items():
@@ -132,12 +132,12 @@ class BuiltIn:
                 continue
             try:
                 found[name] = option.read(given[name], find)
-            except Unexpected as wrong:
+            except UnexpectedOption as wrong:
                 faults.append(f"with.{name}: {given[name]!r} given; expected {wrong}")
         if not faults and (wrong_together := self.checks(**found)):
             faults.append(f"with: {wrong_together}")
         if faults:
-            raise Wrong(faults)
+            raise StepOptionsInvalid(faults)
         return found
 
     def _unknown(self, key: str) -> str:
@@ -167,7 +167,7 @@ class BuiltIn:
         return Signature(SERVING_DEFAULT, inputs, self.outputs(known, **options))
 
 
-class Wrong(LoadFailed):
+class StepOptionsInvalid(LoadFailed):
     """A step has invalid options; the text has all faults."""
 
     def __init__(self, faults: list[str]) -> None:
@@ -207,7 +207,7 @@ def _option(
 
     def read(value: object, _: FindFile | None) -> Any:  # noqa: ANN401
         if not fits(value):
-            raise Unexpected(form)
+            raise UnexpectedOption(form)
         return convert(value)
 
     return Option(read=read, form=form, default=default)
@@ -253,11 +253,11 @@ def pattern(default: str) -> Option:
 
     def read(value: object, _: FindFile | None) -> "re.Pattern[str]":
         if not isinstance(value, str):
-            raise Unexpected(form)
+            raise UnexpectedOption(form)
         try:
             return re.compile(value)
         except re.error as error:
-            raise Unexpected(f"{form}: {error}") from None
+            raise UnexpectedOption(f"{form}: {error}") from None
 
     return Option(read=read, form=form, default=re.compile(default))
 
@@ -270,7 +270,7 @@ def numbers(lengths: Sequence[int], default: tuple[float, ...]) -> Option:
         several: list[object] = value if isinstance(value, list) else [value]
         found = tuple(float(each) for each in several if _is_number(each))
         if len(several) not in (1, *lengths) or len(found) != len(several):
-            raise Unexpected(form)
+            raise UnexpectedOption(form)
         return found
 
     return Option(read=read, form=form, default=default)
@@ -312,7 +312,7 @@ def labels() -> Option:
         if _are_texts(value):
             return tuple(value)
         if not isinstance(value, str) or not value:
-            raise Unexpected(form)
+            raise UnexpectedOption(form)
         return _lines(find, value) if find else ()
 
     return Option(read=read, form=form, default=())
@@ -322,9 +322,9 @@ def _lines(find: FindFile, name: str) -> tuple[str, ...]:
     try:
         lines = find(name).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Unexpected(f"a text file in UTF-8: {error}") from None
+        raise UnexpectedOption(f"a text file in UTF-8: {error}") from None
     if len(lines) > MOST_LABELS:
-        raise Unexpected(f"at most {MOST_LABELS} lines")
+        raise UnexpectedOption(f"at most {MOST_LABELS} lines")
     return tuple(line.strip() for line in lines)
 
 

@@ -41,8 +41,8 @@ List = Callable[[], Found]
 """Lists a repository once, in a thread. Raises StorageError."""
 
 
-class TurnWanted(Exception):
-    """A model has more to do at its poll than to look."""
+class ListingWanted(Exception):
+    """A model has more to do at its poll than `look` does: it must be listed in its turn."""
 
 
 class Polled(Protocol):
@@ -77,7 +77,7 @@ class Polled(Protocol):
         """List the repository, in a thread; None: nothing new.
 
         Raises:
-            TurnWanted: it is not quiet any more, and has not been listed.
+            ListingWanted: it is not quiet any more, and has not been listed.
             StorageError: the listing failed.
         """
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import NotAvailable, StorageError
 from ie_serving.models.listing.notices import Cover, Notices
-from ie_serving.models.listing.polled_model import Found, List, Look, Polled, Rounds, TurnWanted
+from ie_serving.models.listing.polled_model import Found, List, ListingWanted, Look, Polled, Rounds
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ class Polls:
     def _tell_of_look(self, look: Look) -> None:
         model = look.model
         self._call_in(model)
-        if not isinstance(look.outcome, TurnWanted):
+        if not isinstance(look.outcome, ListingWanted):
             self._act(model, look.outcome)
         elif model in self._turns:  # at once, as if asked for
             self._again[model] = self._again[model] or []

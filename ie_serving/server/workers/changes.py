@@ -163,7 +163,7 @@ class Changes:
     # -- changes that another worker leads ---------------------------------------------------
 
     def _check_leader(self) -> None:
-        """Check that the leader of a change is not silent. Raises: Silent."""
+        """Check that the leader of a change is not silent. Raises: WorkerSilent."""
         for slot, board in self._member.boards.items():
             if board.change:
                 self._member.check(slot)

@@ -31,7 +31,7 @@ server is suspended. Shorter than the limit of a REST request."""
 _NOT_SEEN: Final = -1
 
 
-class Silent(NotAvailable):
+class WorkerSilent(NotAvailable):
     """The other worker exists, but its event loop does not run: it is stopped, or hangs."""
 
 
@@ -253,11 +253,11 @@ class Member:
         return self._missed[slot] >= SILENT_BEATS and has_not_beaten and slot in self.open
 
     def check(self, slot: int) -> None:
-        """Check that the worker of `slot` is not silent. Raises: Silent."""
+        """Check that the worker of `slot` is not silent. Raises: WorkerSilent."""
         if not self.is_silent(slot):
             return
         pid = self.boards[slot].pid
-        raise Silent(
+        raise WorkerSilent(
             f"worker process {pid} has shown no sign of life for {SILENT_BEATS * BEAT_S:g} s: it is"
             f" stopped or hangs; continue it (kill -CONT {pid}) or end it (kill -KILL {pid}), which"
             " lets another one take its place, and ask again"

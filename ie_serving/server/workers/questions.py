@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotAvailable, portable
-from ie_serving.server.workers.member import Member, Silent
+from ie_serving.server.workers.member import Member, WorkerSilent
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ Handler = Callable[..., Awaitable[Any]]
 """Receives the arguments of a question and returns the answer. Any error is sent to the asker."""
 
 
-class Gone(NotAvailable):
+class WorkerGone(NotAvailable):
     """The other worker has died, or does not answer in time."""
 
 
@@ -70,10 +70,10 @@ class Questions:
         own = self._handlers[verb](*arguments)
         answers = []
         for answer in await asyncio.gather(own, *others, return_exceptions=True):
-            is_silent = isinstance(answer, Silent)
-            if is_silent or isinstance(answer, Gone):
+            is_silent = isinstance(answer, WorkerSilent)
+            if is_silent or isinstance(answer, WorkerGone):
                 log.warning(Event("worker not heard", verb=verb, cause=answer))
-            if not isinstance(answer, Gone) and (of_silent or not is_silent):
+            if not isinstance(answer, WorkerGone) and (of_silent or not is_silent):
                 answers.append(answer)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -84,8 +84,8 @@ class Questions:
         """Ask one worker.
 
         Raises:
-            Gone: the worker has died, or does not answer in `limit_s` seconds.
-            Silent: the worker is stopped or hangs.
+            WorkerGone: the worker has died, or does not answer in `limit_s` seconds.
+            WorkerSilent: the worker is stopped or hangs.
             ServingError: from the worker's handler.
         """
         member, name = self._member, self._member.name_of(slot)
@@ -96,9 +96,9 @@ class Questions:
             await member.until(partial(self._has_come, slot, exchange), limit_s)
             answer = exchange.result()
         except asyncio.TimeoutError as error:
-            raise Gone(f"{name} did not answer in time") from error
+            raise WorkerGone(f"{name} did not answer in time") from error
         except _BROKEN as error:
-            raise Gone(f"{name} ended") from error
+            raise WorkerGone(f"{name} ended") from error
         finally:
             exchange.cancel()
             await asyncio.gather(exchange, return_exceptions=True)

@@ -25,8 +25,8 @@ from ie_serving.core.values.hosts import host_of
 from ie_serving.storage.backends.azure_requests import (
     Authorize,
     AzurePlace,
+    AzureRefusal,
     ContainerClient,
-    Refusal,
     by_identity,
     pool_for,
     sign,
@@ -273,7 +273,7 @@ class AzureRemote(BucketRemote[ContainerClient]):
         return f"/{self._location.prefix}{entry.path}"
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
-        if isinstance(error, Refusal):
+        if isinstance(error, AzureRefusal):
             return trouble_of_answer(error.code, error.status, error.date), error.code or str(
                 error.status
             )

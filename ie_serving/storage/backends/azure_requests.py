@@ -97,7 +97,7 @@ class AzurePlace(NamedTuple):
     container: str
 
 
-class Refusal(Exception):
+class AzureRefusal(Exception):
     """An answer other than success."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
@@ -117,7 +117,7 @@ class ContainerClient(NamedTuple):
     def send(
         self, method: str, key: str, query: Mapping[str, str], **more: str
     ) -> "BaseHTTPResponse":
-        """Send one request; the caller reads the answer and closes it. Raises: Refusal."""
+        """Send one request; the caller reads the answer and closes it. Raises: AzureRefusal."""
         path = f"{urlsplit(self.place.endpoint).path}/{self.place.container}{quote(key)}"
         headers = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **more}
         asked = dict(query)
@@ -135,7 +135,7 @@ class ContainerClient(NamedTuple):
         if reply.status >= 300:
             with closing(reply):
                 reply.read()
-            raise Refusal(reply.status, reply.headers)
+            raise AzureRefusal(reply.status, reply.headers)
         return reply
 
     def pages(self, **query: str) -> Iterator["Element"]:

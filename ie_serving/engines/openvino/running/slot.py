@@ -15,7 +15,7 @@ from ie_serving.core.values.tensors import Array, DataType, Signature
 from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.interface.tensor_specs import Port
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.engines.run.detour import NotFinite
+from ie_serving.engines.run.detour import NonFiniteInput
 
 KEPT_BYTES = 64 << 20
 """Bytes of input memory that are kept for the next request; more is given back as soon as an input
@@ -83,7 +83,7 @@ class Slot:
         self._stale = False
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        """Copy the inputs in. Raises: InvalidTensor, NotFinite."""
+        """Copy the inputs in. Raises: InvalidTensor, NonFiniteInput."""
         for name, write in self._writes:
             write(inputs[name])
 
@@ -156,9 +156,9 @@ def is_odd(array: Array) -> bool:
 
 
 def refuse_odd(array: Array) -> None:
-    """Raises: NotFinite."""
+    """Raises: NonFiniteInput."""
     if array.dtype.kind == "f" and is_odd(array):
-        raise NotFinite
+        raise NonFiniteInput
 
 
 def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
@@ -189,7 +189,7 @@ class _Watched:
         self._few = _are_few(self._flat)
 
     def write(self, array: Array) -> None:
-        """Copy the array in. Raises: NotFinite."""
+        """Copy the array in. Raises: NonFiniteInput."""
         self._view[...] = array
         if self._few:
             exponents = self._flat.tobytes()[3::4]
@@ -197,7 +197,7 @@ class _Watched:
         else:
             odd = not math.isfinite(self._flat.dot(self._flat))
         if odd and is_odd(self._flat):
-            raise NotFinite
+            raise NonFiniteInput
 
 
 class _Resized:
@@ -217,7 +217,7 @@ class _Resized:
         self._view[...] = array
 
     def write_watched(self, array: Array) -> None:
-        """See `write`. Raises: NotFinite."""
+        """See `write`. Raises: NonFiniteInput."""
         if array.shape != self._shape:
             self._resize(array)
         self._view[...] = array
@@ -227,7 +227,7 @@ class _Resized:
         else:
             odd = not math.isfinite(self._flat.dot(self._flat))
         if odd and is_odd(self._flat):
-            raise NotFinite
+            raise NonFiniteInput
 
     # The tensor's memory follows its shape upwards only, and is freed by making another one.
     def _resize(self, array: Array) -> None:
@@ -256,7 +256,7 @@ def _are_few(numbers: Array) -> bool:
 
 
 def _write_watched(write: WriteArray, array: Array) -> None:
-    """Write an array in which NaN and infinity would be lost. Raises: NotFinite."""
+    """Write an array in which NaN and infinity would be lost. Raises: NonFiniteInput."""
     refuse_odd(array)
     write(array)
 

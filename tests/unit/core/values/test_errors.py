@@ -1,8 +1,9 @@
 """Texts of errors: TensorFlow Serving's part, which clients compare, and all of it."""
 
+import ast
 import pickle
 import re
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from ie_serving.core.values.errors import (
     placed,
     portable,
 )
+from tests.unit.test_imports import MODULES, place
 
 LOST = NotFound(advised("Servable not found", ": no such model"))
 
@@ -36,14 +38,30 @@ def test_texts(error: ServingError, said: str, whole: str) -> None:
         assert (each.said, str(each)) == (said, whole)
 
 
-def drawn(kind: type[ServingError], depth: int = 0) -> Iterator[tuple[int, str]]:
-    yield depth, kind.__name__
-    for each in kind.__subclasses__():
-        if each.__module__ == errors.__name__:
-            yield from drawn(each, depth + 1)
+PATTERN = re.compile(r"^    ([│├└─ ]*)(\w+)(?:.*\(`(.*)`\))?", re.MULTILINE)
 
 
-def test_the_tree_in_the_docstring_has_every_class_at_its_depth() -> None:
-    """Those of other modules, which it names with their place, apart."""
-    told = re.findall(r"^    ([│├└─ ]*)(\w+)(?!.*\(`)", str(errors.__doc__), re.MULTILINE)
-    assert sorted((len(lines) // 4, name) for lines, name in told) == sorted(drawn(ServingError))
+def test_the_tree_in_the_docstring_has_every_public_class_below_its_base_with_its_file() -> None:
+    """Without those of `compat/`, whose folders can be deleted."""
+    bases = {
+        node.name: (ast.unparse(node.bases[0]).rpartition(".")[2], place(path))
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.bases and node.name[0] != "_"
+    }
+    expected = {("ServingError", "Exception", place(Path(errors.__file__)))}
+    while (
+        more := {
+            (name, base, file)
+            for name, (base, file) in bases.items()
+            if any(base == above for above, _, _ in expected) and not file.startswith("compat/")
+        }
+        - expected
+    ):
+        expected |= more
+    drawn, above = set(), ["Exception"]
+    for lines, name, file in PATTERN.findall(str(errors.__doc__)):
+        del above[len(lines) // 4 + 1 :]
+        drawn.add((name, above[-1], file.removesuffix(".py") or place(Path(errors.__file__))))
+        above.append(name)
+    assert drawn == expected

@@ -10,7 +10,7 @@ from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.crew import Crew, Ledger
-from ie_serving.server.workers.member import Member, Silent
+from ie_serving.server.workers.member import Member, WorkerSilent
 
 PATIENCE_S = 10.0
 BOTH = pytest.mark.parametrize("how", [How.BY_MODEL, How.ALL_OR_NOTHING])
@@ -206,7 +206,7 @@ async def test_a_leader_that_hangs_holds_up_none_and_is_named(workers: list[Work
     await others[0].member.until(lambda: others[0].member.own.answer.error, PATIENCE_S)
     assert served(workers) == ["", "", ""]
     await until(others[1])
-    with pytest.raises(Silent, match="has shown no sign of life"):
+    with pytest.raises(WorkerSilent, match="has shown no sign of life"):
         await others[0].change(How.ALL_OR_NOTHING, "b")
     hanging.prepares.set()
     hanging.member.begin(dict)  # it goes on, and learns that the others did not wait
@@ -223,7 +223,7 @@ async def test_a_worker_that_hangs_is_left_out_where_nothing_is_prepared(
     stop(hanging)
     slot, member = hanging.member.slot, others[0].member
     await member.until(lambda: member.is_silent(slot), PATIENCE_S)
-    with pytest.raises(Silent):
+    with pytest.raises(WorkerSilent):
         await others[0].change(How.ALL_OR_NOTHING, "a")
     await others[0].change(How.BY_MODEL, "b")
     assert served(workers) == ["b", "b", ""]

@@ -16,8 +16,8 @@ from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable,
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.workers.changes import ConfigLock
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Answering, Crew, Ledger
-from ie_serving.server.workers.member import Board, Member, Silent, WorkerPhase
-from ie_serving.server.workers.questions import Gone, Questions
+from ie_serving.server.workers.member import Board, Member, WorkerPhase, WorkerSilent
+from ie_serving.server.workers.questions import Questions, WorkerGone
 from ie_serving.server.workers.spread import Spread
 
 PATIENCE_S = 10.0
@@ -243,7 +243,7 @@ async def test_who_asks_a_worker_that_dies_waits_no_longer(
     await asyncio.sleep(0)  # it begins
     await asyncio.sleep(0)  # so does its exchange
     crew.left(2)
-    with pytest.raises(Gone, match="ended"):
+    with pytest.raises(WorkerGone, match="ended"):
         await asked
 
 
@@ -260,14 +260,14 @@ async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
     assert not asking.is_first
     questions = Questions(asking)
     for _ in range(2):  # while it waits for the answer, and before it asks
-        with pytest.raises(Silent, match=r"7 has shown no sign of life .*\(kill -CONT 7\)"):
+        with pytest.raises(WorkerSilent, match=r"7 has shown no sign of life .*\(kill -CONT 7\)"):
             await questions.ask(0, "anything", limit_s=PATIENCE_S)
 
     async def answer() -> int:
         return 3
 
     questions.answer("anything", answer)
-    with pytest.raises(Silent):
+    with pytest.raises(WorkerSilent):
         await questions.ask_all("anything", limit_s=PATIENCE_S)
     assert await questions.ask_all("anything", limit_s=PATIENCE_S, of_silent=False) == [3]
     assert asking.is_first

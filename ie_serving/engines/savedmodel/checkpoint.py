@@ -26,7 +26,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.engines.savedmodel.file import VARIANT
 from ie_serving.wire.protobuf import graph
-from ie_serving.wire.protobuf.fields import Unclear, read_varint, varint
+from ie_serving.wire.protobuf.fields import UnusualField, read_varint, varint
 from ie_serving.wire.protobuf.messages import Proto
 
 VARIABLES = "variables/variables"
@@ -63,7 +63,7 @@ class Checkpoint:
             self._entries = dict(_entries(memoryview(data)))
         except OSError as error:
             raise LoadFailed(f"{prefix.name}.index cannot be read: {error.strerror}") from error
-        except (ValueError, IndexError, Unclear) as error:
+        except (ValueError, IndexError, UnusualField) as error:
             raise LoadFailed(
                 f"{prefix.name}.index is damaged, {_as_text(error)}: upload the version again"
             ) from error
@@ -167,7 +167,7 @@ class Checkpoint:
             if dtype is DataType.STRING:
                 return _strings(memoryview(data), shape)
             return np.frombuffer(data, dtype.numpy).reshape(shape)
-        except (ValueError, Unclear) as error:
+        except (ValueError, UnusualField) as error:
             raise LoadFailed(f"the variable {shown!r} cannot be read: {error}") from error
 
     def _joined(self, name: bytes, whole: Proto) -> Array:
@@ -370,7 +370,7 @@ def _sum_of_strings(data: bytes, count: int) -> int | None:
         for _ in range(count):
             length, at = read_varint(view, at)
             crc = _extended(crc, struct.pack("<I" if length < 1 << 32 else "<Q", length))
-    except (Unclear, IndexError):
+    except (UnusualField, IndexError):
         return None
     stored = int.from_bytes(data[at : at + _SUM_BYTES], "little")
     return _masked(_extended(crc, data[at:])) if stored == _masked(crc) else None

@@ -20,7 +20,7 @@ from ie_serving.wire.examples.walked import (
     Column,
     Walked,
 )
-from ie_serving.wire.protobuf.fields import Unclear, read_varint
+from ie_serving.wire.protobuf.fields import UnusualField, read_varint
 
 _STRINGS: Final = TAG_OF[DataType.STRING]
 _DTYPE_OF: Final = {tag: dtype for dtype, tag in TAG_OF.items()}
@@ -30,19 +30,19 @@ def read_alike(features: Sequence[FeatureSpec], serialized: Sequence[bytes]) -> 
     """Read features of Examples that are alike, at least one; gives columns by key.
 
     Raises:
-        Unclear: they are not, or protobuf has to read them.
+        UnusualField: they are not, or protobuf has to read them.
     """
     try:
         found = _Alike(serialized).columns({feature.key.encode() for feature in features})
     except IndexError:  # a length leads beyond the end
-        raise Unclear from None
+        raise UnusualField from None
     count = len(serialized)
     nothing = np.zeros(count, np.int64), np.zeros(count, bool)
     columns = {}
     for feature in features:
         dtype, column = found.get(feature.key.encode(), (feature.dtype, None))
         if dtype is not feature.dtype:
-            raise Unclear
+            raise UnusualField
         columns[feature.key] = column or Column(np.empty(0, dtype.numpy), *nothing)
     return columns
 
@@ -94,13 +94,13 @@ def _head(view: memoryview, start: int) -> _Head:
     data = bytes(view[: lengths[-1].end])
     behind = len(data) + lengths[-1].value
     if any(length.end + length.value != behind for length in lengths):
-        raise Unclear
+        raise UnusualField
     return _Head(data, data[key.end : key.end + key.value], dtype, lengths)
 
 
 def _length(view: memoryview, at: int, tags: Collection[int]) -> _Length:
     if view[at] not in tags:
-        raise Unclear
+        raise UnusualField
     value, end = view[at + 1], at + 2
     if value >= 0x80:
         value, end = read_varint(view, at + 1)
@@ -119,7 +119,7 @@ class _Alike(Walked):
         while at[0] < ends[0]:
             head = _head(self.view(), int(at[0]))
             if head.key in found:  # twice: the last one counts
-                raise Unclear
+                raise UnusualField
             # A length beyond its Example would have the next ones copied.
             self.require(at + len(head.data) <= ends)
             sizes = self._compared(head, at)
@@ -142,7 +142,7 @@ class _Alike(Walked):
         mask = np.frombuffer(self.rows * head.mask, np.uint8)
         differing = (heads ^ np.frombuffer(self.rows * head.data, np.uint8)) & mask
         if differing.any():
-            raise Unclear
+            raise UnusualField
         return self._sizes(head, heads.reshape(-1, len(head.data)))
 
     def _sizes(self, head: _Head, heads: Array) -> Array:

@@ -5,8 +5,8 @@ texts of the faults follow example_proto_helper.cc and example_proto_fast_parsin
 
 A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that a
 large batch takes would be nearly all of the time; `tensors` makes one for each tensor. It reads
-only valid Examples. For others, such as a feature of another kind or number, it raises `Unclear`,
-and the parser of batches finds the fault.
+only valid Examples. For others, such as a feature of another kind or number, it raises
+`UnusualField`, and the parser of batches finds the fault.
 """
 
 import math
@@ -32,7 +32,7 @@ from ie_serving.wire.examples.example_spec import (
 from ie_serving.wire.examples.walked import Column, ExampleBatch
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.protobuf.messages import Proto
 
 MOST_VALUES: Final = 1 << 16
@@ -47,7 +47,7 @@ def tensors(spec: ExampleSpec, rows: Sequence[ExampleRow]) -> dict[str, Array]:
     """Make the tensors that `spec` names of a few Examples; see `examples.parse`.
 
     Raises:
-        Unclear: an Example does not fit the specification, or the specification is not simple.
+        UnusualField: an Example does not fit the specification, or the specification is not simple.
     """
     made: dict[str, Array] = {}
     for dense in spec.dense:
@@ -64,19 +64,19 @@ def _few_dense(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     if dense.varies:
         return _few_padded(dense, rows, scalar)
     if not dense.size or dense.size * len(rows) > MOST_VALUES:
-        raise Unclear
+        raise UnusualField
     key, kind, size = dense.key, dense.kind, dense.size
     values: list[Any] = []
     for row in rows:
         held = row.get(key)
         if held is None:
             if dense.values is None:
-                raise Unclear
+                raise UnusualField
             values += dense.values
             continue
         found = getattr(held, kind).value[:]  # protobuf gives a slice faster than its elements
         if len(found) != size:  # so it is for another kind
-            raise Unclear
+            raise UnusualField
         values += found
     return np.array(values, dense.dtype.numpy).reshape(
         dense.shape if scalar else (len(rows), *dense.shape)
@@ -87,10 +87,10 @@ def _few_padded(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array
     lists = _lists(dense, rows)
     stride = math.prod(dense.shape[1:])
     if not stride or any(len(values) % stride for values in lists):
-        raise Unclear
+        raise UnusualField
     longest = max(map(len, lists), default=0)
     if longest * len(lists) > MOST_VALUES:
-        raise Unclear
+        raise UnusualField
     values = [
         value for found in lists for value in (*found, *[dense.padding] * (longest - len(found)))
     ]
@@ -106,7 +106,7 @@ def _lists(feature: FeatureSpec, rows: Sequence[ExampleRow]) -> list[Sequence[An
         held = row.get(key)
         found = () if held is None else getattr(held, kind).value[:]
         if held is not None and not found and held.WhichOneof("kind") not in (None, kind):
-            raise Unclear
+            raise UnusualField
         lists.append(found)
     return lists
 
@@ -166,7 +166,7 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
         return parse_rows(spec, _rows(serialized))
     try:
         columns = _read_alike(spec, serialized)
-    except Unclear:
+    except UnusualField:
         return _parse_unlike(spec, serialized)
     return _tensors(spec, columns, len(serialized))
 
@@ -185,7 +185,7 @@ def _parse_unlike(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, A
     try:
         batch = ExampleBatch(serialized)
         columns = {each.key: batch.column(each.key, each.dtype) for each in spec.features}
-    except Unclear:  # for protobuf to read, or to refuse
+    except UnusualField:  # for protobuf to read, or to refuse
         rows = _rows(serialized)
         columns = {each.key: _column(each, rows) for each in spec.features}
     return _tensors(spec, columns, len(serialized))
@@ -205,7 +205,7 @@ def parse_rows(spec: ExampleSpec, rows: Sequence[Mapping[str, Proto]]) -> dict[s
     """Make the tensors of Examples whose features protobuf has read; see `parse`."""
     try:
         return tensors(spec, rows)
-    except Unclear:  # the code below finds the fault, if there is one
+    except UnusualField:  # the code below finds the fault, if there is one
         columns = {each.key: _column(each, rows) for each in spec.features}
         return _tensors(spec, columns, len(rows))
 

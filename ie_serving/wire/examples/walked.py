@@ -1,16 +1,11 @@
-"""Reads a field, or the values, of many serialized Examples at once with numpy.
-
-These functions raise `Unclear` for bytes that they do not understand completely, and leave them to
-protobuf, which alone refuses malformed messages.
-
-Source: example.proto, feature.proto; the encoding specification of protocol buffers.
-
-Also reads Examples of any features with numpy, each step for all Examples at once.
+"""Reads a field, the values, or all features of many serialized Examples at once with numpy.
 
 protobuf and Python take about 10 us for each feature of each Example. Here numpy walks the bytes of
 all Examples at once, entry after entry of their maps, as protobuf writes them, and then finds the
-keys. Other encodings, such as a repeated field or numbers that are not packed, are left to
-protobuf.
+keys. For other encodings, such as a repeated field or numbers that are not packed, the functions
+raise `UnusualField`: protobuf reads these, and alone refuses malformed messages.
+
+Source: example.proto, feature.proto; the encoding specification of protocol buffers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.wire.protobuf.fields import Unclear, read_varint
+from ie_serving.wire.protobuf.fields import UnusualField, read_varint
 
 LONGEST_VARINT = 10
 """Bytes of a value; protobuf refuses longer ones."""
@@ -73,7 +68,7 @@ class Walked:
         ends: where each ends.
 
     The methods raise:
-        Unclear: protobuf has to read them.
+        UnusualField: protobuf has to read them.
     """
 
     def __init__(self, serialized: Sequence[bytes]) -> None:
@@ -128,7 +123,7 @@ class Walked:
     def require(condition: Array) -> None:
         """Leave all to protobuf where the condition does not hold for each Example."""
         if not condition.all():
-            raise Unclear
+            raise UnusualField
 
     def numbers(self, packed: Array, sizes: Array, dtype: DataType) -> tuple[Array, Array]:
         """Read packed lists of numbers, none empty; gives all values, and how many are in each."""
@@ -183,13 +178,13 @@ class Walked:
             before, at = len(texts), begin
             while at < stop:
                 if joined[at] != FIRST:
-                    raise Unclear
+                    raise UnusualField
                 length, at = joined[at + 1], at + 2
                 if length >= 0x80:
                     length, at = read_varint(view, at - 1)
                 after = at + length
                 if after > stop:
-                    raise Unclear
+                    raise UnusualField
                 texts.append(joined[at:after])
                 at = after
             counts.append(len(texts) - before)
@@ -227,7 +222,7 @@ def _varints(data: Array, last: Array) -> Array:
     starts = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
     sizes = np.diff(starts, append=len(data))
     if sizes.max() > LONGEST_VARINT:
-        raise Unclear
+        raise UnusualField
     place = np.arange(len(data)) - np.repeat(starts, sizes)
     parts = (data & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
     return np.add.reduceat(parts, starts).view(np.int64)
@@ -237,7 +232,7 @@ class ExampleBatch(Walked):
     """Serialized Examples whose features have been found.
 
     Raises (the constructor, too):
-        Unclear: protobuf has to read them.
+        UnusualField: protobuf has to read them.
     """
 
     def __init__(self, serialized: Sequence[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Finds the tensors of a ModelInferRequest by walking its bytes; protobuf parses only the rest.
 
-As `wire/tfs/predict_fields.py` does for Predict: unusual bytes (`Unclear`) are left to protobuf, to
-parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto of
+As `wire/tfs/predict_fields.py` does for Predict: unusual bytes (`UnusualField`) are left to
+protobuf, to parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto of
 KServe.
 """
 
@@ -13,7 +13,7 @@ from ie_serving.wire.kserve.contents import LIST_OF, LISTS
 from ie_serving.wire.kserve.datatypes import BY_NAME
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
+from ie_serving.wire.protobuf.fields import DELIMITED, Field, UnusualField
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS, check_end, in_list, parse_pieces
 
@@ -74,7 +74,7 @@ def walk(payload: memoryview) -> WalkedRequest:
     """Take a ModelInferRequest apart.
 
     Raises:
-        Unclear: anything that is for protobuf to judge.
+        UnusualField: anything that is for protobuf to judge.
     """
     rest: list[Field] = []
     inputs: list[Field] = []
@@ -88,7 +88,7 @@ def walk(payload: memoryview) -> WalkedRequest:
             rest.append(field)
     # Another number of raw contents than of inputs is refused, in the words for small requests.
     if len(inputs) > MOST_INPUTS or (raws and len(raws) != len(inputs)):
-        raise Unclear
+        raise UnusualField
     places: list[Field] | list[None] = raws or [None] * len(inputs)
     tensors = [_tensor(payload, *each) for each in zip(inputs, places, strict=True)]
     message = parse_pieces(messages.ModelInferRequest, payload, rest)
@@ -99,7 +99,7 @@ def _id(payload: memoryview, rest: list[Field]) -> Field | None:
     """Find the id, which the reply repeats as it lies here.
 
     Raises:
-        Unclear: it is there more than once, or not written as protobuf writes it.
+        UnusualField: it is there more than once, or not written as protobuf writes it.
     """
     found = [field for field in rest if field.number == ID]
     if not found:
@@ -107,7 +107,7 @@ def _id(payload: memoryview, rest: list[Field]) -> Field | None:
     field = found[0]
     head = fields.head(ID, field.end - field.value)
     if len(found) > 1 or payload[field.start : field.value] != head or field.end == field.value:
-        raise Unclear
+        raise UnusualField
     return field
 
 
@@ -115,7 +115,7 @@ def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> InputField
     """Read one InferInputTensor.
 
     Raises:
-        Unclear: `contents` is there more than once.
+        UnusualField: `contents` is there more than once.
     """
     rest: list[Field] = []
     lists: dict[int, list[Field]] | None = None
@@ -125,7 +125,7 @@ def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> InputField
         elif lists is None:
             lists = _lists(payload, field)
         else:
-            raise Unclear
+            raise UnusualField
     return InputFields(parse_pieces(messages.InferInputTensor, payload, rest), lists, raw)
 
 
@@ -133,12 +133,12 @@ def _lists(payload: memoryview, contents: Field) -> dict[int, list[Field]]:
     """Read one InferTensorContents.
 
     Raises:
-        Unclear: it has anything but its lists, or a piece that ends within a value.
+        UnusualField: it has anything but its lists, or a piece that ends within a value.
     """
     lists: dict[int, list[Field]] = {}
     for field in fields.scan(payload, contents.value, contents.end):
         if not in_list(field, LISTS):
-            raise Unclear
+            raise UnusualField
         check_end(payload, field, LISTS[field.number])
         lists.setdefault(field.number, []).append(field)
     return lists
@@ -153,7 +153,7 @@ def id_of(payload: Sized | None) -> bytes:
     view = memoryview(cast("bytes", payload or b""))
     try:
         found = [field for field in fields.scan(view) if field.number == ID]
-    except (Unclear, IndexError):
+    except (UnusualField, IndexError):
         return b""
     given = bytes(view[found[-1].start : found[-1].end]) if found else b""
     return given if given.isascii() else b""  # protobuf's parsers refuse text that is no UTF-8

@@ -33,7 +33,7 @@ from ie_serving.wire.kserve.regions import (
     place_of,
 )
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Encoded, Unclear, delimited
+from ie_serving.wire.protobuf.fields import Encoded, UnusualField, delimited
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import LARGE
 from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
@@ -98,7 +98,7 @@ def parse_soon(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> Mod
         InvalidRequest: malformed, or against the rules of the protocol.
         NotSupported: it demands an unsupported feature.
         NotFound: a region is not registered.
-        Unclear: a large request that protobuf has to parse.
+        UnusualField: a large request that protobuf has to parse.
     """
     if len(payload) < LARGE:
         return parse_whole(spec_of, payload, regions)
@@ -403,5 +403,5 @@ class InferParser(RepeatedParser[ModelInfer]):
         found = ((each.rest.name, each) for each in walked.tensors)
         tensors, fixed = in_place(payload, request, found)
         if fixed:
-            raise Unclear
+            raise UnusualField
         return InferLayout(payload, request, walked, tensors)

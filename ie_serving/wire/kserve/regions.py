@@ -12,7 +12,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, TensorSpec
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
-from ie_serving.wire.protobuf.fields import Encoded, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, UnusualField
 from ie_serving.wire.tfs.tensor_encoder import size_of
 
 REGION: Final = "shared_memory_region"
@@ -85,11 +85,11 @@ class SmallParts:
         return self
 
     def read(self, place: RegionPart) -> Encoded:
-        """See `Regions`. Raises: Unclear, beyond `AT_ONCE` bytes."""
+        """See `Regions`. Raises: UnusualField, beyond `AT_ONCE` bytes."""
         self.check(place)
         self._left -= place.size
         if self._left < 0:
-            raise Unclear
+            raise UnusualField
         return self._read(place)
 
 

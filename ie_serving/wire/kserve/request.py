@@ -43,7 +43,7 @@ from ie_serving.wire.kserve.tensors import (
     tensor_of,
 )
 from ie_serving.wire.kserve.wanted import Wanted, entries, parameters_of, text_of, wanted_outputs
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 
 DATA: Final = b'"data"'
 LONGEST: Final = 1024
@@ -251,7 +251,7 @@ def parse_at_once(body: BodyBytes, length: int | None, regions: Regions = OFF) -
     """Do as `parse_infer`, except for bodies that block the event loop for over 2 ms.
 
     Returns:
-        None for such a body, and where `regions` raise Unclear.
+        None for such a body, and where `regions` raise UnusualField.
     """
     text = bytes(body if length is None else body[:length])
     if len(text) >= SLICED:
@@ -265,7 +265,7 @@ def parse_at_once(body: BodyBytes, length: int | None, regions: Regions = OFF) -
         return None
     try:
         made = _body(text, object_of(document, text), _tail(body, length), regions)
-    except Unclear:
+    except UnusualField:
         return None
     if found and made.id is None and document is not None and is_plain(found):
         _remember(found, made)

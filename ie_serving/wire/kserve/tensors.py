@@ -102,7 +102,7 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
 
     Raises:
         InvalidRequest: a member is missing, or against the protocol.
-        NotFound, NotSupported, Unclear: as `regions.read`.
+        NotFound, NotSupported, UnusualField: as `regions.read`.
     """
     keys = list(given)
     name = text_of(given, "name", "each of the inputs")

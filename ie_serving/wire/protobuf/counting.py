@@ -22,7 +22,7 @@ from ie_serving.wire.protobuf.fields import (
     LEAST_TAG,
     VARINT,
     Encoded,
-    Unclear,
+    UnusualField,
     extent,
     read_varint,
 )
@@ -92,7 +92,7 @@ def _count(payload: memoryview, descriptor: Any, left: "_Left") -> None:  # noqa
         start, stop, kind = pending.pop()
         try:
             _walk(payload[start:stop], start, _messages_of(kind), left, pending)
-        except (Unclear, IndexError):
+        except (UnusualField, IndexError):
             continue  # with the other pending messages
 
 
@@ -136,7 +136,7 @@ def _walk(
         else:
             value, after = extent(view, tag & 7, value)
         if after > stop or tag < LEAST_TAG or depth < 0:
-            raise Unclear
+            raise UnusualField
         if tag & 7 == DELIMITED and tag >> 3 in inner and not depth:
             left.messages -= 1
             if after > value:

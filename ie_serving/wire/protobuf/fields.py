@@ -5,8 +5,8 @@ except for its numbers, only the places of its fields are needed; this module fi
 reading the values. All callers use `scan`, with places inside the same payload, so a field of a
 field needs no other walker.
 
-The walker raises `Unclear` for bytes that it does not understand completely, and callers then let
-protobuf parse them: so protobuf alone refuses malformed messages.
+The walker raises `UnusualField` for bytes that it does not understand completely, and callers then
+let protobuf parse them: so protobuf alone refuses malformed messages.
 
 The functions that write give varints, tags and length-delimited fields.
 
@@ -43,7 +43,7 @@ _MOST_TAG: Final = (1 << 32) - 1
 """Field numbers begin at 1, and a tag has 32 bits."""
 
 
-class Unclear(Exception):
+class UnusualField(Exception):
     """These bytes are for protobuf to parse, or to refuse."""
 
 
@@ -69,7 +69,7 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     """Read one unsigned varint and where it ends.
 
     Raises:
-        Unclear: it is longer than `LONGEST_LENGTH`, or cut short.
+        UnusualField: it is longer than `LONGEST_LENGTH`, or cut short.
     """
     # `zip` ends at the end of the view too: a varint that is cut short is unclear like a long one.
     value = 0
@@ -77,7 +77,7 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at + shift // 7 + 1
-    raise Unclear
+    raise UnusualField
 
 
 def scan(
@@ -92,20 +92,20 @@ def scan(
         most: fields that it may have.
 
     Raises:
-        Unclear: a group, an impossible tag or length, or more than `most` fields.
+        UnusualField: a group, an impossible tag or length, or more than `most` fields.
     """
     found: list[Field] = []
     at, stop = start, len(payload) if end is None else end
     while at < stop:
         if len(found) == most:
-            raise Unclear
+            raise UnusualField
         tag, value = payload[at], at + 1
         if tag >= 0x80:  # field numbers up to 15 take one byte
             tag, value = read_varint(payload, at)
         # A length that reaches beyond the message leads to an `after` beyond `stop`, and is caught.
         value, after = extent(payload, tag & 7, value)
         if after > stop or not LEAST_TAG <= tag <= _MOST_TAG:
-            raise Unclear
+            raise UnusualField
         found.append(Field(tag >> 3, tag & 7, at, value, after))
         at = after
     return found
@@ -115,7 +115,7 @@ def extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
     """Tell where the value of a field of wire type `kind` begins and ends.
 
     Raises:
-        Unclear: a group, or a varint that is too long or cut short.
+        UnusualField: a group, or a varint that is too long or cut short.
     """
     if kind == DELIMITED:
         length, at = read_varint(view, at)
@@ -126,7 +126,7 @@ def extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
         return at, at + 8
     if kind == VARINT:
         return at, _end_of_varint(view, at)
-    raise Unclear
+    raise UnusualField
 
 
 def _end_of_varint(view: memoryview, at: int) -> int:
@@ -134,7 +134,7 @@ def _end_of_varint(view: memoryview, at: int) -> int:
     for end, byte in enumerate(view[at : at + LONGEST_VALUE], at + 1):
         if byte < 0x80:
             return end
-    raise Unclear
+    raise UnusualField
 
 
 def varint(value: int) -> bytes:

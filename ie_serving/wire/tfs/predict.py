@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Array, Signature, TensorSpec, present, specs_of
 from ie_serving.wire.protobuf import fields, messages
-from ie_serving.wire.protobuf.fields import Encoded, Unclear, delimited, head, tag, varint
+from ie_serving.wire.protobuf.fields import Encoded, UnusualField, delimited, head, tag, varint
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict_fields import KEY, VALUE, walk
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse
@@ -91,7 +91,7 @@ def parse_request(payload: Encoded) -> InferRequest:
     """
     try:
         return parse_soon(payload)
-    except Unclear:
+    except UnusualField:
         return parse_whole(payload)
 
 
@@ -100,7 +100,7 @@ def parse_soon(payload: Encoded) -> InferRequest:
 
     Raises:
         InvalidRequest: malformed, or without the name of a model.
-        Unclear: a large one that is for protobuf to parse.
+        UnusualField: a large one that is for protobuf to parse.
     """
     if len(payload) < LARGE:
         return parse_whole(payload)

@@ -1,8 +1,8 @@
 """Finds the tensors of a PredictRequest by walking its bytes; protobuf parses only the rest.
 
 Both readers that take values in place use this walk: `predict.py` for large requests,
-`predict_layout.py` for repeated ones. Unusual bytes (`Unclear`) are left to protobuf, to parse or
-to refuse. Source: predict.proto, tensor.proto.
+`predict_layout.py` for repeated ones. Unusual bytes (`UnusualField`) are left to protobuf, to parse
+or to refuse. Source: predict.proto, tensor.proto.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.values.tensors import BY_NUMBER, DataType
 from ie_serving.wire.protobuf import fields, messages
-from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
+from ie_serving.wire.protobuf.fields import DELIMITED, Field, UnusualField
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.tensor_proto import CONTENT, LIST_OF, LISTS, ListField, SplitTensor
 
@@ -83,7 +83,7 @@ def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorProtoFields]]:
     """Take a PredictRequest apart: the message without its inputs, and where those lie, by alias.
 
     Raises:
-        Unclear: anything that is for protobuf to judge.
+        UnusualField: anything that is for protobuf to judge.
     """
     rest: list[Field] = []
     tensors: dict[str, TensorProtoFields] = {}
@@ -93,7 +93,7 @@ def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorProtoFields]]:
             alias, tensor = _entry(payload, field)
             tensors[alias] = tensor
             if len(tensors) > MOST_INPUTS:
-                raise Unclear
+                raise UnusualField
         else:
             rest.append(field)
     return parse_pieces(messages.PredictRequest, payload, rest), tensors
@@ -103,19 +103,19 @@ def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorProtoFields]:
     """Read one entry of the map of inputs.
 
     Raises:
-        Unclear: it has anything but one key and one value, which is all that clients write.
+        UnusualField: it has anything but one key and one value, which is all that clients write.
     """
     # A repeated key or value is legal, and the last one counts; no client writes that, so protobuf
     # handles it.
     both = fields.scan(payload, entry.value, entry.end)
     found = {field.number: field for field in both if field.kind == DELIMITED}
     if len(both) != 2 or found.keys() != {KEY, VALUE}:
-        raise Unclear
+        raise UnusualField
     key = found[KEY]
     try:
         alias = bytes(payload[key.value : key.end]).decode()
     except UnicodeDecodeError:
-        raise Unclear from None
+        raise UnusualField from None
     return alias, _tensor(payload, found[VALUE])
 
 
@@ -123,8 +123,8 @@ def _tensor(payload: memoryview, tensor: Field) -> TensorProtoFields:
     """Read one TensorProto.
 
     Raises:
-        Unclear: it has values in other fields than the one that will be read and so checked, or
-            many short fields.
+        UnusualField: it has values in other fields than the one that will be read and so checked,
+            or many short fields.
     """
     rest: list[Field] = []
     content: Field | None = None
@@ -141,7 +141,7 @@ def _tensor(payload: memoryview, tensor: Field) -> TensorProtoFields:
     proto = parse_pieces(messages.TensorProto, payload, rest)
     dtype = BY_NUMBER.get(proto.dtype)
     if lists and (content or dtype is None or lists.keys() != {LIST_OF[dtype].number}):
-        raise Unclear
+        raise UnusualField
     return TensorProtoFields(proto, content, lists)
 
 
@@ -155,19 +155,19 @@ def check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
     """Check that a piece of a list ends where a value ends.
 
     Raises:
-        Unclear: it does not, and joined with the next piece it would change its meaning.
+        UnusualField: it does not, and joined with the next piece it would change its meaning.
     """
     length = piece.end - piece.value
     cut_short = listed.kind == fields.VARINT and length and payload[piece.end - 1] >= 0x80
     if cut_short or length % _WIDTH.get(listed.kind, 1):
-        raise Unclear
+        raise UnusualField
 
 
 def parse_pieces(kind: Proto, payload: memoryview, pieces: Sequence[Field]) -> Proto:
-    """Parse the rest of a message. Raises: Unclear: it is malformed, or too large."""
+    """Parse the rest of a message. Raises: UnusualField: it is malformed, or too large."""
     if sum([piece.end - piece.start for piece in pieces]) > MOST_REST:
-        raise Unclear
+        raise UnusualField
     try:
         return kind.FromString(b"".join([payload[piece.start : piece.end] for piece in pieces]))
     except DecodeError:
-        raise Unclear from None
+        raise UnusualField from None

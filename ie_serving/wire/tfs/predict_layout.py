@@ -20,7 +20,7 @@ import numpy as np
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Array, Arrays, Signature
-from ie_serving.wire.protobuf.fields import Encoded, Field, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, Field, UnusualField
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import walk
 
@@ -119,7 +119,7 @@ class RepeatedParser(Generic[R]):
             request: what it was parsed to.
 
         Raises:
-            Unclear, ServingError: not all of them can be taken from there.
+            UnusualField, ServingError: not all of them can be taken from there.
         """
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class RepeatedParser(Generic[R]):
         if known is _Seen.ONCE:
             try:
                 self._layouts[key] = self.layout_of(payload, request)
-            except (Unclear, ServingError):
+            except (UnusualField, ServingError):
                 self._layouts[key] = _Seen.UNFIT
 
 
@@ -150,13 +150,13 @@ def in_place(
     """List the tensors of a request in the order of their places; give the others by alias.
 
     Raises:
-        Unclear: there is much beside the values that can be taken from the payload.
+        UnusualField: there is much beside the values that can be taken from the payload.
         ServingError: they cannot be decoded.
     """
     places = {alias: field for alias, tensor in found if (field := tensor.in_place()) is not None}
     # Decoding takes long for tensors that are not in place.
     if request.size - sum(field.end - field.value for field in places.values()) > MOST_BYTES:
-        raise Unclear
+        raise UnusualField
     arrays, _ = request.decode(ANY_SIGNATURE)
     tensors = [
         TensorPlace(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
@@ -169,7 +169,7 @@ def in_place(
     # Surplus values of a tensor are cut off, but count as bytes beside the values.
     beside = request.size - sum(tensor.end - tensor.start for tensor in tensors)
     if max(kept, beside) > MOST_BYTES or any(a.dtype.hasobject for a in others.values()):
-        raise Unclear
+        raise UnusualField
     # Copies, since they outlive the payload; read-only, as views of a payload are.
     fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}
     # The later of two entries with one alias counts, at the place of the earlier one.

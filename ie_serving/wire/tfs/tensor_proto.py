@@ -325,7 +325,7 @@ def _split_strings(content: Encoded, count: int) -> list[bytes]:
     view = memoryview(content)
     try:
         lengths, at = _lengths(view, count)
-    except fields.Unclear:
+    except fields.UnusualField:
         raise InvalidTensor(
             f"tensor_content does not hold {count} strings: their lengths, then their bytes"
         ) from None
@@ -340,17 +340,17 @@ def _lengths(view: memoryview, count: int) -> tuple[list[int], int]:
     """Read the lengths of `count` strings, and where the first of them begins.
 
     Raises:
-        Unclear: they do not fill the rest of `view` exactly.
+        UnusualField: they do not fill the rest of `view` exactly.
     """
     # A string takes at least the byte of its length: a count that a shape invents costs nothing.
     if count > len(view):
-        raise fields.Unclear
+        raise fields.UnusualField
     lengths, at = [], 0
     for _ in range(count):
         length, at = fields.read_varint(view, at)
         lengths.append(length)
     if at + sum(lengths) != len(view):
-        raise fields.Unclear
+        raise fields.UnusualField
     return lengths, at
 
 

@@ -41,7 +41,7 @@ from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_
 from ie_serving.wire.kserve.model_metadata import model_metadata
 from ie_serving.wire.kserve.regions import Placing, Regions
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.predict import OpenEncoder
 
 SERVER_NAME: Final = "ie_serving"
@@ -228,7 +228,7 @@ class InferenceService:
         # Inline, as in `PredictionService.predict`: every small request runs this code.
         try:
             request = self._parser.parse(payload)
-        except Unclear:
+        except UnusualField:
             return self._infer_unclear(payload, context, began)
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)

@@ -11,7 +11,7 @@ from ie_serving.inference.streams import StreamAnswers, options_of
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.predict import encode_error, encode_response, parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
 
@@ -20,7 +20,7 @@ class StreamCodec(NamedTuple):
     """The messages of one service.
 
     Attributes:
-        parser: makes the function that parses requests quickly; it raises Unclear.
+        parser: makes the function that parses requests quickly; it raises UnusualField.
         parse_whole: parses any request, in a thread.
         encode: writes one answer.
     """
@@ -62,7 +62,7 @@ class GrpcStreams:
         async def read(payload: Buffer) -> InferRequest:
             try:
                 request = self._parse(payload)
-            except Unclear:
+            except UnusualField:
                 request = await in_thread(self._parse_whole, payload)
             if self._tells_callers:
                 request.caller = context

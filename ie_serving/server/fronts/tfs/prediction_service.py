@@ -16,7 +16,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import CallContext, Unary
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.protobuf.fields import Encoded, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, UnusualField
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.classify_regress import (
@@ -117,7 +117,7 @@ class PredictionService:
         # `_read` inline, which saves every small request a call.
         try:
             request = self._parser.parse(payload)
-        except Unclear:
+        except UnusualField:
             return self._predict_unclear(payload, context, began)
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)

@@ -13,7 +13,7 @@ from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.alike import read_alike
 from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 INTEGER, FLOAT, STRING = DataType.INT64, DataType.FP32, DataType.STRING
@@ -64,14 +64,14 @@ def test_lengths_of_several_bytes_are_read(size: int) -> None:
     ids=["missing", "more", "another kind", "nothing", "empty"],
 )
 def test_what_is_not_alike_is_left_to_the_other_ways(row: Features) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         read_alike(SPEC.features, [*ROWS, *serialize_examples([row])])
 
 
 @pytest.mark.parametrize("cut", range(len(ROWS[0])))
 def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
     for rows in ([ROWS[0], ROWS[0][:cut]], [ROWS[0][:cut], ROWS[0]]):
-        with pytest.raises(Unclear):
+        with pytest.raises(UnusualField):
             read_alike(SPEC.features, rows)
 
 
@@ -83,7 +83,7 @@ def test_an_example_with_another_byte_is_left_or_read_as_protobuf_reads_it(
     changed[place] = byte
     try:
         columns = read_alike(SPEC.features, [ROWS[0], bytes(changed)])
-    except Unclear:
+    except UnusualField:
         return
     alone = parse(SPEC, [bytes(changed)])
     assert columns["n"].values.tolist()[2:] == alone["n"].tolist()
@@ -92,7 +92,7 @@ def test_an_example_with_another_byte_is_left_or_read_as_protobuf_reads_it(
 
 def test_a_key_that_two_features_read_as_different_kinds_is_left_to_protobuf() -> None:
     features = [*SPEC.features, Ragged("n", FLOAT, "m", "m splits", INTEGER)]
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         read_alike(features, ROWS)
 
 
@@ -112,7 +112,7 @@ def test_no_example_has_more_copied_than_it_has() -> None:
     short = bytes([whole[0], len(head) | 0x80, 0x80, 0]) + head
     tracemalloc.start()
     try:
-        with pytest.raises(Unclear):
+        with pytest.raises(UnusualField):
             read_alike(SPEC.features, [short] * 900 + [whole])
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -14,7 +14,7 @@ from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.examples.walked import ExampleBatch
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
 
 FEATURES = st.fixed_dictionaries(
@@ -49,7 +49,7 @@ def test_the_values_are_those_that_protobuf_reads(rows: list[Features]) -> None:
 
 @pytest.mark.parametrize("cut", range(1, len(ROW)))
 def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         ExampleBatch([ROW, ROW[:cut]]).column("n", DataType.INT64)
 
 
@@ -64,7 +64,7 @@ def test_any_bytes_are_read_or_refused(serialized: list[bytes]) -> None:
 def test_what_protobuf_alone_can_read_is_read_all_the_same() -> None:
     twice = ROW[:1] + bytes([2 * ROW[1]]) + 2 * ROW[2:]  # each key twice: the last one counts
     rows = [twice] * examples.TOGETHER
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         ExampleBatch(rows).column("n", DataType.INT64)
     assert parse(SPEC, rows)["n"].tolist() == [1, 300] * len(rows)
 

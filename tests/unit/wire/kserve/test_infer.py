@@ -20,7 +20,7 @@ from ie_serving.wire.kserve.raw import decode_raw, encode_raw
 from ie_serving.wire.kserve.regions import AT_ONCE, BYTE_SIZE, REGION, RegionPart
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
-from ie_serving.wire.protobuf.fields import Encoded, Unclear
+from ie_serving.wire.protobuf.fields import Encoded, UnusualField
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE
 
 TYPED = sorted(LIST_OF, key=lambda dtype: dtype.name)
@@ -40,7 +40,7 @@ def walked(payload: bytes) -> ModelInfer:
         patch.setattr(infer_request, "LARGE", 0)
         try:
             return parse_soon(spec_of, payload)
-        except Unclear:
+        except UnusualField:
             return whole(payload)
 
 
@@ -95,7 +95,7 @@ def test_values_come_through(
     for _ in range(3):
         try:
             request = read(payload)
-        except Unclear:
+        except UnusualField:
             request = whole(payload)
         arrays, form = request.decode(ANY_SIGNATURE)
         assert form is raw
@@ -369,5 +369,5 @@ def test_what_a_request_reads_from_regions_on_the_event_loop_is_bounded_as_a_who
     for _ in range(3):  # each request has all of it
         assert parser.parse(asked(2, AT_ONCE // 2)).size > AT_ONCE
         for many in (asked(3, AT_ONCE // 2), asked(1, AT_ONCE + 1)):
-            with pytest.raises(Unclear):
+            with pytest.raises(UnusualField):
                 parser.parse(many)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.wire.protobuf import fields, messages
-from ie_serving.wire.protobuf.fields import Field, Unclear
+from ie_serving.wire.protobuf.fields import Field, UnusualField
 
 MALFORMED = {
     "a tag alone": b"\x08",
@@ -44,7 +44,7 @@ SOUND_BUT_UNUSUAL = {
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
 @pytest.mark.parametrize("before", [b"", b"\x08\x01", fields.delimited(3, b"ab")])
 def test_what_is_malformed_is_left_to_protobuf_which_refuses_it(data: bytes, before: bytes) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         fields.scan(memoryview(before + data))
     with pytest.raises(DecodeError):
         messages.TensorShapeProto.FromString(before + data)
@@ -52,7 +52,7 @@ def test_what_is_malformed_is_left_to_protobuf_which_refuses_it(data: bytes, bef
 
 @pytest.mark.parametrize("data", SOUND_BUT_UNUSUAL.values(), ids=SOUND_BUT_UNUSUAL)
 def test_what_is_unusual_is_left_to_protobuf_which_takes_it(data: bytes) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         fields.scan(memoryview(data))
     messages.TensorShapeProto.FromString(data)
 
@@ -62,7 +62,7 @@ def test_what_is_walked_is_a_message(data: bytes) -> None:
     """Nothing is taken that protobuf refuses; and fields cover it without gap or overlap."""
     try:
         found = fields.scan(memoryview(data))
-    except Unclear:
+    except UnusualField:
         return
     messages.TensorShapeProto.Dim.FromString(b"".join(only_unknown(data, found)))
     starts = [field.start for field in found]
@@ -95,5 +95,5 @@ def test_a_field_that_leaves_its_message_is_not_walked() -> None:
     inner = b"\x0a\x03ab"
     payload = memoryview(fields.delimited(2, inner) + b"cd")
     outer = fields.scan(payload[: len(inner) + 2])[0]
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         fields.scan(payload, outer.value, outer.end)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.protobuf import fields, messages
-from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs import predict, predict_layout
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_request, parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
@@ -78,7 +78,7 @@ def test_what_is_repeated_is_read_in_place(payload: bytes) -> None:
 def test_strings_and_many_values_that_do_not_lie_as_in_memory_are_parsed(message: Any) -> None:
     payload = message.SerializeToString()
     knowing(payload)
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         RequestParser().layout_of(payload, parse_request(payload))
 
 
@@ -177,7 +177,7 @@ def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_request_with_much_beside_its_values_is_not_remembered() -> None:
     payload = FLOATS + fields.delimited(3, b"y" * predict_layout.MOST_BYTES)
-    with pytest.raises(Unclear):
+    with pytest.raises(UnusualField):
         RequestParser().layout_of(payload, parse_request(payload))
 
 

@@ -21,7 +21,7 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import cast_all, have_dtypes
 from ie_serving.core.values.requests import (
-    NOBODY,
+    NO_CALLER,
     Caller,
     Decoded,
     ExamplesRequest,
@@ -90,7 +90,7 @@ class Interface(Generic[T]):
     """Elements in all outputs from which a thread encodes the reply; None if encoding costs no more
     than the copy that a thread would need."""
 
-    caller: Callable[[Any], Caller] = lambda _: NOBODY
+    caller: Callable[[Any], Caller] = lambda _: NO_CALLER
     """Makes, from `InferRequest.caller`, the caller that models see which ask for callers."""
 
     check_large: Callable[[object, Outputs], None] = lambda form, outputs: None

@@ -112,7 +112,8 @@ class Caller:
         return None if self.remaining_s is None else since + self.remaining_s
 
 
-NOBODY = Caller()
+NO_CALLER = Caller()
+"""The caller of a request that refers to none: no headers, no deadline."""
 
 
 @dataclass(slots=True)
@@ -138,15 +139,15 @@ class CallerPassing:
         self.are_passed = self.always or any(sticky)
 
 
-CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+CALLER: ContextVar[Caller] = ContextVar("caller", default=NO_CALLER)
 """Caller of the next inference that starts in this context; layers in between do not pass it."""
 
 
 def taken() -> Caller:
     """Return the caller of the starting inference, once: the next inference sets its own."""
     caller = CALLER.get()
-    if caller is not NOBODY:
-        CALLER.set(NOBODY)
+    if caller is not NO_CALLER:
+        CALLER.set(NO_CALLER)
     return caller
 
 

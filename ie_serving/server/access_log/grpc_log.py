@@ -39,7 +39,7 @@ from ie_serving.telemetry.request.entry import (
     CURRENT,
     HEADER,
     LONGEST_ID,
-    NOBODY,
+    NO_MODEL,
     RequestEntry,
     RequestTarget,
     now,
@@ -368,7 +368,7 @@ class ToldCall(_Told, UnaryCall):
         """
         entry = CURRENT.get()
         if entry is not None and entry.spare:
-            entry.spare, entry.answers, entry.received = False, NOBODY, None
+            entry.spare, entry.answers, entry.received = False, NO_MODEL, None
             entry.started = entry.inferred = entry.encoded = entry.ended = 0.0
         else:
             entry = RequestEntry()

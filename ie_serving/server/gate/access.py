@@ -52,7 +52,7 @@ _FOUND_BY: Final = 2
 """Bytes of a key's hash that index it: few enough that constant-time comparison covers the rest,
 enough that ten thousand keys are not all compared."""
 
-_NOBODY: Final = Principal(name="", rights=Right(0))
+_UNKNOWN_PRINCIPAL: Final = Principal(name="", rights=Right(0))
 _NO_DIGEST: Final = bytes(32)
 _COST: Final = (2**14, 8, 1)
 """n, r and p of scrypt if the file has no users, as `ie_serving key password` chooses them."""
@@ -161,7 +161,7 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
         # The file may have changed during verification, and the user may have been removed.
         if material is not self.material:
             return await self.verified(credentials)
-        if not is_right or expected.caller is _NOBODY:
+        if not is_right or expected.caller is _UNKNOWN_PRINCIPAL:
             raise Unauthenticated(_UNKNOWN)
         remember(self._known, credentials, expected.caller)
         return expected.caller
@@ -173,7 +173,9 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
             keys.setdefault(digest[:_FOUND_BY], []).append((digest, caller))
         costs = ((each.n, each.r, each.p) for each in material.users.values())
         n, r, p = max(costs, key=math.prod, default=_COST)
-        dummy = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
+        dummy = Password(
+            caller=_UNKNOWN_PRINCIPAL, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST
+        )
         return KnownCredentials(
             keys, dummy, _verifier(material.tokens) if material.tokens else None
         )
@@ -257,11 +259,13 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
 
     def _of_key(self, key: bytes) -> Principal:
         digest = access.of_key(key)
-        found = _NOBODY
+        found = _UNKNOWN_PRINCIPAL
         # Compares all candidates, or a dummy if there are none, so that each refusal takes as long.
-        for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
+        for known, caller in self.prepared.keys.get(
+            digest[:_FOUND_BY], ((_NO_DIGEST, _UNKNOWN_PRINCIPAL),)
+        ):
             found = caller if hmac.compare_digest(known, digest) else found
-        if found is _NOBODY:
+        if found is _UNKNOWN_PRINCIPAL:
             raise Unauthenticated(_UNKNOWN)
         return found
 

@@ -74,7 +74,7 @@ class RequestTarget(NamedTuple):
     path: str = ""
 
 
-NOBODY: Final[tuple[str, int | None]] = ("", None)
+NO_MODEL: Final[tuple[str, int | None]] = ("", None)
 """Model and version of a request for no model."""
 
 
@@ -111,7 +111,7 @@ class RequestEntry:
     trace: "Trace | None" = None
     parts: list[RequestPart] | None = None
     secure: bool | None = None
-    answers: tuple[str, int | None] = NOBODY
+    answers: tuple[str, int | None] = NO_MODEL
     code: str | int = ""
     received: int | None = None
     sent: int = 0

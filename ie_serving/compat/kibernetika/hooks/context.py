@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
-from ie_serving.core.values.requests import NOBODY, Caller
+from ie_serving.core.values.requests import NO_CALLER, Caller
 from ie_serving.engines.python.context import REQUEST_ID, failure
 
 log = logging.getLogger("ie_serving.hooks")
@@ -27,7 +27,7 @@ class HookContext:
     skipped: Mapping[str, Any] | None = None
 
     def __init__(
-        self, drivers: Sequence[object], global_ctx: object, caller: Caller = NOBODY
+        self, drivers: Sequence[object], global_ctx: object, caller: Caller = NO_CALLER
     ) -> None:
         self.drivers = drivers
         self.global_ctx = global_ctx

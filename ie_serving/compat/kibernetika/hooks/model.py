@@ -12,7 +12,7 @@ from ie_serving.compat.kibernetika.hooks.linked import PLAIN, LinkedModel, array
 from ie_serving.compat.kibernetika.hooks.turns import HookTurn
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY
-from ie_serving.core.values.requests import CALLER, NOBODY
+from ie_serving.core.values.requests import CALLER, NO_CALLER
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, leave_of_all
 from ie_serving.engines.python.outputs import checked
@@ -78,8 +78,8 @@ class HookedModel(CompiledModel):
         """See `engines.base`."""
         if self._asking.loop is None:
             self._asking.loop = asyncio.get_running_loop()
-        if (caller := CALLER.get()) is not NOBODY:  # as `taken`, without the call
-            CALLER.set(NOBODY)
+        if (caller := CALLER.get()) is not NO_CALLER:  # as `taken`, without the call
+            CALLER.set(NO_CALLER)
         ctx = HookContext(self._drivers, self.global_ctx, caller)
         work = self._answered(signature, inputs, read, ctx)
         return work if self._timeout_s is None else self._limited(work, self._timeout_s)

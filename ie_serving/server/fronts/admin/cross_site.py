@@ -24,7 +24,7 @@ OWN_SITE: Final = (b"same-origin", b"none")
 """Values of `Sec-Fetch-Site` for pages of this server, and for an address that a user typed."""
 
 
-NOBODYS: Final = (
+UNREGISTRABLE_SUFFIXES: Final = (
     *(b".localhost", b".local", b".internal", b".test", b".svc", b".home.arpa"),
     *(b".intranet", b".private", b".corp", b".home", b".lan"),
 )
@@ -63,7 +63,12 @@ def _has_owner(origin: bytes) -> bool:
     scheme, _, place = origin.lower().partition(b"://")
     host = re.sub(rb"\.?(:\d+)?$", b"", place, count=1)
     is_address = re.fullmatch(rb"[\d.]+|\[.*\]", host)
-    return scheme == b"http" and b"." in host and not is_address and not host.endswith(NOBODYS)
+    return (
+        scheme == b"http"
+        and b"." in host
+        and not is_address
+        and not host.endswith(UNREGISTRABLE_SUFFIXES)
+    )
 
 
 def _shown(fields: Mapping[bytes, bytes]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ie_serving.core.values.errors import NotFound
-from ie_serving.core.values.requests import NOBODY
+from ie_serving.core.values.requests import NO_CALLER
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
@@ -175,7 +175,7 @@ async def test_the_end_of_a_batch_waits_for_a_reply_that_is_read() -> None:
         assert go.wait(PATIENCE_S)
         return b"reply"
 
-    own = KernelCall("k", nullcontext, {}, {}, Context(NOBODY))
+    own = KernelCall("k", nullcontext, {}, {}, Context(NO_CALLER))
     turn = EarlyTurn(own, read, asyncio.get_running_loop(), ())
     replies = threading.Thread(target=own.reply, args=({},))
     ends = threading.Thread(target=lambda: found.append((turn.finish(), turn.value)))

@@ -29,7 +29,7 @@ from ie_serving.telemetry.request.access_log import (
 from ie_serving.telemetry.request.entry import (
     CURRENT,
     LONGEST_ID,
-    NOBODY,
+    NO_MODEL,
     RequestEntry,
     RequestTarget,
     current,
@@ -95,7 +95,7 @@ def test_each_line_has_its_own_time(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_not_known_stands_as_unknown(form: str) -> None:
-    unknown_ones = {"answers": NOBODY, "received": None}
+    unknown_ones = {"answers": NO_MODEL, "received": None}
     line = written(form, entry(**unknown_ones, started=0.0, inferred=0.0, encoded=0.0))
     unknown = ("model", "version", "bytes_in", "decode_ms", "infer_ms", "encode_ms")
     if form == "json":

@@ -15,12 +15,13 @@ nothing new or has reported its findings to the event loop.
 
 import asyncio
 import enum
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import Watched
 
@@ -82,13 +83,46 @@ class Polled(Protocol):
         """
 
 
-class LookState(enum.Enum):
+class LookState(enum.IntEnum):
     """Who has a look."""
 
-    IDLE = "idle"  # the round, until it is due
-    QUEUED = "queued"  # a queue, until a thread is free
-    BEGUN = "begun"  # a thread; with an outcome, the loop
-    WITHDRAWN = "withdrawn"  # none; where it was begun, its end is reported to the loop
+    IDLE = enum.auto()  # the round, until it is due
+    QUEUED = enum.auto()  # a queue, until a thread is free
+    BEGUN = enum.auto()  # a thread
+    FOUND = enum.auto()  # the event loop, with an outcome
+    WITHDRAWN = enum.auto()  # none; where it was begun, its end is reported to the loop
+
+
+class LookEvent(enum.IntEnum):
+    """What happens to a look, and where."""
+
+    QUEUE = enum.auto()  # event loop: it is due
+    BEGIN = enum.auto()  # thread
+    NO_NEWS = enum.auto()  # thread
+    NEWS = enum.auto()  # thread: a listing, or an error
+    WITHDRAW = enum.auto()  # event loop: the model leaves its round
+
+
+LOOK: Final[Mapping[LookState, Mapping[LookEvent, LookState]]] = {
+    LookState.IDLE: {
+        LookEvent.QUEUE: LookState.QUEUED,
+        LookEvent.WITHDRAW: LookState.WITHDRAWN,
+    },
+    LookState.QUEUED: {
+        LookEvent.BEGIN: LookState.BEGUN,
+        LookEvent.WITHDRAW: LookState.WITHDRAWN,
+    },
+    LookState.BEGUN: {
+        LookEvent.NO_NEWS: LookState.IDLE,
+        LookEvent.NEWS: LookState.FOUND,
+        LookEvent.WITHDRAW: LookState.WITHDRAWN,
+    },
+    LookState.FOUND: {LookEvent.WITHDRAW: LookState.WITHDRAWN},
+    # The thread may not know yet.
+    LookState.WITHDRAWN: dict.fromkeys(
+        (LookEvent.BEGIN, LookEvent.NO_NEWS, LookEvent.NEWS), LookState.WITHDRAWN
+    ),
+}
 
 
 @dataclass(eq=False, slots=True)
@@ -97,7 +131,7 @@ class Look:
 
     Attributes:
         model: that model.
-        state: QUEUED by the event loop, BEGUN and IDLE by the thread.
+        state: who has the look.
         outcome: the news; None when there are none.
     """
 
@@ -106,27 +140,27 @@ class Look:
     outcome: Found | Exception | None = None
     _lock: Lock = field(default_factory=Lock)
 
+    def apply(self, event: LookEvent) -> tuple[LookState, LookState]:
+        """Move, in the event loop or in a thread; give the states before and after."""
+        with self._lock:
+            before, self.state = self.state, after(LOOK, self.state, event, "look")
+            return before, self.state
+
     def make(self) -> bool:
         """Look, in a thread; tell whether the event loop has to know."""
-        with self._lock:
-            if self.state is LookState.WITHDRAWN:
-                return False
-            self.state = LookState.BEGUN
+        if self.apply(LookEvent.BEGIN)[1] is LookState.WITHDRAWN:
+            return False
         try:
             self.outcome = self.model.look()
         except Exception as error:
             self.outcome = error
-        with self._lock:
-            # A caller that has withdrawn it meanwhile waits for its end.
-            if self.outcome is None and self.state is LookState.BEGUN:
-                self.state = LookState.IDLE
-            return self.state is not LookState.IDLE
+        event = LookEvent.NO_NEWS if self.outcome is None else LookEvent.NEWS
+        # A caller that has withdrawn it meanwhile waits for its end.
+        return self.apply(event)[1] is not LookState.IDLE
 
     def withdraw(self) -> bool:
-        """Cancel the look; tell whether a thread runs it, whose outcome the loop will receive."""
-        with self._lock:
-            was_begun, self.state = self.state is LookState.BEGUN, LookState.WITHDRAWN
-            return was_begun
+        """Cancel the look; tell whether the event loop will receive, or has, its outcome."""
+        return self.apply(LookEvent.WITHDRAW)[0] in (LookState.BEGUN, LookState.FOUND)
 
 
 @dataclass(slots=True)
@@ -200,5 +234,5 @@ class Rounds:
         waiting = [look for look in part if look.state is LookState.IDLE]
         looks = [look for look in waiting if look.model.announce(each.interval_s)]
         for look in looks:
-            look.state = LookState.QUEUED
+            look.apply(LookEvent.QUEUE)
         self._begin(each.store, looks)

@@ -8,12 +8,13 @@ import pytest
 
 from ie_serving.core.values.errors import Unreachable
 from ie_serving.models.listing import polled_model
-from ie_serving.models.listing.polled_model import Look
+from ie_serving.models.listing.polled_model import LOOK, Look, LookEvent, LookState
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import Stand, settle
+from tests.unit.moves import check_moves
 
 NEWS = Listing({}, moving=True)
 
@@ -58,6 +59,20 @@ def quiet(name: str, interval_s: float, during: Callable[[], object] = lambda: N
     model = Repository(name, interval_s, during=during)
     model.is_quiet = True
     return model
+
+
+MOVES = """
+           QUEUE   BEGIN      NO_NEWS    NEWS       WITHDRAW
+IDLE       QUEUED  .          .          .          WITHDRAWN
+QUEUED     .       BEGUN      .          .          WITHDRAWN
+BEGUN      .       .          IDLE       FOUND      WITHDRAWN
+FOUND      .       .          .          .          WITHDRAWN
+WITHDRAWN  .       WITHDRAWN  WITHDRAWN  WITHDRAWN  .
+"""
+
+
+def test_every_event_in_every_state_of_a_look() -> None:
+    check_moves(LOOK, LookState, LookEvent, MOVES)
 
 
 async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(

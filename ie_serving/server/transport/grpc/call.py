@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.core.runtime.eager import Going, begin_unawaited
+from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import (
@@ -64,9 +65,29 @@ class ReplyStage(enum.IntEnum):
     ALL = enum.auto()
 
 
+class ReplyEvent(enum.IntEnum):
+    """Events of an answer."""
+
+    BEGIN = enum.auto()  # its headers are sent; messages follow
+    END = enum.auto()  # its status is sent, or nothing is wanted any more
+
+
+REPLY: Final[Mapping[ReplyStage, Mapping[ReplyEvent, ReplyStage]]] = {
+    ReplyStage.NOTHING: {
+        ReplyEvent.BEGIN: ReplyStage.HEADERS,
+        ReplyEvent.END: ReplyStage.ALL,
+    },
+    ReplyStage.HEADERS: {ReplyEvent.END: ReplyStage.ALL},
+    # A call is cancelled also behind the status that it was ended with.
+    ReplyStage.ALL: {ReplyEvent.END: ReplyStage.ALL},
+}
+
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
+# Its moves are looked up once: a look-up would cost each call as much as a function call.
 _NOTHING: Final = ReplyStage.NOTHING
 _ALL: Final = ReplyStage.ALL
+_BEGUN: Final = REPLY[_NOTHING][ReplyEvent.BEGIN]
+_SENT_AT_ONCE: Final = REPLY[_NOTHING][ReplyEvent.END]
 
 
 class CallSettings(NamedTuple):
@@ -172,7 +193,7 @@ class Call(Http2Stream):
 
     def finished(self) -> None:
         """See `Http2Stream`."""
-        self._answered = _ALL
+        self._answered = after(REPLY, self._answered, ReplyEvent.END)
         self._lease = self._reader = None
         if self._timer:
             self._timer.cancel()
@@ -241,7 +262,7 @@ class Call(Http2Stream):
 
     def _start_reply(self) -> None:
         if self._answered is _NOTHING:
-            self._answered = ReplyStage.HEADERS
+            self._answered = _BEGUN
             self._sender.write(frames.headers(self.number, header_blocks.HEADERS, ends=False))
 
     def _send_message(self, message: Buffer) -> None:
@@ -252,8 +273,8 @@ class Call(Http2Stream):
 
     def _end_reply(self) -> None:
         self._start_reply()
-        after = self._after or frames.headers(self.number, header_blocks.SUCCESS, ends=True)
-        self._sender.end(self, after)
+        ending = self._after or frames.headers(self.number, header_blocks.SUCCESS, ends=True)
+        self._sender.end(self, ending)
 
     async def _content(self, message: GrpcMessage) -> Buffer:
         """Return a message's bytes, inflated if they are compressed."""
@@ -367,7 +388,7 @@ class UnaryCall(Call):
             return True
         if smaller is not None:
             self._lease = BUDGET.lease(len(smaller))
-            self._answered = ReplyStage.HEADERS
+            self._answered = _BEGUN
             opening = frames.headers(self.number, header_blocks.COMPRESSED[encoding], ends=False)
             self._sender.write(opening)
             self._sender.send(self, PREFIX.pack(1, len(smaller)), smaller)
@@ -395,10 +416,10 @@ class UnaryCall(Call):
             if size <= JOINED:
                 data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
                 before = _BEFORE.pack(_OPENING, number, header_blocks.HEADERS, *data)
-                after = self._after or _AFTER.pack(_ENDING, number, header_blocks.SUCCESS)
+                ending = self._after or _AFTER.pack(_ENDING, number, header_blocks.SUCCESS)
                 # Joined inline: each further call would cost as much as the join.
-                if self._sender.send_whole(self, size, b"".join((before, reply, after))):
-                    self._answered = _ALL
+                if self._sender.send_whole(self, size, b"".join((before, reply, ending))):
+                    self._answered = _SENT_AT_ONCE
                     if self._timer:
                         self._timer.cancel()
                     return

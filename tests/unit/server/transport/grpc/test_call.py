@@ -13,8 +13,9 @@ from ie_serving.core.values.errors import (
     NotSupported,
     RequestTooLarge,
 )
-from ie_serving.server.transport.grpc.call import Call
+from ie_serving.server.transport.grpc.call import REPLY, Call, ReplyEvent, ReplyStage
 from ie_serving.server.transport.http2 import frames
+from tests.unit.moves import check_moves
 from tests.unit.server.transport.http2.peer import (
     LIMIT,
     PATIENCE_S,
@@ -34,6 +35,16 @@ from tests.unit.server.transport.http2.peer import (
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED = 0, 1, 3, 4
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 8, 12, 13
 RESET = raw_frame(frames.RST_STREAM, 0, 1, bytes(4))
+MOVES = """
+         BEGIN    END
+NOTHING  HEADERS  ALL
+HEADERS  .        ALL
+ALL      .        ALL
+"""
+
+
+def test_every_event_in_every_stage_of_an_answer() -> None:
+    check_moves(REPLY, ReplyStage, ReplyEvent, MOVES)
 
 
 # Requests and replies.

@@ -4,7 +4,7 @@ Separate from the rest of the composition root because `ie_serving check` and `i
 build engines without a server.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,14 +16,16 @@ from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layer_options import DeclaredTensors
-from ie_serving.engines.layers.as_declared import AsDeclared
+from ie_serving.engines.layers import sampling
+from ie_serving.engines.layers.as_declared import as_declared
 from ie_serving.engines.layers.batching import BatchingEngine
-from ie_serving.engines.layers.images import WithImages
+from ie_serving.engines.layers.images import taking_images
+from ie_serving.engines.layers.layer import Layered, WrapModel
 from ie_serving.engines.layers.precision import PrecisionEngine
-from ie_serving.engines.layers.response_cache import WithResponseCache
-from ie_serving.engines.layers.sampling import Copied, WithRecording
+from ie_serving.engines.layers.response_cache import caching
+from ie_serving.engines.layers.sampling import Copied
 from ie_serving.engines.layers.sequence_family import Family
-from ie_serving.engines.layers.sequence_layer import WithSequences
+from ie_serving.engines.layers.sequence_layer import keeping_sequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.properties import lower_precisions
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
 
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
-
-AddRecords = Callable[[Engine], Engine]
 
 GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """Readers of golden requests, by file name."""
@@ -111,7 +111,7 @@ def engine(
     """
     kept = KeptSound(every_driver.named(options.driver))
     made = PrecisionEngine(kept, lower_precisions, _recorded())
-    return AsDeclared(made, declared) if declared else made
+    return Layered(made, partial(as_declared, declared=declared)) if declared else made
 
 
 def layered(
@@ -121,7 +121,7 @@ def layered(
     family: Family,
     caches: CacheMetrics,
     report: ReportBatch | None = None,
-    record: AddRecords | None = None,
+    record: WrapModel | None = None,
 ) -> Engine:
     """Wrap the engine of one model in the layers of `options`.
 
@@ -134,17 +134,17 @@ def layered(
     run for each request, and their outputs share batches too.
     """
     batching = BatchingEngine(alone, batches, batching_of, report)
-    cached = WithResponseCache(WithImages(batching), caches)
-    recorded = record(cached) if record else cached
-    whole: Engine = WithSequences(recorded, family)
+    cached = Layered(batching, taking_images, partial(caching, counts=caches))
+    recorded = Layered(cached, record) if record else cached
+    whole: Engine = Layered(recorded, partial(keeping_sequences, family=family))
     for around in added("around"):
         whole = around(whole, options)
     return whole
 
 
-def recording(model: str, counts: RecordMetrics) -> AddRecords:
-    """Return the layer that records requests of `model`, where its options ask for it."""
-    return partial(WithRecording, model=model, encode=predict_record, counts=counts)
+def recording(model: str, counts: RecordMetrics) -> WrapModel:
+    """Return what adds the layer that records requests of `model`, where its options ask for it."""
+    return partial(sampling.recording, name=model, encode=predict_record, counts=counts)
 
 
 def shadows(served: ServedModels, metrics: Metrics) -> Shadows:

@@ -10,35 +10,22 @@ from typing import Final
 
 from ie_serving.core.values.errors import HeldBack
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs, TensorSpec
-from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import DeclaredTensor, DeclaredTensors
 
 OPEN: Final = -1
 
 
-class AsDeclared(EngineAround):
-    """Refuses a model that is not as declared.
-
-    Args of the constructor:
-        engine: compiles it.
-        declared: by its configuration.
-    """
-
-    def __init__(self, engine: Engine, declared: DeclaredTensors) -> None:
-        super().__init__(engine)
-        self._declared = declared
-
-    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`. Raises: HeldBack too, which names every difference."""
-        compiled = self._engine.compile(directory, options)
-        found = list(differences(self._declared, compiled.signatures))
-        if found:
-            compiled.close()
-            raise HeldBack(
-                f"{self._declared.file} is not about this model: {'; '.join(found)}: correct the"
-                " file, or leave out what it declares"
-            )
-        return compiled
+def as_declared(
+    compiled: CompiledModel, _: Path, _options: EngineOptions, *, declared: DeclaredTensors
+) -> CompiledModel:
+    """Refuse a model that is not as declared. Raises: HeldBack, which names every difference."""
+    if found := list(differences(declared, compiled.signatures)):
+        raise HeldBack(
+            f"{declared.file} is not about this model: {'; '.join(found)}: correct the file, or"
+            " leave out what it declares"
+        )
+    return compiled
 
 
 def differences(declared: DeclaredTensors, signatures: Mapping[str, Signature]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from ie_serving.core.values.image_form import (
     ImageForm,
 )
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
@@ -263,23 +263,19 @@ may hold some hundred megabytes."""
 _threads = ThreadPoolExecutor(THREADS, "image", initializer=SPARE_CPU.settle)
 
 
-class WithImages(EngineAround):
-    """`engine`, whose models take images for inputs that look like images. See `Engine`."""
-
-    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`; there is no layer where no input takes images."""
-        compiled = self._engine.compile(directory, options)
-        if not options.image_inputs:
-            return compiled
-        chosen = options.of(Preprocessing).color_format
-        colours = chosen.client if chosen else ""
-        plain = compiled.signatures
-        signatures = with_images(plain, colours)
-        if signatures is plain:
-            return compiled
-        advice = "" if colours else ": for a model trained with RGB set color_format to RGB"
-        told = {name: _told(each, advice) for name, each in signatures.items()}
-        return ImageLayer(compiled, told)
+def taking_images(compiled: CompiledModel, _: Path, options: EngineOptions) -> CompiledModel:
+    """Let a model take images for inputs that look like images; no layer where none does."""
+    if not options.image_inputs:
+        return compiled
+    chosen = options.of(Preprocessing).color_format
+    colours = chosen.client if chosen else ""
+    plain = compiled.signatures
+    signatures = with_images(plain, colours)
+    if signatures is plain:
+        return compiled
+    advice = "" if colours else ": for a model trained with RGB set color_format to RGB"
+    told = {name: _told(each, advice) for name, each in signatures.items()}
+    return ImageLayer(compiled, told)
 
 
 class ImageLayer(Layer):

@@ -5,11 +5,12 @@ the capability have no such layer. It overrides only the methods that it changes
 """
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Arrays, Read, Signature
-from ie_serving.engines.base import CompiledModel, Stream
+from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions, Stream
 
 T = TypeVar("T")
 
@@ -69,6 +70,36 @@ class Layer(CompiledModel):
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""
         self.inner.close()
+
+
+WrapModel = Callable[[CompiledModel, Path, EngineOptions], CompiledModel]
+"""Puts a layer around a model of a directory, or gives the model where its options ask for none.
+
+Raises: LoadFailed, for options that do not fit the model, which its caller then closes."""
+
+
+class Layered(EngineAround):
+    """`engine`, with layers around its models. See `engines.base.Engine`.
+
+    Args of the constructor:
+        engine: compiles the models.
+        wraps: from the innermost outwards.
+    """
+
+    def __init__(self, engine: Engine, *wraps: WrapModel) -> None:
+        super().__init__(engine)
+        self._wraps = wraps
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`. Raises: also as the layers do."""
+        model = self._engine.compile(directory, options)
+        try:
+            for wrap in self._wraps:
+                model = wrap(model, directory, options)
+        except BaseException:
+            model.close()  # it has no other owner yet
+            raise
+        return model
 
 
 def with_defaults(model: CompiledModel) -> CompiledModel:

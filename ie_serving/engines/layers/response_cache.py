@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
-from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.base import REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Caching
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.run.cache import AnswerCache
@@ -19,23 +19,12 @@ from ie_serving.telemetry.metrics.layers import CacheMetrics
 T = TypeVar("T")
 
 
-class WithResponseCache(EngineAround):
-    """Wraps the models whose options ask for it; see the module.
-
-    Args of the constructor:
-        engine: compiles the models.
-        counts: of the model.
-    """
-
-    def __init__(self, engine: Engine, counts: CacheMetrics) -> None:
-        super().__init__(engine)
-        self._counts = counts
-
-    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`."""
-        model = self._engine.compile(directory, options)
-        most_bytes = options.of(Caching).response_cache_bytes
-        return ResponseCache(model, most_bytes, self._counts) if most_bytes else model
+def caching(
+    model: CompiledModel, _: Path, options: EngineOptions, *, counts: CacheMetrics
+) -> CompiledModel:
+    """Wrap a model whose options ask for it; see the module."""
+    most_bytes = options.of(Caching).response_cache_bytes
+    return ResponseCache(model, most_bytes, counts) if most_bytes else model
 
 
 class ResponseCache(Layer):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Arrays, Read, Signature, Take, copies, size_of
-from ie_serving.engines.base import REHEARSED, CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.base import REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Recording, RequestLog
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.telemetry.metrics.layers import RecordMetrics
@@ -101,47 +101,35 @@ EncodeRecord = Callable[..., bytes]
 sampling_rate, dropped)`, see `wire.tfs.prediction_log.predict_record`."""
 
 
-class WithRecording(EngineAround):
-    """Wraps the models whose options ask for it; see the module.
-
-    Args of the constructor:
-        engine: compiles the models.
-        model: name in the records.
-        encode: writes a record.
-        counts: of the model.
-    """
-
-    def __init__(
-        self, engine: Engine, model: str, encode: EncodeRecord, counts: RecordMetrics
-    ) -> None:
-        super().__init__(engine)
-        self._model = model
-        self._encode = encode
-        self._counts = counts
-
-    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`."""
-        model = self._engine.compile(directory, options)
-        wanted = options.of(Recording).logging_config
-        if wanted is None or wanted.sampling_rate == 0:
-            return model
-        _check_names(wanted.drop_inputs, model)
-        files = RecordFiles(wanted.prefix, wanted.max_file_bytes, self._counts)
-        version = int(directory.name) if directory.name.isdecimal() else 0
-        known = {"model": self._model, "version": version, "sampling_rate": wanted.sampling_rate}
-        return Recorder(model, wanted, files, partial(self._encode, **known))
+def recording(
+    model: CompiledModel,
+    directory: Path,
+    options: EngineOptions,
+    *,
+    name: str,
+    encode: EncodeRecord,
+    counts: RecordMetrics,
+) -> CompiledModel:
+    """Wrap a model whose options ask for it; see the module. `name` is the model's."""
+    wanted = options.of(Recording).logging_config
+    if wanted is None or wanted.sampling_rate == 0:
+        return model
+    _check_names(wanted.drop_inputs, model)
+    files = RecordFiles(wanted.prefix, wanted.max_file_bytes, counts)
+    version = int(directory.name) if directory.name.isdecimal() else 0
+    known = {"model": name, "version": version, "sampling_rate": wanted.sampling_rate}
+    return Recorder(model, wanted, files, partial(encode, **known))
 
 
 def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
     """Refuse names that no signature has: the values that they mean would be recorded.
 
     Raises:
-        LoadFailed: with the names; the model is closed.
+        LoadFailed: with the names.
     """
     known = {name for signature in model.signatures.values() for name in signature.inputs}
     unknown = sorted(dropped - known)
     if unknown:
-        model.close()
         raise LoadFailed(
             f"drop_inputs of logging_config names {', '.join(unknown)}; the model's inputs are"
             f" {', '.join(sorted(known))}: correct the name"

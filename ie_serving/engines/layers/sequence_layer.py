@@ -22,7 +22,7 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Arrays, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.sequence import ENDING, Control
@@ -46,36 +46,19 @@ _DEFAULTS: Final[Arrays] = {
 _CONTROLS: Final = frozenset(Control)
 
 
-class WithSequences(EngineAround):
-    """`engine`, whose models keep sequences where their options enable it. See `Engine`.
+def keeping_sequences(
+    compiled: CompiledModel, _: Path, options: EngineOptions, *, family: Family
+) -> CompiledModel:
+    """Let a model keep sequences where its options enable it; `family` has the other versions'.
 
-    Args of the constructor:
-        engine: compiles.
-        family: the sequences of the model's other versions.
+    Raises:
+        LoadFailed: for a model without state.
     """
-
-    def __init__(self, engine: Engine, family: Family) -> None:
-        super().__init__(engine)
-        self._family = family
-
-    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`; no layer is added where the options do not enable sequences.
-
-        Raises:
-            LoadFailed: also for a model without state.
-        """
-        compiled = self._engine.compile(directory, options)
-        chosen = options.of(Sequences)
-        if not chosen.stateful:
-            return compiled
-        table = SequenceTable(
-            chosen.max_sequence_number, self._family, drops_idle=chosen.idle_sequence_cleanup
-        )
-        try:
-            return SequenceLayer(compiled, table)
-        except BaseException:
-            compiled.close()
-            raise
+    chosen = options.of(Sequences)
+    if not chosen.stateful:
+        return compiled
+    most, drops_idle = chosen.max_sequence_number, chosen.idle_sequence_cleanup
+    return SequenceLayer(compiled, SequenceTable(most, family, drops_idle=drops_idle))
 
 
 class SequenceLayer(Layer):

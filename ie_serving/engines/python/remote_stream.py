@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ie_serving.core.values.errors import ServingError
@@ -16,10 +17,11 @@ from ie_serving.engines.python.kernel_link import Duplex, answered, packed_conte
 from ie_serving.engines.python.runners import Checked
 
 
+@dataclass(eq=False)
 class RemoteStream:
     """One stream of one client. Used on the event loop of the kernel's streams.
 
-    Args of the constructor:
+    Attributes:
         process: started.
         kernel: its name, for errors.
         inputs: in the order of the metadata.
@@ -28,21 +30,13 @@ class RemoteStream:
             ended; None sets no limit.
     """
 
-    def __init__(
-        self,
-        process: Supervisor,
-        kernel: str,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        limit_s: float | None,
-    ) -> None:
-        self._process = process
-        self._kernel = kernel
-        self._inputs = inputs
-        self._outputs = outputs
-        self._limit_s = limit_s
-        self._feeding: asyncio.Task[None] | None = None
-        self._failed: BaseException | None = None
+    process: Supervisor
+    kernel: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    limit_s: float | None
+    _feeding: asyncio.Task[None] | None = field(default=None, init=False)
+    _failed: BaseException | None = field(default=None, init=False)
 
     async def replies(
         self, items: AsyncIterator[Arrays], ctx: Context
@@ -54,7 +48,7 @@ class RemoteStream:
         Raises:
             ServingError: the kernel has failed, or its process has ended.
         """
-        opening = asyncio.ensure_future(asyncio.to_thread(self._process.way_for_stream))
+        opening = asyncio.ensure_future(asyncio.to_thread(self.process.way_for_stream))
         try:
             process, ends = await asyncio.shield(opening)
         except asyncio.CancelledError:  # the thread goes on, and what it opens has no other owner
@@ -81,7 +75,7 @@ class RemoteStream:
     async def _feed(self, items: AsyncIterator[Arrays], way: Duplex) -> None:
         try:
             async for inputs in items:
-                await way.send(FrameKind.RUN, [inputs[name] for name in self._inputs])
+                await way.send(FrameKind.RUN, [inputs[name] for name in self.inputs])
                 return
             await way.send(FrameKind.END)
         except PeerGone:
@@ -91,7 +85,7 @@ class RemoteStream:
             way.leave()
 
     def _outcome(self, message: LinkMessage) -> object:
-        outcome, _ = answered(iter(message.tensors), self._outputs)
+        outcome, _ = answered(iter(message.tensors), self.outputs)
         return outcome if isinstance(outcome, ServingError) else Checked(outcome)
 
     async def _ended(self, message: LinkMessage, process: WorkerProcess) -> None:
@@ -99,15 +93,15 @@ class RemoteStream:
             return
         error, over = answered(iter(message.tensors), ())
         if over:  # the memory stays full: a new process begins empty
-            await asyncio.to_thread(self._process.lost, process, "its memory was full")
+            await asyncio.to_thread(self.process.lost, process, "its memory was full")
         assert isinstance(error, ServingError)  # nothing else ends a stream with words
         raise error
 
     async def _crashed(self, process: WorkerProcess) -> ServingError:
-        await asyncio.to_thread(self._process.lost, process)
+        await asyncio.to_thread(self.process.lost, process)
         return ServingError(
-            f"the process of kernel {self._kernel} ended while it answered this stream:"
-            f" {self._process.cause}; it is started again: open the stream again"
+            f"the process of kernel {self.kernel} ended while it answered this stream:"
+            f" {self.process.cause}; it is started again: open the stream again"
         )
 
     async def _leave(self, way: Duplex, process: WorkerProcess) -> None:
@@ -115,12 +109,12 @@ class RemoteStream:
         if self._feeding is not None and self._feeding.cancel():
             await asyncio.wait((self._feeding,))
         try:
-            if self._limit_s is not None:
-                await asyncio.wait_for(way.left(), self._limit_s)
+            if self.limit_s is not None:
+                await asyncio.wait_for(way.left(), self.limit_s)
         except asyncio.TimeoutError:  # until Python 3.11 no `TimeoutError`
-            limit = f"{self._limit_s * 1e3:g} ms" if self._limit_s else ""
+            limit = f"{self.limit_s * 1e3:g} ms" if self.limit_s else ""
             why = f"a stream went on for {limit} after its end"
-            await asyncio.to_thread(self._process.lost, process, why)
+            await asyncio.to_thread(self.process.lost, process, why)
         finally:
             way.close()
 

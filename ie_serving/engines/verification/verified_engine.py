@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -116,10 +116,11 @@ def _file(directory: Path, options: EngineOptions) -> Path | None:
     return file if file.suffix in BY_SUFFIX else None
 
 
+@dataclass(eq=False)
 class _Load:
     """One load: runs comparison and compilation concurrently, and decides which engine serves.
 
-    Args of the constructor:
+    Attributes:
         engine: OpenVINO's.
         driver: of the second engine.
         verifier: compares.
@@ -127,20 +128,14 @@ class _Load:
         options: of the model.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        driver: Driver,
-        verifier: Verifier,
-        file: Path,
-        options: EngineOptions,
-    ) -> None:
-        self._engine = engine
-        self._other = driver
-        self._verifier = verifier
-        self._file = file
-        self._options = options
-        self._second = BY_SUFFIX[file.suffix]
+    engine: Engine
+    driver: Driver
+    verifier: Verifier
+    file: Path
+    options: EngineOptions
+
+    def __post_init__(self) -> None:
+        self._second = BY_SUFFIX[self.file.suffix]
         self._is_installed = self._second.is_installed
 
     def compiled(self) -> CompiledModel:
@@ -151,7 +146,7 @@ class _Load:
         found = beside.submit(copy_context().run, self._findings, made)
         beside.shutdown(wait=False)  # no wait for the comparison of a model that OpenVINO refuses
         try:
-            model = self._engine.compile(self._file.parent, self._options)
+            model = self.engine.compile(self.file.parent, self.options)
         except LoadFailed as error:
             found.cancel()
             made.cancel()
@@ -170,7 +165,7 @@ class _Load:
             made.set_result((model, time.perf_counter() - began))
             shown = found.result()
             why = _wrong(shown)
-            if not why and shown.why_not and (otherwise := _needs_reference(self._file)):
+            if not why and shown.why_not and (otherwise := _needs_reference(self.file)):
                 model.close()
                 return self._by_reference(otherwise)
             if not why:
@@ -188,27 +183,27 @@ class _Load:
         return self._without_crashes(other, shown)
 
     def _findings(self, made: "SecondModel") -> Findings:
-        if self._options.verify == OFF:
+        if self.options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
             return Findings(why_not=f"{self._second.library} is not installed")
-        if random := _named(self._file, RANDOM):
+        if random := _named(self.file, RANDOM):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
-            size = _size(self._file.parent)
+            size = _size(self.file.parent)
             if size > MOST_BYTES:
                 return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
-            plain, folder = _plain(self._options), self._options.cache_dir
-            is_large = size >= LARGE_BYTES and _computes_plainly(self._options)
+            plain, folder = _plain(self.options), self.options.cache_dir
+            is_large = size >= LARGE_BYTES and _computes_plainly(self.options)
             compare = partial(self._compared, plain, made if is_large else None)
             if folder is None:
                 return compare()
-            return Verdicts(folder, self._file, plain, self._second.package).found(compare)
+            return Verdicts(folder, self.file, plain, self._second.package).found(compare)
         except OSError as error:  # the system has no process or memory left, or the disk no room
             return Findings(why_not=f"it cannot be compared: {error.strerror}")
 
     def _compared(self, plain: EngineOptions, made: "SecondModel | None") -> Findings:
-        found = self._verifier.findings(self._file, plain, large=made is not None)
+        found = self.verifier.findings(self.file, plain, large=made is not None)
         if isinstance(found, Findings):
             return found
         assert made is not None  # else the process has asked both engines
@@ -226,11 +221,11 @@ class _Load:
         Raises:
             LoadFailed: nothing was compared, but `verify` requires it.
         """
-        if found.why_not and self._options.verify == REQUIRE:
+        if found.why_not and self.options.verify == REQUIRE:
             raise LoadFailed(f"the version is {found.told()}{self._advice()}")
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
         self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
-        if self._options.verify == OFF:
+        if self.options.verify == OFF:
             return model
         result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
         told = _WithEvidence(model, f"; {found.told()}", Evidence(result, found.told()))
@@ -246,13 +241,13 @@ class _Load:
 
     def _sooner(self, model: CompiledModel, found: Findings) -> CompiledModel:
         """Let the second engine serve a quantized model that it answers faster."""
-        is_open = self._options.driver == AUTO and self._is_installed
+        is_open = self.options.driver == AUTO and self._is_installed
         is_open = is_open and ValueKind.FINITE not in found.crashed
-        refused = unsupported(self._options, next(iter(model.signatures.values())))
-        if not is_open or refused or self._file.suffix != ONNX or not is_dynamic(self._file):
+        refused = unsupported(self.options, next(iter(model.signatures.values())))
+        if not is_open or refused or self.file.suffix != ONNX or not is_dynamic(self.file):
             return model
         try:
-            other = self._other.compile(self._file.parent, self._options)
+            other = self.driver.compile(self.file.parent, self.options)
         except LoadFailed:  # it lacks an operator
             return model
         why = sooner(model, other)
@@ -268,25 +263,25 @@ class _Load:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
         # f32, whatever was chosen: OpenVINO's numbers for these requests are wrong.
-        plain = replace(self._options.of(OpenVinoOptions), inference_precision="")
-        options = self._options.having(plain)
+        plain = replace(self.options.of(OpenVinoOptions), inference_precision="")
+        options = self.options.having(plain)
         refused = unsupported(options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         has_crashed = any(self._second.library in text for text in crashed)
         if refused or has_crashed or not self._second.takes_odd:
             return HandingOver(model, kinds, None, f"{cause}: send others")
-        reads = partial(self._reopened, _stamp(self._file), options)
+        reads = partial(self._reopened, _stamp(self.file), options)
         return HandingOver(model, kinds, reads, cause)
 
     def _reopened(self, stamp: tuple[int, int], options: EngineOptions) -> CompiledModel:
         """Read the model by the second engine, unless its file was replaced meanwhile."""
         try:
-            is_same = _stamp(self._file) == stamp
+            is_same = _stamp(self.file) == stamp
         except OSError:  # it is gone
             is_same = False
         if not is_same:
             raise LoadFailed("the files of the version have changed since it was loaded")
-        return self._other.compile(self._file.parent, options)
+        return self.driver.compile(self.file.parent, options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, if no driver is configured.
@@ -298,12 +293,12 @@ class _Load:
         name = self._second.library
         if isinstance(cause, NoModel):
             raise cause
-        if self._options.driver != AUTO:
+        if self.options.driver != AUTO:
             raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
         if not self._is_installed:
             raise LoadFailed(f"{why}; {name} may run it: {self._second.install}") from cause
         try:
-            model = self._other.compile(self._file.parent, self._options)
+            model = self.driver.compile(self.file.parent, self.options)
         except LoadFailed as error:
             if str(error) == why:  # it is no model
                 raise
@@ -312,17 +307,17 @@ class _Load:
 
     def _told(self, model: CompiledModel, why: str) -> CompiledModel:
         name = self._second.library
-        log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
+        log.warning(Event("served by another engine", path=self.file, engine=name, cause=why))
         return _WithEvidence(
             model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}")
         )
 
     def _log(self, found: Findings, engine: str, handed_over: str) -> None:
-        if found.why_not and self._is_installed and self._options.verify != OFF:
-            log.warning(Event("engines not compared", path=self._file, cause=found.why_not))
+        if found.why_not and self._is_installed and self.options.verify != OFF:
+            log.warning(Event("engines not compared", path=self.file, cause=found.why_not))
             return
         facts = {"result": found.told(), "engine": engine, "handed_over": handed_over or "nothing"}
-        log.info(Event("engines compared", path=self._file, **facts))
+        log.info(Event("engines compared", path=self.file, **facts))
 
     def _advice(self) -> str:
         install = "" if self._is_installed else f": {self._second.install}"

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,24 +204,16 @@ def _spec(alias: str, info: TensorInfo) -> TensorSpec:
     return TensorSpec(alias, BY_NUMBER[info.dtype], info.shape, info.tensor)
 
 
+@dataclass(frozen=True)
 class _Conversion:
     """One signature on its way to a draft."""
 
-    def __init__(
-        self,
-        directory: Path,
-        meta_graph: MetaGraph,
-        signature: Declared,
-        names: tuple[Names, Names],
-        listed: Signature,
-        initial: Initial,
-    ) -> None:
-        self._directory = directory
-        self._meta_graph = meta_graph
-        self._signature = signature
-        self._names = names
-        self._listed = listed
-        self._initial = initial
+    directory: Path
+    meta_graph: MetaGraph
+    signature: Declared
+    names: tuple[Names, Names]
+    listed: Signature
+    initial: Initial
 
     def draft(self, *, copied: bool) -> Draft:
         """Prepare the graph, convert it, and name its tensors.
@@ -231,17 +223,17 @@ class _Conversion:
         """
         prepared = self._prepared()
         if copied and prepared.graph_def is None:
-            prepared.graph_def = self._meta_graph.graph_def
+            prepared.graph_def = self.meta_graph.graph_def
         host = self._host(prepared)
         beside = self._beside(prepared, host)
-        signature = self._signature
+        signature = self.signature
         if not prepared.outputs:
-            return Draft(signature.name, signature.method, None, (), (), beside, self._listed, host)
-        frame = frame_of(prepared, self._meta_graph)
+            return Draft(signature.name, signature.method, None, (), (), beside, self.listed, host)
+        frame = frame_of(prepared, self.meta_graph)
         left = [frame.place(info.tensor) for info in prepared.outputs.values()]
-        check_graph(self._meta_graph, frame.library, above(left))
-        index = self._initial.index
-        with directory_for(self._directory, self._meta_graph, prepared, index) as source:
+        check_graph(self.meta_graph, frame.library, above(left))
+        index = self.initial.index
+        with directory_for(self.directory, self.meta_graph, prepared, index) as source:
             model = core().read_model(str(source))
         visit(model, TENSORFLOW)
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
@@ -252,15 +244,15 @@ class _Conversion:
         if len({tensor.index for tensor in inputs}) != len(model.inputs):
             raise LoadFailed(_read_beside(model, [tensor.index for tensor in inputs]))
         return Draft(
-            signature.name, signature.method, model, inputs, outputs, beside, self._listed, host
+            signature.name, signature.method, model, inputs, outputs, beside, self.listed, host
         )
 
     def _prepared(self) -> Prepared:
-        prepared = prepare(self._meta_graph, self._signature)
+        prepared = prepare(self.meta_graph, self.signature)
         if hold_first_form(prepared.above):
             from ie_serving.engines.savedmodel.host.inlined import write_loops_out
 
-            write_loops_out(prepared, self._meta_graph)
+            write_loops_out(prepared, self.meta_graph)
         return prepared
 
     def _host(self, prepared: Prepared) -> "HostPlan | None":
@@ -273,17 +265,17 @@ class _Conversion:
         # The import is here: only models with strings or tables pay for it.
         from ie_serving.engines.savedmodel.host.cut import leave_to_host
 
-        plan = leave_to_host(prepared, self._directory, self._meta_graph, self._initial)
+        plan = leave_to_host(prepared, self.directory, self.meta_graph, self.initial)
         if not (plan.slots or plan.names()):
             return None
-        inputs, outputs = self._names
+        inputs, outputs = self.names
         plan.inputs = {inputs.get(alias, alias): slot for alias, slot in plan.inputs.items()}
         plan.taken = {outputs.get(alias, alias): slot for alias, slot in plan.taken.items()}
         plan.outputs = {outputs[alias]: value for alias, value in plan.outputs.items()}
         log.info(
             Event(
                 "part of a signature runs on the host",
-                signature=self._signature.name,
+                signature=self.signature.name,
                 **plan.operations(),
             )
         )
@@ -294,19 +286,19 @@ class _Conversion:
             return True
         if not prepared.computed:
             return False
-        frame = frame_of(prepared, self._meta_graph)
+        frame = frame_of(prepared, self.meta_graph)
         infos = prepared.computed.values()
         return self._may_need(infos, list(above([frame.place(info.tensor) for info in infos])))
 
     def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[NodeOutput]) -> bool:
-        return may_need_host(infos, places) or any(map(self._initial.sets, places))
+        return may_need_host(infos, places) or any(map(self.initial.sets, places))
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
     ) -> list[ModelTensor]:
         inputs = kind == "inputs"
-        names = self._names[0 if inputs else 1]
-        own = self._signature.inputs if inputs else self._signature.outputs
+        names = self.names[0 if inputs else 1]
+        own = self.signature.inputs if inputs else self.signature.outputs
         places = _places(ports)
         return [
             ModelTensor(
@@ -326,8 +318,8 @@ class _Conversion:
         for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
             if name in places:
                 return places[name]
-        tensors = self._signature.outputs if kind == "outputs" else self._signature.inputs
-        frame = Frame(Library(self._meta_graph.graph_def), self._meta_graph.graph_def)
+        tensors = self.signature.outputs if kind == "outputs" else self.signature.inputs
+        frame = Frame(Library(self.meta_graph.graph_def), self.meta_graph.graph_def)
         node = frame.place(tensors[alias].tensor).origin().node if alias in tensors else None
         of = f", which is {node.op} {node.name!r}" if node is not None else ""
         raise LoadFailed(
@@ -340,9 +332,9 @@ class _Conversion:
         whole = prepared.as_declared and not prepared.defaults and host is None
         if whole and prepared.outputs:
             return None
-        inputs, outputs = self._names
+        inputs, outputs = self.names
         constants = {**prepared.constants, **self._computed(prepared)}
-        listed = self._listed
+        listed = self.listed
         return AnsweredBeside(
             Signature(
                 listed.name,
@@ -360,7 +352,7 @@ class _Conversion:
 
     def _meanings(self, prepared: Prepared, host: "HostPlan | None") -> dict[str, str]:
         """Tell how the model's inputs that clients do not see are computed."""
-        names = self._names[0]
+        names = self.names[0]
         meanings = {
             own: f'feature "{feature.key}" of "{names[alias]}"'
             for alias, parsing in prepared.parsings
@@ -377,7 +369,7 @@ class _Conversion:
         """Compute, once, the outputs that depend on no input."""
         if not prepared.computed:
             return {}
-        with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
+        with directory_of_constants(self.directory, self.meta_graph, prepared) as source:
             model = core().read_model(str(source))
         outputs = model.outputs
         places = _places(outputs)

@@ -6,8 +6,8 @@ Text and JSON mean the same: `"4"` is 4, and `{"latest": {}}` may be an object o
 """
 
 import reprlib
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
 
 from ie_serving.core.values.errors import ConfigError
 
@@ -45,6 +45,16 @@ class Faults:
         """Raise ConfigError with every fault, if there is one."""
         if self.found:
             raise ConfigError(self.found)
+
+
+def parsed(
+    given: Mapping[str, V], parse: Callable[[str], Callable[[V, str], T]], place: str
+) -> dict[str, T]:
+    """Parse each value by the parser of its key. Raises: ConfigError, of all faults."""
+    faults = Faults()
+    found = {key: faults.take(parse(key), item, f"{place}.{key}") for key, item in given.items()}
+    faults.check()
+    return cast("dict[str, T]", found)
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from ie_serving.core.settings.faults import Faults, fault
+from ie_serving.core.settings.faults import fault, parsed
 from ie_serving.core.settings.numbers import whole
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.integers import INT32_MAX
@@ -71,13 +71,8 @@ def mapping(value: object, place: str, expected: str) -> Mapping[str, Any]:
 
 def plugin_config(value: object, place: str) -> Mapping[str, str]:
     """Read device properties; numbers and booleans become OpenVINO's words for them."""
-    faults = Faults()
     given = mapping(value, place, 'an object such as {"NUM_STREAMS": "2"}')
-    properties = {
-        key: faults.take(_property, item, f"{place}.{key}") for key, item in given.items()
-    }
-    faults.check()
-    return {key: item for key, item in properties.items() if item is not None}
+    return parsed(given, lambda _: _property, place)
 
 
 def _property(value: object, place: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
-from ie_serving.core.settings.faults import Faults, Parser, fault
+from ie_serving.core.settings.faults import Parser, fault, parsed
 from ie_serving.core.settings.numbers import (
     integer,
     milliseconds,
@@ -43,12 +43,8 @@ _RULES: Final[Mapping[str, tuple[str, Parser[Any]]]] = {
 
 def traffic(value: object, place: str) -> Mapping[str, int]:
     """Read percent by label or version."""
-    expected = 'an object such as {"stable": 95, "canary": 5}'
-    faults = Faults()
-    given = mapping(value, place, expected)
-    found = {name: faults.take(_PERCENT, item, f"{place}.{name}") for name, item in given.items()}
-    faults.check()
-    shares = {name: percent for name, percent in found.items() if percent is not None}
+    given = mapping(value, place, 'an object such as {"stable": 95, "canary": 5}')
+    shares = parsed(given, lambda _: _PERCENT, place)
     if shares and sum(shares.values()) != WHOLE:
         raise ConfigError(
             [f"{place}: the shares sum to {sum(shares.values())}; expected {WHOLE} in all"]
@@ -62,13 +58,8 @@ def rollback(value: object, place: str) -> Rollback:
     given = mapping(value, place, expected)
     if given.keys() - _RULES.keys() or not given.keys() & {"error_rate", "latency_ms"}:
         raise fault(place, dict(given), expected)
-    faults = Faults()
-    found: dict[str, Any] = {
-        _RULES[key][0]: faults.take(_RULES[key][1], item, f"{place}.{key}")
-        for key, item in given.items()
-    }
-    faults.check()
-    return Rollback(**found)
+    found: dict[str, Any] = parsed(given, lambda key: _RULES[key][1], place)
+    return Rollback(**{_RULES[key][0]: item for key, item in found.items()})
 
 
 def _path(value: object, place: str) -> str:
@@ -109,11 +100,7 @@ def shadow(value: object, place: str) -> Shadow:
         raise fault(place, dict(given), expected)
     if "max_samples" in keys and "path" not in keys:
         raise fault(f"{place}.max_samples", given["max_samples"], "path beside it: give one")
-    faults = Faults()
-    found: dict[str, Any] = {
-        key: faults.take(_OF_SHADOW[key], item, f"{place}.{key}") for key, item in given.items()
-    }
-    faults.check()
+    found: dict[str, Any] = parsed(given, _OF_SHADOW.__getitem__, place)
     return Shadow(**found)
 
 

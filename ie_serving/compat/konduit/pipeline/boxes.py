@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.compat.konduit.data import Data, Image
-from ie_serving.compat.konduit.pipeline.built_in import RunStep, size_of
+from ie_serving.compat.konduit.pipeline.built_in import RunStep, kept, size_of
 from ie_serving.compat.konduit.pipeline.definition import PipelineStep
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays
@@ -57,9 +57,7 @@ def ssd(step: PipelineStep) -> RunStep:
             labels=("", *map(str, named)),  # its classes are counted from 1
         )
         made = _boxes(found, is_named=bool(named))
-        kept = keys.get("keepOtherValues", True)
-        others = {n: v for n, v in data.items() if kept and n not in taken[:2]}
-        return {**others, keys.get("outputName") or BOXES: made}
+        return {**kept(keys, data, *taken[:2]), keys.get("outputName") or BOXES: made}
 
     return run
 
@@ -88,9 +86,7 @@ def box_filter(step: PipelineStep) -> RunStep:
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
             raise InvalidRequest(f'"{name}" is no list of boxes')
         found = [each for each in given if each.get("label") in wanted]
-        kept = step.keys.get("keepOtherValues", True)
-        others = {n: v for n, v in data.items() if kept and n != name}
-        return {**others, step.keys.get("outputName") or name: found}
+        return {**kept(step.keys, data, name), step.keys.get("outputName") or name: found}
 
     return run
 
@@ -125,9 +121,8 @@ def yolo(step: PipelineStep) -> RunStep:
             most=MOST,
             labels=tuple(map(str, names)),
         )
-        others = data if keys.get("keepOtherValues", True) else {}
         made = [_centred(each) for each in _boxes(found, is_named=True)]
-        return {**others, keys.get("output") or BOXES: made}
+        return {**kept(keys, data), keys.get("output") or BOXES: made}
 
     return run
 
@@ -181,8 +176,8 @@ def extracted(step: PipelineStep) -> RunStep:
         for left, top, right, bottom in places_of(pixels, _corners(several), 0.0):
             cut = pixels[top:bottom, left:right]
             made.append(Image("PNG", encoded(sized(cut, *size) if size else cut, "png")))
-        kept = keys.get("keepOtherFields", keys.get("keepOtherValues", True))
-        others = {n: v for n, v in data.items() if kept and n not in (name, given)}
+        word = "keepOtherFields" if "keepOtherFields" in keys else "keepOtherValues"
+        others = kept(keys, data, name, given, word=word)
         found = made if isinstance(data[given], list) else made[0]
         return {**others, keys.get("outputName") or name: found}
 

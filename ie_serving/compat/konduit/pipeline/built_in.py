@@ -16,6 +16,12 @@ from ie_serving.wire.image.pictures import encoded
 RunStep = Callable[[Data, NamedModels], Data]
 """Computes a step; the second are the server's models."""
 
+
+def kept(keys: Mapping[str, Any], data: Data, *taken: str, word: str = "keepOtherValues") -> Data:
+    """Give the data beside those that a step has taken; nothing where the step keeps none."""
+    return {n: v for n, v in data.items() if keys.get(word, True) and n not in taken}
+
+
 # -- classes and columns ------------------------------------------------------------------------
 
 
@@ -169,8 +175,7 @@ def _of_pictures(step: PipelineStep, key: str, change: Callable[[Any], Any]) -> 
                     f'"{name}" is no picture, which has @ImageFormat and @ImageData'
                 )
         made = {alias: change(data[n]) for n, alias in zip(chosen, aliases or chosen, strict=True)}
-        keep = step.keys.get("keepOtherValues", True)
-        return {**{n: v for n, v in data.items() if keep and n not in chosen}, **made}
+        return {**kept(step.keys, data, *chosen), **made}
 
     return run
 

@@ -19,12 +19,11 @@ import mmap
 import os
 import pickle
 import socket
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from ie_serving.core.runtime.handover import Left
+from ie_serving.core.runtime.handover import Left, nameless
 
 LOOK: Final = b"look"
 """Message: a board has changed."""
@@ -156,7 +155,7 @@ class Crew:
         self.taken = SharedNumbers(size)
         self.log_level = SharedNumbers(1)
         self.changes = SharedNumbers(1)
-        self.lock = _nameless()
+        self.lock = nameless()
 
     @property
     def has_accepting(self) -> bool:
@@ -208,11 +207,6 @@ class Crew:
         """Discard the state left for replacements: the next start counts as the first."""
         for place in (*self.configurations, *self.answering):
             place.clear()
-
-
-def _nameless() -> int:
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 class Ledger:

@@ -40,9 +40,9 @@ from ie_serving.models.first_loads import (
     until_it_serves,
     until_they_answer,
 )
-from ie_serving.models.leaving import leave_all
 from ie_serving.models.served import Served, ServedModels, Successors, WithPrepared
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.version.versions import leave_all
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -187,9 +187,9 @@ def _check_unused(flags: Split, texts: Mapping[str, str], faults: Faults) -> Non
     """Tell the faults of files that have no effect here."""
     for name in UNUSED_FILES:
         if name in texts:
-            from ie_serving.config.files import session_files
+            from ie_serving.config.files.option_files import check_session
 
-            faults.take(partial(session_files.check, name), texts[name], flags.text(name))
+            faults.take(partial(check_session, name), texts[name], flags.text(name))
 
 
 NO_GRPC_PORT = (

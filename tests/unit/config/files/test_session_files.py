@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.config.files import session_files
+from ie_serving.config.files.option_files import check_session
 from ie_serving.core.values.errors import ConfigError
 
 SESSION = "tensorflow_session_config_file"
@@ -33,7 +33,7 @@ def bundle(fields: str) -> str:
     ],
 )
 def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
-    session_files.check(flag, text, "f")
+    check_session(flag, text, "f")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
 )
 def test_a_file_that_cannot_be_parsed(flag: str, text: str, fault: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        session_files.check(flag, text, "f")
+        check_session(flag, text, "f")
     assert str(refused.value).startswith("Invalid protobuf file: 'f': ")
     assert fault.lower() in str(refused.value).lower()
 
@@ -71,4 +71,4 @@ def test_a_file_that_cannot_be_parsed(flag: str, text: str, fault: str) -> None:
 )
 def test_a_file_that_changes_answers_is_refused(flag: str, text: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"f: {name} changes answers, and is not supported"):
-        session_files.check(flag, text, "f")
+        check_session(flag, text, "f")

@@ -2,8 +2,8 @@
 
 Requests that run a model are POSTs. They are answered directly from the transport's request, since
 they are the most frequent and every step counts. All else, pages and errors, is answered through
-Falcon (`falcon_pages.py`). TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets,
-so one sink takes all of that instead of a router. Pages are in `rest_pages.py`, errors in
+Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
+of that instead of a router. Pages, and what runs Falcon, are in `rest_pages.py`, errors in
 `fronts/rest/body.py`.
 """
 
@@ -55,10 +55,14 @@ from ie_serving.server.fronts.rest.body import (
     refusal,
     typed,
 )
-from ie_serving.server.fronts.tfs.falcon_pages import FalconPages
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
 from ie_serving.server.fronts.tfs.rest_invoke import Invocations
-from ie_serving.server.fronts.tfs.rest_pages import NOT_FOUND_PAGE, fixed_pages, misrouted
+from ie_serving.server.fronts.tfs.rest_pages import (
+    NOT_FOUND_PAGE,
+    FalconPages,
+    fixed_pages,
+    misrouted,
+)
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
     GENERATED,

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from ie_serving.server.fronts.tfs.falcon_pages import scope_of
+from ie_serving.server.fronts.tfs.rest_pages import scope_of
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import messages
 from ie_serving.server.transport.http1.connection import Http1Connection

@@ -9,7 +9,7 @@ from tests.process import output_of
 CODE = """
 import sys
 import ie_serving.app.application
-import ie_serving.server.fronts.admin.grpc_health
+import ie_serving.server.fronts.admin.health
 import ie_serving.server.fronts.admin.grpc_reflection
 import ie_serving.server.fronts.tfs.rest
 import ie_serving.server.transport.grpc.http2_server

@@ -6,8 +6,7 @@ import logging
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ie_serving.server.fronts.admin.grpc_health import NAME, HealthService
-from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
+from ie_serving.server.fronts.admin.health import NAME, Health, HealthService, ProcessReadiness
 from ie_serving.server.transport.grpc.services import CallContext
 
 PATIENCE_S = 5

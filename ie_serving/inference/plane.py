@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ie_serving.core.values.codes import ENDED, code_of, rejected_for
-from ie_serving.core.values.errors import NotLoaded, ServingError
+from ie_serving.core.values.errors import NotLoaded
 from ie_serving.core.values.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
@@ -202,45 +202,20 @@ class DataPlane:
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
-    async def described(
+    async def metadata(
         self,
         model: ModelSpec,
         interface: Interface[Any],
         began: float,
         encode: Callable[[Servable], T],
     ) -> T:
-        """As `metadata`; awaits the load of a model that is loaded on demand."""
+        """Describe the signatures of a version; a model on demand is loaded for that."""
         with (
             self._measured(interface, Api.METADATA, model.name, began) as asked,
             await self._handle(model, self._models.main) as servable,
         ):
             asked.version = servable.version
             return encode(servable)
-
-    def metadata(
-        self,
-        model: ModelSpec,
-        interface: Interface[Any],
-        began: float,
-        encode: Callable[[Servable], T],
-    ) -> T:
-        """Describe the signatures of a version."""
-        with (
-            self._measured(interface, Api.METADATA, model.name, began) as asked,
-            self._models.main(model) as servable,
-        ):
-            asked.version = servable.version
-            return encode(servable)
-
-    def is_loaded(self, model: ModelSpec) -> bool:
-        """Tell whether requests for `model` are answered, or refused, without a load on demand."""
-        try:
-            self._models.main(model)
-        except NotLoaded:
-            return False
-        except ServingError:
-            pass
-        return True
 
     def status(
         self,

@@ -285,7 +285,7 @@ async def test_everything_that_is_asked_is_counted_and_timed() -> None:
     await plane.classify(examples([1.0], signature="classify"), interface, now(), id)
     await plane.regress(examples([1.0], signature="regress"), interface, now(), id)
     await plane.multi_inference(examples([1.0]), [task], interface, now(), id)
-    plane.metadata(ModelSpec(MODEL), interface, now(), id)
+    await plane.metadata(ModelSpec(MODEL), interface, now(), id)
     plane.status(ModelSpec(MODEL, label="stable"), interface, now(), id)
     assert heart.counted() == ['{model_name="m",status="OK"} 6']
     assert heart.timed() == [
@@ -298,7 +298,7 @@ async def test_what_fails_is_counted_by_its_code_and_is_not_timed() -> None:
     heart = Heart()
     plane, interface = await heart.plane(), Words().interface()
     with pytest.raises(NotFound):
-        plane.metadata(ModelSpec(MODEL, version=9), interface, now(), id)
+        await plane.metadata(ModelSpec(MODEL, version=9), interface, now(), id)
     with pytest.raises(NotFound):
         plane.status(ModelSpec("made up"), interface, now(), id)
     with pytest.raises(InvalidRequest):

@@ -93,12 +93,12 @@ class StfsFront(OtherFront[Route]):
         name = found.model.name
         return _json(shown(name, self._served.entry(name)))
 
-    def _generated(self, found: Route, request: Request) -> Page | Awaitable[Page]:
+    async def _generated(self, found: Route, request: Request) -> Page:
         given = parameters(found)
         make = partial(self._made, found, given, _field(request, b"host"))
         began = time.perf_counter()
-        made = self._plane.metadata(found.model, self._interface, began, make)
-        return written(found, given, made)
+        made = await self._plane.metadata(found.model, self._interface, began, make)
+        return await written(found, given, made)
 
     def _made(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable

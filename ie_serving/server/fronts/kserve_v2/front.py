@@ -195,7 +195,7 @@ class KServeFront:
 
         with self._plane.counting_refusals(asked.model, self._of_json, Api.METADATA):
             model = model_spec(asked.model, asked.version)
-        return _json(await self._plane.described(model, self._of_json, began, encode))
+        return _json(await self._plane.metadata(model, self._of_json, began, encode))
 
     async def _ready(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         """Answer a version's readiness by label; `Health` answers by number or without one."""

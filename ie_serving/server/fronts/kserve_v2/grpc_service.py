@@ -137,7 +137,7 @@ class InferenceService:
         began = time.perf_counter()
         with self._plane.counting_refusals("", self._interface, Api.METADATA):
             model = model_spec(*written.read_model(messages.ModelMetadataRequest, payload))
-        return await self._plane.described(model, self._interface, began, self._described)
+        return await self._plane.metadata(model, self._interface, began, self._described)
 
     async def model_statistics(self, payload: Buffer, context: CallContext) -> bytes:
         """Report the number of inferences and the time that they took."""

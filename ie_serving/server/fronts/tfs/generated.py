@@ -15,16 +15,16 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.rest.body import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
 from ie_serving.wire.clients import sample
-from ie_serving.wire.clients.sample import SamplePieces, text_of
+from ie_serving.wire.clients.sample import text_of
 
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
-FindSample = Callable[[Callable[[Servable], sample.JsonPost]], sample.JsonPost]
+FindSample = Callable[[Callable[[Servable], sample.JsonPost]], Awaitable[sample.JsonPost]]
 """Applies a function to the version that the request names. Raises ServingError."""
 
 
-def page(asked: Route, address: str, ask: FindSample) -> Page | Awaitable[Page]:
+async def page(asked: Route, address: str, ask: FindSample) -> Page:
     """Answer a request to either route.
 
     Args:
@@ -42,27 +42,21 @@ def page(asked: Route, address: str, ask: FindSample) -> Page | Awaitable[Page]:
         model = ModelSpec(name, version, label, given.get(SIGNATURE, ""))
         return sample.predict(sample.checked_url(address), model, servable.signatures)
 
-    return written(asked, given, ask(make))
+    return await written(asked, given, await ask(make))
 
 
-def written(
-    asked: Route, given: Mapping[str, str], made: sample.JsonPost
-) -> Page | Awaitable[Page]:
+async def written(asked: Route, given: Mapping[str, str], made: sample.JsonPost) -> Page:
     """Write the body of a call, or a program that makes the call.
 
     Raises:
         InvalidRequest: an unknown language.
     """
     if asked.verb == "gen_json":
-        return _json(made.body)
+        # In a thread: unlike a program, the body spells out all elements.
+        text = await in_thread(partial(text_of, made.body))
+        return 200, JSON, text.encode()
     program = sample.program(given.get(LANGUAGE, "bash"), made)  # the original's default
     return 200, TEXT, program.encode()
-
-
-async def _json(body: SamplePieces) -> Page:
-    # The text is made in a thread: unlike a program, the body spells out all elements.
-    text = await in_thread(partial(text_of, body))
-    return 200, JSON, text.encode()
 
 
 def parameters(asked: Route) -> dict[str, str]:

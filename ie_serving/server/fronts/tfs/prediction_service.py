@@ -160,7 +160,7 @@ class PredictionService:
         """Describe the signatures of a version."""
         began = time.perf_counter()
         model = await self._read(_metadata_model, payload)
-        return await self._plane.described(model, self._interface, began, _encode_metadata)
+        return await self._plane.metadata(model, self._interface, began, _encode_metadata)
 
     def _tell(self, request: ExamplesRequest, context: CallContext) -> None:
         if self._callers.are_passed:

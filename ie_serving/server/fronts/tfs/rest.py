@@ -165,7 +165,6 @@ class RestApi:
         self._secure = secure
         self._looks: dict[str, LookUp] = {
             "status": self._status,
-            "metadata": self._metadata,
             "models": self._list,
             "config": lambda *_: config.status(),
             "log_level": lambda *_: log.show(),
@@ -223,9 +222,12 @@ class RestApi:
         assert resp is not None  # only WebSockets have none, and they have no sink
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD
-        page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
-        if not isinstance(page, tuple):
-            page = await page
+        try:
+            page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
+            if not isinstance(page, tuple):
+                page = await page
+        except Exception as error:
+            page = refusal(error)
         if isinstance(page, Reply):
             for name, value in page.headers:
                 resp.set_header(name.decode(), value.decode())
@@ -236,13 +238,10 @@ class RestApi:
             resp.set_header("allow", ALLOWED)
         resp.data = page[2]  # type: ignore[assignment]  # any buffer, and a large page is not copied
 
-    async def _reloaded(self, headers: Headers) -> Page | Reply:
-        try:
-            with self._plane.counting_refusals("", self._interface):
-                self._check_site(dict(headers))
-                return json_page(*await self._config.reload())
-        except Exception as error:
-            return refusal(error)
+    async def _reloaded(self, headers: Headers) -> Page:
+        with self._plane.counting_refusals("", self._interface):
+            self._check_site(dict(headers))
+            return json_page(*await self._config.reload())
 
     def _page(self, request: "falcon.asgi.Request") -> Page | Reply | Awaitable[Page | Reply]:
         path: bytes = request.scope["raw_path"]
@@ -259,24 +258,19 @@ class RestApi:
         except InvalidRequest as error:
             self._plane.refused("", error, self._interface)
             return misrouted(error)
-        try:
-            if asked.verb in GENERATED:
-                return self._generated(asked, request, began)
-            if asked.verb == "metadata" and not self._plane.is_loaded(asked.model):
-                return self._metadata_later(asked.model, began)
-            return 200, JSON, self._looks[asked.verb](asked.model, began)
-        except Exception as error:
-            return refusal(error)
+        if asked.verb in GENERATED:
+            return self._generated(asked, request, began)
+        if asked.verb == "metadata":
+            return self._metadata(asked.model, began)
+        return 200, JSON, self._looks[asked.verb](asked.model, began)
 
-    def _generated(
-        self, asked: Route, request: "falcon.asgi.Request", began: float
-    ) -> Page | Awaitable[Page]:
+    async def _generated(self, asked: Route, request: "falcon.asgi.Request", began: float) -> Page:
         # Imported here: few servers get such requests.
         from ie_serving.server.fronts.tfs.generated import page
 
         address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
         ask = partial(self._plane.metadata, asked.model, self._interface, began)
-        return page(asked, address, ask)
+        return await page(asked, address, ask)
 
     def _model_page(self, path: bytes) -> Page | Reply:
         model = model_asked(path)
@@ -372,15 +366,9 @@ class RestApi:
     def _status(self, model: ModelSpec, began: float) -> Octets:
         return self._plane.status(model, self._interface, began, self._statuses.json)
 
-    def _metadata(self, model: ModelSpec, began: float) -> Octets:
-        return self._plane.metadata(model, self._interface, began, self._write_metadata)
-
-    async def _metadata_later(self, model: ModelSpec, began: float) -> Page | Reply:
-        try:
-            write = self._write_metadata
-            return 200, JSON, await self._plane.described(model, self._interface, began, write)
-        except Exception as error:
-            return refusal(error)
+    async def _metadata(self, model: ModelSpec, began: float) -> Page:
+        write = self._write_metadata
+        return 200, JSON, await self._plane.metadata(model, self._interface, began, write)
 
     def _list(self, _: ModelSpec, began: float) -> Octets:
         return self._plane.models(self._interface, began, _models)

@@ -137,7 +137,7 @@ def _prepare(parsed: Parsed) -> None:
     server = parsed.settings.server
     _start_log(server)
     for warning in parsed.warnings if parsed.lenient else ():
-        log.warning(warning)
+        log.warning(Event("command line warning", warning=warning))
     if os.environ.get(USER, "0") != "0" and os.geteuid() == 0:
         log.warning(Event("server runs as root", advice="start it by the image's entry point"))
     if in_memory := choose_directory():

@@ -189,14 +189,15 @@ def test_a_port_is_free_again_at_once_after_a_stop(start: Start) -> None:
 def test_a_host_that_is_not_here_is_named(start: Start) -> None:
     server = start(**both(), host="192.0.2.1")
     assert server.exit_code() == 1
-    assert 'host "192.0.2.1"' in server.lines[-1]
+    assert 'server cannot run cause="cannot listen on ' in server.lines[-1]
+    assert r"host \"192.0.2.1\"" in server.lines[-1]
 
 
 def test_a_start_that_fails_ends_with_1_and_one_line(start: Start) -> None:
     server = start(**both(), start_error="serving")
     assert server.exit_code() == 1
     text = server.log
-    assert text.count('model path "/nowhere" does not exist') == 1
+    assert text.count(r"model path \"/nowhere\" does not exist") == 1
     assert "Traceback" not in text
     assert " - gunicorn." not in text
 

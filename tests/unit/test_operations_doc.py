@@ -176,10 +176,13 @@ def test_an_event_of_the_table_is_in_the_code() -> None:
 
 
 def test_a_line_with_text_of_its_own_is_an_event() -> None:
-    """What is passed on (an error, a warning) has its text from elsewhere."""
+    """An error or a warning is a fact of one, so that alerts can name the event."""
     for path, node in ((path, node) for path, made in calls_in().items() for node in made):
         if is_line(node):
             text = node.args[0]
+            assert not is_name(text, "error", "cause", "warning", "message"), (
+                f"{path}:{node.lineno}"
+            )
             is_text = isinstance(text, ast.Constant | ast.JoinedStr)
             assert not is_text or ast.literal_eval(text) in WAITED_FOR, f"{path}:{node.lineno}"  # type: ignore[attr-defined]
 

@@ -127,8 +127,8 @@ class LoadNotes:
         # Does not wait: another suspect may hang, and the loading threads are few for all models.
         if not self._suspects.acquire(blocking=False):
             raise LoadFailed(
-                "it was loading when the server's process was killed, and is loaded again when"
-                " another version of which that is true has been loaded"
+                "it was loading when the server's process was killed; it is tried again once no"
+                " other suspect version is loading"
             )
         try:
             yield

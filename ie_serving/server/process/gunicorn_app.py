@@ -92,7 +92,7 @@ def run(
             settings = of_successor(settings)
         ports = bind(settings.server, predecessor.sockets if predecessor else ())
     except ServingError as error:
-        log.error(error)
+        log.error(Event("server cannot run", cause=error))
         ended = ServerEnd(1, str(error))
     else:
         ended = _serve(GunicornApp(settings, build, ports, predecessor, AppWorker), environment)

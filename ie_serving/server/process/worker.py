@@ -79,7 +79,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         try:
             _new_loop().run_until_complete(self._serve())
         except ServingError as error:
-            log.error(error)
+            log.error(Event("server cannot run", cause=error))
             self._leave_cause(str(error))
             return 1
         except Exception as error:
@@ -164,7 +164,7 @@ class AppWorker(Worker):  # type: ignore[misc]
 def _logged(error: Exception) -> str:
     """Log why the server cannot run; return it."""
     if cause := explained(error):
-        log.error(cause)
+        log.error(Event("server cannot run", cause=cause))
         log.debug(Event("server failed"), exc_info=error)
         return cause
     log.error(Event("server failed by a defect"), exc_info=error)

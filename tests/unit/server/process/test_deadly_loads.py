@@ -101,7 +101,7 @@ def test_suspects_load_one_after_the_other_so_that_one_alone_is_blamed_twice() -
     machine = Machine()
     machine.dies_of("first/1@a", "second/1@a")
     with machine.notes.noted("first/1@a"):
-        with pytest.raises(LoadFailed, match="when another version of which that is true"):
+        with pytest.raises(LoadFailed, match="once no other suspect version is loading"):
             machine.notes.noted("second/1@a").__enter__()
         assert json.loads(machine.left.read())["under_way"] == ["first/1@a"]
     assert machine.loads("second/1@a")

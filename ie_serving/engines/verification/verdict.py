@@ -104,6 +104,67 @@ class Findings:
         return f"compared with {self.reference} on {self.asked} requests{end}"
 
 
+@dataclass(frozen=True)
+class Serve:
+    """OpenVINO serves."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The second engine serves.
+
+    Attributes:
+        cause: why OpenVINO does not.
+    """
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Fail:
+    """No engine serves.
+
+    Attributes:
+        cause: why, and what to do.
+    """
+
+    cause: str
+
+
+def choose(
+    found: Findings, second: str, *, needs_reference: str = "", advice: str | None = None
+) -> Serve | Replace | Fail:
+    """Choose the engine of a model that OpenVINO has compiled. Pure.
+
+    Args:
+        found: the findings.
+        second: library of the second engine.
+        needs_reference: why OpenVINO serves only what was compared; empty if it need not be.
+        advice: what to do about a model that was not compared; None if it is served all the same.
+    """
+    if why := _wrong(found):
+        differ = f"{OPENVINO} and {found.reference} differ: {why}"
+        crash = found.crashed.get(ValueKind.FINITE, "")
+        if second in crash:
+            return Fail(f"{differ}; and {crash}: neither engine can serve it, export it anew")
+        return Replace(differ)
+    if found.why_not and needs_reference:
+        return Replace(needs_reference)
+    if found.why_not and advice is not None:
+        return Fail(f"the version is {found.told()}{advice}")
+    return Serve()
+
+
+def _wrong(found: Findings) -> str:
+    """Say why OpenVINO does not serve a model; empty if it does."""
+    finite = ValueKind.FINITE
+    if finite in found.differs:
+        return found.differs[finite]
+    if found.crashed.get(finite, "").startswith(OPENVINO):
+        return found.crashed[finite]
+    return found.refused if not found.asked else ""
+
+
 def differences(found: Arrays, expected: Arrays, precision: str) -> str:
     """Say how the outputs of one request differ; empty if they do not.
 

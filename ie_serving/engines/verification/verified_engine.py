@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,16 @@ from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.verification.comparison import BY_SUFFIX
 from ie_serving.engines.verification.handing_over import HandingOver, is_dynamic, sooner
-from ie_serving.engines.verification.verdict import MORE_SHARE, OPENVINO, Findings, Verdicts
+from ie_serving.engines.verification.verdict import (
+    MORE_SHARE,
+    OPENVINO,
+    Fail,
+    Findings,
+    Replace,
+    Serve,
+    Verdicts,
+    choose,
+)
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.telemetry.log.logs import Event
 
@@ -143,44 +152,42 @@ class _Load:
         beside = ThreadPoolExecutor(1, "compare")
         made: SecondModel = Future()
         began = time.perf_counter()
-        found = beside.submit(copy_context().run, self._findings, made)
-        beside.shutdown(wait=False)  # no wait for the comparison of a model that OpenVINO refuses
-        try:
-            model = self.engine.compile(self.file.parent, self.options)
-        except LoadFailed as error:
-            found.cancel()
-            made.cancel()
-            return self._by_reference(str(error), error)
-        except BaseException:
-            made.cancel()
-            raise
-        try:
+        # Closes what OpenVINO has compiled, and ends a comparison that waits for it.
+        with ExitStack() as unused:
+            found = beside.submit(copy_context().run, self._findings, made)
+            unused.callback(made.cancel)
+            unused.callback(found.cancel)
+            beside.shutdown(wait=False)  # it is not awaited for a model that OpenVINO refuses
+            try:
+                model = self.engine.compile(self.file.parent, self.options)
+            except LoadFailed as error:
+                unused.close()
+                return self._by_reference(str(error), error)
+            unused.callback(model.close)
             if left_out := next((s.left_out for s in model.signatures.values() if s.left_out), ""):
                 with suppress(LoadFailed):  # then the others are served
-                    other = self._by_reference(left_out)
-                    found.cancel()
-                    made.cancel()
-                    model.close()
-                    return other
+                    return self._by_reference(left_out)
             made.set_result((model, time.perf_counter() - began))
             shown = found.result()
-            why = _wrong(shown)
-            if not why and shown.why_not and (otherwise := _needs_reference(self.file)):
-                model.close()
-                return self._by_reference(otherwise)
-            if not why:
-                return self._sooner(self._by_openvino(model, shown), shown)
-        except BaseException:
-            made.cancel()  # a comparison that waits for the model ends
-            model.close()
-            raise
-        model.close()  # first, so that both are not in memory
-        differ = f"{OPENVINO} and {shown.reference} differ: {why}"
-        crash = shown.crashed.get(ValueKind.FINITE, "")
-        if self._second.library in crash:
-            raise LoadFailed(f"{differ}; and {crash}: neither engine can serve it, export it anew")
-        other = self._by_reference(differ)
-        return self._without_crashes(other, shown)
+            choice = self._choice(shown)
+            if isinstance(choice, Serve):
+                serving = self._by_openvino(model, shown)
+                if faster := self._faster(serving, shown):
+                    return faster
+                unused.pop_all()
+                return serving
+        # The model is closed, so that both are not in memory.
+        if isinstance(choice, Fail):
+            raise LoadFailed(choice.cause)
+        return self._without_crashes(self._by_reference(choice.cause), shown)
+
+    def _choice(self, found: Findings) -> Serve | Replace | Fail:
+        return choose(
+            found,
+            self._second.library,
+            needs_reference=_needs_reference(self.file) if found.why_not else "",
+            advice=self._advice() if self.options.verify == REQUIRE else None,
+        )
 
     def _findings(self, made: "SecondModel") -> Findings:
         if self.options.verify == OFF:
@@ -216,13 +223,7 @@ class _Load:
             return Findings(why_not=str(error))
 
     def _by_openvino(self, model: CompiledModel, found: Findings) -> CompiledModel:
-        """Add the findings; send requests that OpenVINO answers differently to the second engine.
-
-        Raises:
-            LoadFailed: nothing was compared, but `verify` requires it.
-        """
-        if found.why_not and self.options.verify == REQUIRE:
-            raise LoadFailed(f"the version is {found.told()}{self._advice()}")
+        """Add the findings; hand over the requests that OpenVINO answers differently."""
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
         self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
         if self.options.verify == OFF:
@@ -239,22 +240,22 @@ class _Load:
         cause = f"{self._second.library} crashes at {named} with this model: send others"
         return HandingOver(other, kinds, None, cause) if kinds else other
 
-    def _sooner(self, model: CompiledModel, found: Findings) -> CompiledModel:
-        """Let the second engine serve a quantized model that it answers faster."""
+    def _faster(self, model: CompiledModel, found: Findings) -> CompiledModel | None:
+        """Give a quantized model of the second engine if this answers faster."""
         is_open = self.options.driver == AUTO and self._is_installed
         is_open = is_open and ValueKind.FINITE not in found.crashed
         refused = unsupported(self.options, next(iter(model.signatures.values())))
         if not is_open or refused or self.file.suffix != ONNX or not is_dynamic(self.file):
-            return model
-        try:
-            other = self.driver.compile(self.file.parent, self.options)
-        except LoadFailed:  # it lacks an operator
-            return model
-        why = sooner(model, other)
-        if not why:
-            other.close()
-            return model
-        model.close()
+            return None
+        with ExitStack() as unused:
+            try:
+                other = self.driver.compile(self.file.parent, self.options)
+            except LoadFailed:  # it lacks an operator
+                return None
+            unused.callback(other.close)
+            if not (why := sooner(model, other)):
+                return None
+            unused.pop_all()
         return self._without_crashes(self._told(other, why), found)
 
     def _handing_over(
@@ -348,16 +349,6 @@ COMPUTED_OTHERWISE = "DynamicQuantizeLSTM"
 """An operator of onnxruntime that OpenVINO computes with other numbers. The others are refused by
 name (`openvino/reading/onnx_graph.py`); at this one onnxruntime crashes for some requests, which
 only the comparison finds."""
-
-
-def _wrong(found: Findings) -> str:
-    """Say why OpenVINO does not serve a model; empty if it does."""
-    finite = ValueKind.FINITE
-    if finite in found.differs:
-        return found.differs[finite]
-    if found.crashed.get(finite, "").startswith(OPENVINO):
-        return found.crashed[finite]
-    return found.refused if not found.asked else ""
 
 
 def _plain(options: EngineOptions) -> EngineOptions:

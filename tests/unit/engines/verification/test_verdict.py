@@ -1,10 +1,64 @@
 """When the answers of two engines count as the same."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.verification.verdict import QUANTIZED, Findings, differences
+from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.verification.verdict import (
+    QUANTIZED,
+    Fail,
+    Findings,
+    Replace,
+    Serve,
+    choose,
+    differences,
+)
+
+FINITE, SECOND, REFERENCE = ValueKind.FINITE, "onnxruntime", "onnxruntime 1.0"
+DIFFER = "OpenVINO and onnxruntime 1.0 differ: "
+NEITHER = "neither engine can serve it, export it anew"
+
+
+@pytest.mark.parametrize(
+    ("told", "choice"),
+    [
+        pytest.param({}, Serve(), id="both answer the same"),
+        pytest.param({"differs": {FINITE: "y is 1"}}, Replace(f"{DIFFER}y is 1"), id="they differ"),
+        pytest.param({"differs": {ValueKind.NAN: "y is 1"}}, Serve(), id="they differ at NaN"),
+        pytest.param({"crashed": {FINITE: "OpenVINO a"}}, Replace(f"{DIFFER}OpenVINO a"), id="one"),
+        pytest.param({"crashed": {FINITE: "onnxruntime b"}}, Serve(), id="the second crashed"),
+        pytest.param(
+            {"crashed": {FINITE: "OpenVINO a; onnxruntime b"}},
+            Fail(f"{DIFFER}OpenVINO a; onnxruntime b; and OpenVINO a; onnxruntime b: {NEITHER}"),
+            id="both crashed",
+        ),
+        pytest.param(
+            {"differs": {FINITE: "y is 1"}, "crashed": {FINITE: "onnxruntime b"}},
+            Fail(f"{DIFFER}y is 1; and onnxruntime b: {NEITHER}"),
+            id="they differ, and the second crashed",
+        ),
+        pytest.param({"asked": 0, "refused": "no"}, Replace(f"{DIFFER}no"), id="OpenVINO refuses"),
+        pytest.param({"refused": "no"}, Serve(), id="OpenVINO refuses some"),
+    ],
+)
+def test_which_engine_serves_what_was_compared(
+    told: dict[str, Any], choice: Serve | Replace | Fail
+) -> None:
+    found = Findings(**{"reference": REFERENCE, "asked": 9, **told})
+    assert choose(found, SECOND) == choice
+    assert choose(found, SECOND, needs_reference="it is computed otherwise", advice="") == choice
+
+
+def test_which_engine_serves_what_was_not_compared() -> None:
+    found = Findings(why_not="it took longer")
+    assert choose(found, SECOND) == Serve()
+    told = "the version is not compared: it took longer; install it"
+    assert choose(found, SECOND, advice="; install it") == Fail(told)
+    needs = "it is computed otherwise"
+    assert choose(found, SECOND, needs_reference=needs, advice="") == Replace(needs)
 
 
 def said(found: Array, expected: Array, precision: str = "f32") -> str:

@@ -102,26 +102,6 @@ def ask(model: CompiledModel, *values: float) -> list[float]:
             "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: halves: y is 1, not 2",
             id="finite values differ",
         ),
-        pytest.param(
-            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "OpenVINO ended its process"}),
-            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: OpenVINO ended its process",
-            id="OpenVINO crashed",
-        ),
-        pytest.param(
-            Findings(RELEASE, asked=1, crashed={ValueKind.FINITE: "onnxruntime ended its process"}),
-            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
-            id="the reference crashed",
-        ),
-        pytest.param(
-            Findings(RELEASE, refused="ones: no"),
-            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: ones: no",
-            id="OpenVINO refuses all",
-        ),
-        pytest.param(
-            Findings(RELEASE, asked=1, refused="ones: no"),
-            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
-            id="OpenVINO refuses some",
-        ),
     ],
 )
 def test_which_engine_serves(tmp_path: Path, found: Findings, told: str) -> None:
@@ -342,12 +322,6 @@ def test_what_has_ended_both_engines_is_given_to_neither(tmp_path: Path) -> None
         assert ask(model, 1) == [1]
         with pytest.raises(InvalidTensor, match="send others"):
             ask(model, np.nan)
-
-
-def test_a_reference_whose_process_usual_values_have_ended_serves_nothing(tmp_path: Path) -> None:
-    crashed = {ValueKind.FINITE: "onnxruntime ended its process by SIGABRT: ones"}
-    with pytest.raises(LoadFailed, match="y is 1, not 2; and onnxruntime ended its process by SIG"):
-        load(write(tmp_path), replace(DIFFERS, crashed=crashed))
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "OpenVINO"])

@@ -165,7 +165,7 @@ def onnx_is_converted_otherwise() -> bool:
     "of opsets 13 to 17, whose axes are an attribute",
     done="converted by the server (`operators/table.py`)",
     where="ONNX models with them; none",
-    tests=("operators/test_elementwise.py::test_axes_that_are_an_attribute_are_reduced",),
+    tests=("operators/test_operators.py::test_axes_that_are_an_attribute_are_reduced",),
 )
 def onnx_reduces_all_axes() -> bool:
     node = helper.make_node("ReduceL1", ["x"], ["y"], axes=[0], keepdims=0)
@@ -309,7 +309,7 @@ def scattered_values_are_not_added() -> bool:
     "`FakeQuantize` rounds halves to even, as ONNX does; TensorFlow rounds them up",
     done="its lower ends are moved by 2^-15 of a step (`quantization.py`)",
     where="SavedModels with it; none",
-    tests=("test_quantization.py::test_halves_are_rounded_up_and_nothing_else_changes",),
+    tests=("test_operations.py::test_halves_are_rounded_up_and_nothing_else_changes",),
 )
 def halves_are_rounded_to_even() -> bool:
     ends = {"min": 0.0, "max": 255.0}

@@ -41,8 +41,8 @@ def comparing() -> bool:
     "has the proof). Quotients are cut, as those of TensorFlow and ONNX are. A divisor of 0 is "
     "refused",
     tests=(
-        "integers/test_dividing.py::test_quotients_and_remainders_are_exact",
-        "integers/test_dividing.py::test_a_divisor_of_0_is_refused",
+        "integers/test_arithmetic.py::test_quotients_and_remainders_are_exact",
+        "integers/test_arithmetic.py::test_a_divisor_of_0_is_refused",
     ),
     issue=37766,
 )
@@ -110,7 +110,7 @@ def sums() -> bool:
     " and the like: fused, and all of it as float32: of int32 `ReduceProd` + 1 is rounded",
     done="kept apart by a bitwise operation where a result may be beyond 2^24 "
     "(`integers/exact.py`), behind `ReduceProd` always",
-    tests=("integers/test_behind.py::test_arithmetic_behind_is_exact",),
+    tests=("integers/test_comparing.py::test_arithmetic_behind_is_exact",),
 )
 def arithmetic_behind() -> bool:
     return (
@@ -128,7 +128,7 @@ def arithmetic_behind() -> bool:
     "`Convert` to float64: as float32: 16777217 is 16777216.0, where TensorFlow has 53 bits",
     done="refused where the number is not one of float32",
     tests=(
-        "integers/test_doubles.py::test_an_integer_that_a_float32_does_not_hold_is_refused_as_double",
+        "integers/test_comparing.py::test_an_integer_that_a_float32_does_not_hold_is_refused_as_double",
     ),
 )
 def to_doubles() -> bool:
@@ -138,7 +138,7 @@ def to_doubles() -> bool:
 @fault(
     "`Convert` from float64 to 32 or 64 bits: of a number that was computed as float32",
     done="refused where it is 2^24 or more",
-    tests=("integers/test_doubles.py::test_a_double_that_may_be_rounded_is_refused_as_integer",),
+    tests=("integers/test_comparing.py::test_a_double_that_may_be_rounded_is_refused_as_integer",),
 )
 def from_doubles() -> bool:
     return of(
@@ -176,7 +176,7 @@ def products() -> bool:
     "and of unsigned 32: cut to 32 bits",
     done="refused where a sum does not fit into 32 bits, or about a million numbers or more are "
     "added up (`integers/sums.py`)",
-    tests=("integers/test_scattered.py::test_sums_that_fit_are_exact_and_others_refused",),
+    tests=("integers/test_sums.py::test_sums_that_fit_are_exact_and_others_refused",),
 )
 def scattered_sums() -> bool:
     return of(
@@ -188,7 +188,7 @@ def scattered_sums() -> bool:
     "other ways of these to make one number of several, bags of embeddings, `PRelu`, "
     "`ReduceL2`: as float32, or not measured",
     done="fail the version",
-    tests=("integers/test_scattered.py::test_what_nothing_makes_exact_is_refused_by_name",),
+    tests=("integers/test_sums.py::test_what_nothing_makes_exact_is_refused_by_name",),
 )
 def norms() -> bool:
     return int(of(lambda x: op.reduce_l2(x, const([0]), False), ints(BIG))) != BIG
@@ -262,8 +262,8 @@ def to_16_bits() -> bool:
     "bits: it is cut: of 1 & (2^40 + 2) 1 is left",
     done="a mask by its lowest bits, and negative numbers are refused; the others fail the version",
     tests=(
-        "integers/test_bits.py::test_a_mask_beyond_32_bits",
-        "integers/test_bits.py::test_other_constants_beyond_32_bits_fail_the_version",
+        "integers/test_arithmetic.py::test_a_mask_beyond_32_bits",
+        "integers/test_arithmetic.py::test_other_constants_beyond_32_bits_fail_the_version",
         "integers/test_fixed.py::test_constants_beyond_32_bits_that_openvino_does_not_fold",
     ),
 )
@@ -276,7 +276,7 @@ def wide_masks() -> bool:
     "inverse of 0",
     done="16 bits are cut; wider ones fail the version, but where they are given out at once",
     tests=(
-        "integers/test_bits.py::test_what_has_no_sign_is_not_inverted_for_others_to_compute_with",
+        "integers/test_arithmetic.py::test_what_has_no_sign_is_not_inverted_for_others_to_compute_with",
     ),
 )
 def inverted_bits() -> bool:
@@ -356,7 +356,7 @@ def means_of_8_bits() -> bool:
     "is `fast`",
     where="models whose inputs and weights are quantized, with weights beyond 64; as long as the "
     "model of floats takes",
-    tests=("test_eight_bits.py::test_sums_of_products_are_right",),
+    tests=("test_narrow_inputs.py::test_sums_of_products_are_right",),
     no_canary="on CPUs without VNNI alone",
 )
 def sums_of_8_bits_stop() -> bool:

@@ -355,8 +355,8 @@ def a_gather_in_a_batch_of_one_reads_elsewhere() -> bool:
     "that were tried are refused (`element_types.py`)",
     where="models of strings",
     tests=(
-        "test_strings.py::test_what_is_right_is_served",
-        "test_strings.py::test_what_would_end_the_process_is_refused",
+        "test_operations.py::test_what_is_right_is_served",
+        "test_operations.py::test_what_would_end_the_process_is_refused",
     ),
 )
 def strings_are_freed_twice() -> bool:
@@ -678,8 +678,8 @@ def regions_of_nan_end_the_process() -> bool:
     "(`box_suppression.py`)",
     where="`NonMaxSuppression` with a sigma: some fifteen small operations",
     tests=(
-        "test_box_suppression.py::test_boxes_without_an_area_overlap_nothing",
-        "test_box_suppression.py::test_what_is_no_box_is_refused",
+        "test_operations.py::test_boxes_without_an_area_overlap_nothing",
+        "test_operations.py::test_what_is_no_box_is_refused",
     ),
 )
 def points_are_suppressed() -> bool:

@@ -19,7 +19,7 @@ from tests.canaries.fault import fault
     "a pattern that does not hold is found by what it would make (`running/shape_inference.py`)",
     where="models with open shapes; at load, and for new combinations only",
     tests=(
-        "interface/test_mixed_rows.py::test_a_larger_image_is_refused_and_not_made_several_rows",
+        "interface/test_signatures.py::test_a_larger_image_is_refused_and_not_made_several_rows",
     ),
 )
 def a_reshape_makes_rows_of_an_image() -> bool:
@@ -40,7 +40,7 @@ def a_reshape_makes_rows_of_an_image() -> bool:
     "reduced as well (`fusions.py`)",
     where="`ReduceMean`, `ReduceSum`, `ReduceMax` and others with constants per channel behind "
     "them, as of one-dimensional convolutions with a mean over time; no cost that was measured",
-    tests=("test_fusions.py::test_channels_behind_a_reduction_are_its_own",),
+    tests=("test_operations.py::test_channels_behind_a_reduction_are_its_own",),
 )
 def values_per_channel_are_those_of_others() -> bool:
     x = port("f32", -1, 2, 4)
@@ -99,7 +99,7 @@ def lengths_of_a_sequence_are_ignored() -> bool:
     "of floats as of integers",
     done="each `Abs` has concatenations of its own (`fusions.py`)",
     where="graphs with both; the concatenation is made twice where others read it",
-    tests=("test_absolutes.py::test_who_reads_the_numbers_gets_no_magnitudes",),
+    tests=("test_narrow_inputs.py::test_who_reads_the_numbers_gets_no_magnitudes",),
 )
 def magnitudes_replace_the_numbers() -> bool:
     x = port("f32", -1)
@@ -271,7 +271,7 @@ def a_computed_number_is_not_padded_with() -> bool:
     " of int32, 8 bits and booleans, which are right",
     where="`ReduceMax`, `ReduceMin`, `ReduceMean`",
     tests=(
-        "test_ends.py::test_of_nothing_no_end_is_made_up",
+        "test_operations.py::test_of_nothing_no_end_is_made_up",
         "integers/test_sums.py::test_of_nothing_the_sum_is_0_and_the_mean_refused",
     ),
 )
@@ -288,8 +288,8 @@ def the_mean_of_nothing_is_0() -> bool:
     where="models with inputs of float64 that are computed with, or with outputs of float64 that "
     "are computed: these are copied, and infer asynchronously",
     tests=(
-        "test_ends.py::test_infinity_stays_infinity_as_double",
-        "test_ends.py::test_infinity_is_taken_as_double",
+        "test_operations.py::test_infinity_stays_infinity_as_double",
+        "test_operations.py::test_infinity_is_taken_as_double",
     ),
     issue=37968,
 )

@@ -30,7 +30,7 @@ RIGHT = frozenset(
         *("StringTensorPack", "StringTensorUnpack"),
     }
 )
-"""Correct operations; `test_strings.py` runs each 200 times with strings that own memory."""
+"""Correct operations; `test_operations.py` runs each 200 times with strings that own memory."""
 _OWN = "opset"
 """Prefix of the version of OpenVINO's own operations."""
 

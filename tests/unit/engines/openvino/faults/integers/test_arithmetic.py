@@ -1,4 +1,4 @@
-"""Results that wrap around do so in their own type, and those that do not fit are refused."""
+"""Arithmetic of integers: results wrap around, are exact, or are refused."""
 
 from typing import Any
 
@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array
+from ie_serving.engines.openvino.faults.integers.exact import EXACT, exact_integers
 from tests.unit.engines.openvino.faults.integers.graphs import (
+    DTYPES,
+    INT32,
+    answer,
     any_magnitude,
+    assert_exact,
     constant,
     fits,
+    graph,
     held,
     pairs,
     refused,
@@ -22,6 +28,8 @@ from tests.unit.engines.openvino.faults.integers.graphs import (
     types,
     wrapped,
 )
+
+# Results that wrap around do so in their own type, and those that do not fit are refused.
 
 NARROW = [np.int8, np.uint8, np.int16, np.uint16, np.int32]
 WIDE = [np.uint32, np.int64, np.uint64]
@@ -183,3 +191,142 @@ def test_what_cannot_leave_its_type_stays_as_it_is() -> None:
         "Add",
     ]
     assert types(lambda n: op.add(n, constant(1)), held(np.int32)) == ["Add"]
+
+
+# Quotients and remainders are exact at all magnitudes, and a divisor of 0 is refused.
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """Cut, as C++ and so TensorFlow and ONNX do, in Python's integers."""
+    wide = [
+        abs(int(x)) // abs(int(y)) * (-1 if (x < 0) != (y < 0) else 1)
+        for x, y in zip(a, b, strict=True)
+    ]
+    return np.array(wide, np.int64).astype(a.dtype)
+
+
+DIVIDE: dict[str, tuple[Any, Any]] = {
+    "Divide": (op.divide, quotient),
+    "Mod": (op.mod, np.fmod),
+    "FloorMod": (op.floor_mod, np.mod),
+}
+BY_KIND = pytest.mark.parametrize("name", DIVIDE)
+
+
+@DTYPES
+def test_quotients_and_remainders_are_exact(dtype: type, fixed: bool) -> None:
+    a, b = pairs(dtype)
+    # -2**31 / -1 is 2**31, which 64-bit types have and OpenVINO's 32 bits do not.
+    fits = (b != 0) & ((a != INT32.min) | (b.astype(np.int64) != -1))
+    a, b = a[fits], b[fits]
+    assert_exact(DIVIDE, a, b, fixed=fixed)
+
+
+@given(
+    st.sampled_from(sorted(DIVIDE)),
+    st.lists(
+        st.tuples(any_magnitude, any_magnitude.filter(bool)),
+        min_size=1,
+        max_size=100,
+    ),
+)
+def test_exact_at_all_magnitudes(name: str, numbers: list[tuple[int, int]]) -> None:
+    build, expected = DIVIDE[name]
+    a, b = np.array(numbers, np.int32).T
+    assert np.array_equal(served(build, a, b), expected(a, b))
+
+
+@BY_KIND
+def test_exact_beside_every_multiple(name: str) -> None:
+    """Where a rounded quotient is an integer and the quotient is not, or the other way round."""
+    build, expected = DIVIDE[name]
+    random = np.random.default_rng(13)
+    b = (random.integers(1, 2**31, 100_000) >> random.integers(0, 31, 100_000)).clip(1)
+    a = random.integers(0, 2**31, 100_000) // b * b + random.integers(-2, 3, 100_000)
+    signs = random.choice([-1, 1], (2, 100_000))
+    a, b = ((n * sign).clip(INT32.min, INT32.max) for n, sign in zip((a, b), signs, strict=True))
+    a, b = a.astype(np.int32), b.astype(np.int32)
+    assert np.array_equal(served(build, a, b), expected(a, b))
+
+
+def test_the_quotient_that_wraps_around_in_int32_is_refused_of_int64() -> None:
+    for dtype, is_refused in ((np.int32, False), (np.int64, True)):
+        a, b = np.array([-(2**31)], dtype), np.array([-1], dtype)
+        output, causes = answer(op.divide, a, b)
+        assert ("do not fit into 32 bits" in "".join(causes)) == is_refused
+        assert output[0] == -(2**31)
+
+
+@BY_KIND
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64])
+def test_a_divisor_of_0_is_refused(name: str, dtype: type) -> None:
+    a, b = np.array([5, 6], dtype), np.array([2, 0], dtype)
+    _, causes = answer(DIVIDE[name][0], a, b)
+    assert len(causes) == 1
+    assert causes[0].startswith("Integer division by zero in ")
+
+
+@BY_KIND
+def test_small_numbers_are_divided_as_before(name: str) -> None:
+    """As of 16 bits, and by a constant: nothing is added."""
+    build, expected = DIVIDE[name]
+    x = held(np.int16)
+    divisor = constant(-7, np.int16)
+    assert types(lambda n: build(n, divisor), x) == [name]
+    output = served(lambda n: build(n, divisor), x)
+    assert np.array_equal(output, expected(x, np.full_like(x, -7)))
+
+
+# Bitwise operations: on what 32 bits hold they are exact, and no constant is cut in them.
+
+X = held(np.int64)
+BEYOND = 2**40 + 5
+
+
+def halved(node: Any) -> Any:
+    return op.bitwise_right_shift(node, op.convert(constant(1), node.get_element_type()))
+
+
+@DTYPES
+def test_what_is_inverted(dtype: type, fixed: bool) -> None:
+    assert np.array_equal(served(op.bitwise_not, held(dtype), fixed=fixed), ~held(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
+def test_what_reads_it_sees_it_inverted(dtype: type) -> None:
+    """Before, an uint16 went on with 32 bits, and a negative number."""
+    x = held(dtype)
+    assert np.array_equal(served(lambda n: halved(op.bitwise_not(n)), x), ~x >> 1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_what_has_no_sign_is_not_inverted_for_others_to_compute_with(dtype: type) -> None:
+    model = graph(lambda n: halved(op.bitwise_not(n)), [held(dtype)])
+    with pytest.raises(LoadFailed, match="BitwiseNot"):
+        exact_integers(model, EXACT)
+
+
+@pytest.mark.parametrize("mask", [2**32 - 1, 2**31, BEYOND, 2**63 - 1, -(2**40) + 77])
+def test_a_mask_beyond_32_bits(mask: int) -> None:
+    """Of a negative number it leaves more than 32 bits hold; of others the plugin cut it."""
+
+    def build(node: Any) -> Any:
+        return op.bitwise_and(node, constant(mask, np.int64))
+
+    assert refused(build, X) == (X < 0).tolist()
+    assert np.array_equal(served(build, X[X >= 0]), X[X >= 0] & mask)
+
+
+def test_a_mask_of_several_numbers() -> None:
+    mask = constant([BEYOND, 7, 2**32 - 1, -1], np.int64)
+    x = np.array([[12, -3, 2**31 - 1, -(2**31)]], np.int64)
+    output, causes = answer(lambda node: op.bitwise_and(mask, node), x)
+    assert (output.tolist(), causes) == ([[4, 5, 2**31 - 1, -(2**31)]], [])
+
+
+@pytest.mark.parametrize("name", ["or", "xor", "right_shift"])
+def test_other_constants_beyond_32_bits_fail_the_version(name: str) -> None:
+    build = getattr(op, f"bitwise_{name}")
+    model = graph(lambda node: build(constant(BEYOND, np.int64), node), [X])
+    with pytest.raises(LoadFailed, match="does not fit into 32 bits"):
+        exact_integers(model, EXACT)

@@ -1,4 +1,4 @@
-"""Comparisons, extremes and choices of integers are exact, alone and behind other operations."""
+"""Comparisons of integers, and arithmetic behind what the plugin computes as float32."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.core.values.tensors import Array
 from tests.unit.engines.openvino.faults.integers.graphs import (
     DTYPES,
     NUMBERS,
@@ -17,10 +18,13 @@ from tests.unit.engines.openvino.faults.integers.graphs import (
     constant,
     held,
     pairs,
+    refused,
     served,
     served_each,
     types,
 )
+
+# Comparisons, extremes and choices of integers are exact, alone and behind other operations.
 
 COMPARE: dict[str, tuple[Any, Any]] = {
     "Equal": (op.equal, np.equal),
@@ -175,3 +179,119 @@ def test_what_is_fused_stays_exact(front: str, fixed: bool) -> None:
     for name, (build, expected) in BEHIND.items():
         output = served(lambda s, b, build=build: build(first(s), b), small, big, fixed=fixed)
         assert np.array_equal(output, expected(_FIRST[front](small), big)), name
+
+
+# Arithmetic behind an operation that the plugin computes as float32 is exact all the same.
+
+LARGE = 82374765
+ROWS = np.array([[1, 2, 3], [4, 5, 6], [-3, -4, -9]])
+WEIGHTS = np.array([[3, 1], [5, 7], [1, 1]])
+
+
+def reduced(name: str) -> Callable[[Any], Any]:
+    return lambda n: getattr(op, f"reduce_{name}")(n, constant([1], np.int64), True)
+
+
+FLOATED: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "matmul": (lambda n: op.matmul(n, constant(WEIGHTS), False, False), lambda x: x @ WEIGHTS),
+    "einsum": (lambda n: op.einsum([n, constant(WEIGHTS)], "ab,bc->ac"), lambda x: x @ WEIGHTS),
+    "l1": (reduced("l1"), lambda x: np.abs(x).sum(1, keepdims=True)),
+    "sum": (reduced("sum"), lambda x: x.sum(1, keepdims=True)),
+    "max": (reduced("max"), lambda x: x.max(1, keepdims=True)),
+    "product": (reduced("prod"), lambda x: x.prod(1, keepdims=True)),
+}
+BEHIND_FLOATED: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "at once": (lambda n: op.add(n, constant(LARGE)), lambda x: x + LARGE),
+    "reshaped": (
+        lambda n: op.add(op.reshape(n, constant([-1], np.int64), False), constant(LARGE)),
+        lambda x: x.reshape(-1) + LARGE,
+    ),
+    "transposed": (
+        lambda n: op.subtract(op.transpose(n, constant([1, 0], np.int64)), constant(LARGE)),
+        lambda x: x.T - LARGE,
+    ),
+    "joined": (
+        lambda n: op.add(op.concat([n, n], 1), constant(LARGE)),
+        lambda x: np.concatenate([x, x], 1) + LARGE,
+    ),
+}
+
+
+@pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "open"])
+@pytest.mark.parametrize("behind", BEHIND_FLOATED)
+@pytest.mark.parametrize("front", FLOATED)
+def test_arithmetic_behind_is_exact(front: str, behind: str, fixed: bool) -> None:
+    """Also behind what only moves numbers, past which the plugin takes arithmetic."""
+    (first, expected), (second, then) = FLOATED[front], BEHIND_FLOATED[behind]
+    # A model each: what several outputs read is not fused with any.
+    output = served(lambda n: second(first(n)), ROWS.astype(np.int32), fixed=fixed)
+    assert np.array_equal(output, then(expected(ROWS)))
+
+
+@DTYPES
+def test_sums_of_magnitudes_keep_the_bits_of_their_type(dtype: type, fixed: bool) -> None:
+    """Those of 8 bits stayed at the end of their type, those of 16 went on with 32."""
+    most = 127 if np.iinfo(dtype).min < 0 else 255
+    x = np.array([[most, most, 3], [1, 2, 3]]).astype(dtype)
+    expected = np.abs(x.astype(np.int64)).sum(1, keepdims=True).astype(dtype)
+    assert np.array_equal(served(reduced("l1"), x, fixed=fixed), expected)
+    if np.iinfo(dtype).bits == 16:  # 98,000 of them
+        x = np.full((1, 3), 32700, dtype)
+        assert served(reduced("l1"), x, fixed=fixed) == np.array(3 * 32700).astype(dtype)
+
+
+# Integers that become doubles, which the plugin computes as float32, and back.
+
+TO_DOUBLE = lambda n: op.convert(n, "f64")  # noqa: E731
+WIDE = [np.int32, np.int64, np.uint32, np.uint64]
+
+
+def tripled(n: Any) -> Any:
+    """Give `cast(cast(n, float64) * 3.0, int64)`."""
+    three = constant(3.0, np.float64)
+    return op.convert(op.multiply(op.convert(n, "f64"), three), "i64")
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_an_integer_that_a_float32_does_not_hold_is_refused_as_double(dtype: type) -> None:
+    x = held(dtype)
+    exact = x.astype(np.float32).astype(np.float64) == x.astype(np.float64)
+    assert refused(TO_DOUBLE, x) == (~exact).tolist()
+    assert served(TO_DOUBLE, x[exact]).tolist() == x[exact].tolist()
+
+
+def test_a_double_that_may_be_rounded_is_refused_as_integer() -> None:
+    x = np.array([16777217, 2**23, 5592405, -5592405], np.int32)
+    assert refused(tripled, x) == [True, True, False, False]
+    assert served(tripled, x[2:]).tolist() == [16777215, -16777215]
+
+
+def test_small_integers_become_doubles_without_a_flag() -> None:
+    assert types(TO_DOUBLE, np.zeros(3, np.int16)) == ["Convert"]
+    small = lambda n: op.convert(op.bitwise_and(n, constant(255)), "f64")  # noqa: E731
+    assert types(small, np.zeros(3, np.int32)) == ["BitwiseAnd", "Convert"]
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+def test_products_are_exact_with_arithmetic_behind(dtype: type) -> None:
+    """The plugin fuses what is behind a product, and computes both as float32."""
+    x = np.array([4533, 14295, -8686, 28778], dtype)
+    for more in (0, 1):
+        build = lambda n: op.add(  # noqa: E731
+            op.reduce_prod(n, constant([0]), False),
+            constant(more, dtype),  # noqa: B023
+        )
+        expected = np.prod(x, dtype=dtype) + dtype(more)
+        assert served(build, x) == expected
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sum", "mean"])
+def test_arithmetic_behind_a_reduction_of_small_numbers_is_exact(name: str) -> None:
+    def build(n: Any) -> Any:
+        found = getattr(op, f"reduce_{name}")(op.convert(n, "i32"), constant([0]), False)
+        larger = op.multiply(op.add(found, constant(1)), constant(7001))
+        return op.add(larger, constant(16777217))
+
+    x = np.array([4533, 14295, -8686, 28778], np.int16)
+    found = {"max": 28778, "min": -8686, "sum": 38920, "mean": 9730}[name]
+    assert served(build, x) == (found + 1) * 7001 + 16777217

@@ -1,8 +1,12 @@
 """What calls of a kernel in this process answer, and how many run at once."""
 
 import asyncio
+import json
+import re
+import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,9 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.python.kernel_model import KernelModel
-from tests.unit.engines.asking import answer, strings
+from ie_serving.wire.json.request import Format
+from ie_serving.wire.json.response import encode_predictions
+from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kernels import returning, served
 
 TEXT = np.array(b"kept", np.object_)
@@ -207,3 +213,140 @@ async def test_a_cancelled_call_leaves_its_turn(tmp_path: Path, opened: list[Ker
     assert (await answer(opened[0], x=[5.0]))["y"].tolist() == [5.0]
     # One more has begun, not the one that waited.
     assert [module.entered.acquire(blocking=False) for _ in range(2)] == [True, False]
+
+
+# Outputs of dtype json are values of any kind.
+
+
+async def fault(model: KernelModel, **inputs: Any) -> str:
+    """Ask for what must fail."""
+    with pytest.raises(ServingError) as raised:
+        await answer(model, **inputs)
+    return str(raised.value)
+
+
+JSONS = """
+import numpy as np
+def metadata():
+    return {"inputs": {"x": {"dtype": "float32", "shape": [-1]}},
+            "outputs": {"all": {"dtype": "json"}, "rows": {"dtype": "json", "shape": [-1]}}}
+def f(x):
+    if x[0] < 0:
+        return {"all": {1, 2}, "rows": []}
+    return {"all": {"n": x, "i": np.int64(3), "b": b"\\xff", "none": None, "t": "\u00e4"},
+            "rows": [{"x": each} for each in x]}
+"""
+
+
+async def test_values_of_any_kind_are_json(tmp_path: Path, opened: list[KernelModel]) -> None:
+    opened.append(served(tmp_path, JSONS, "f"))
+    assert told(opened[0]) == {"x": "float [-1]", "all": "string []", "rows": "string [-1]"}
+    found = await answer(opened[0], x=[1.0, np.nan])
+    assert json.loads(found["all"].item()) == {
+        **{"n": [1.0, pytest.approx(np.nan, nan_ok=True)], "i": 3},
+        **{"b": {"b64": "/w=="}, "none": None, "t": "\u00e4"},
+    }
+    assert found["rows"].tolist() == [b'{"x": 1.0}', b'{"x": NaN}']
+    spec = opened[0].signatures["serving_default"].outputs
+    assert (
+        encode_predictions(found, Format.COLUMN, spec).split()
+        == (
+            b'{ "outputs": { "all": %b, "rows": [ {"x": 1.0}, {"x": NaN} ] } }'
+            % found["all"].item()
+        ).split()
+    )
+    assert 'returned a set that is no JSON as output "all"' in await fault(opened[0], x=[-1.0])
+
+
+NUMBERS = """
+import numpy as np
+def metadata():
+    return {"inputs": {"x": {"dtype": "float32", "shape": [-1]}},
+            "outputs": {"y": {"dtype": "%s", "shape": [-1]}}}
+def f(x):
+    return {"y": %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "text"),
+    [
+        pytest.param("float32", "[1.0, None]", 'returned None as output "y"', id="None"),
+        pytest.param("float32", "[object()]", "returned a object as output", id="an object"),
+        pytest.param("float32", "[{'a': 1}]", "returned a dict as output", id="a dict"),
+        pytest.param("float32", "['a']", "returned a str as output", id="a text"),
+        pytest.param("int64", "[1, 2**70]", "returned an integer of 71 bits as", id="an integer"),
+        pytest.param("float32", "[1.0, 1e60]", r"returned 1e\+60 as output", id="beyond float32"),
+        pytest.param("float16", "[1e5]", "returned 100000 as output", id="beyond float16"),
+        pytest.param("int8", "[300]", "no int8 as output", id="beyond int8"),
+        pytest.param(
+            "float32",
+            "np.ma.masked_array(np.ones(2, np.float32), [True, False])",
+            "returned a masked array as output .*filled",
+            id="a mask",
+        ),
+    ],
+)
+async def test_numbers_that_are_none(
+    tmp_path: Path, opened: list[KernelModel], dtype: str, given: str, text: str
+) -> None:
+    opened.append(served(tmp_path, NUMBERS % (dtype, given), "f"))
+    assert re.search(text, await fault(opened[0], x=[1.0]))
+
+
+async def test_infinity_is_a_number(tmp_path: Path, opened: list[KernelModel]) -> None:
+    opened.append(served(tmp_path, NUMBERS % ("float32", "[float('inf'), 0.1]"), "f"))
+    assert (await answer(opened[0], x=[1.0]))["y"].tolist() == [np.inf, np.float32(0.1)]
+
+
+# The stream of docs/guide/streams.md, as it is printed there, in a thread and in a process.
+
+PAGE = (Path(__file__).parents[4] / "docs" / "guide" / "streams.md").read_text()
+(PEAKS,) = re.findall(r"```python\n(class Peaks:.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+async def test_the_peaks_of_the_docs(tmp_path: Path, isolation: str) -> None:
+    model = served(tmp_path, PEAKS, isolation=isolation)
+
+    async def items() -> AsyncIterator[Any]:
+        for values in ([1.0], [], [3.0, 0.0], [2.0]):
+            yield {"x": np.array(values, np.float32)}
+
+    try:
+        assert model.stream is not None
+        (signature,) = model.signatures.values()
+        replies = model.stream(signature, items(), lambda found: found["peak"].tolist(), Caller())
+        assert [each async for each in replies] == [[3.0], [2.0]]
+    finally:
+        model.close()
+
+
+# Users' code gets OpenVINO's converter, which the server does not import for itself.
+
+USES = (
+    "openvino.convert_model",
+    "from openvino import convert_model",
+    "import openvino.tools.ovc",
+    "from openvino.tools.ovc import convert_model",
+)
+PROGRAM = f"""
+import os, sys
+import ie_serving.engines.openvino
+import openvino
+assert not hasattr(openvino, "convert_model")
+from ie_serving.engines.python import opening
+opening.allow_converter()
+opening.allow_converter()
+assert not hasattr(openvino, "nothing")
+assert "openvino.tools.ovc" not in sys.modules
+for use in {USES}:
+    if not os.fork():
+        exec(use)
+        sys.exit("openvino.tools.ovc" not in sys.modules)
+    assert os.wait()[1] == 0, use
+"""
+
+
+def test_it_is_imported_when_it_is_asked_for_and_nothing_else_is_there() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=120)

@@ -1,10 +1,19 @@
-"""What is sorted out of a signature before OpenVINO sees it, on a graph that TensorFlow wrote."""
+"""What is sorted out of a signature before OpenVINO sees it, and what is said of it."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from ie_serving.core.values.errors import LoadFailed
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
+from ie_serving.core.values.fit import fit
+from ie_serving.engines.savedmodel.example_features import (
+    ExampleFeatures,
+    ExampleParser,
+    SequenceFeatures,
+)
 from ie_serving.engines.savedmodel.file import FILE, MetaGraph, declared, read_graph
 from ie_serving.engines.savedmodel.rewrite import (
     Prepared,
@@ -12,7 +21,12 @@ from ie_serving.engines.savedmodel.rewrite import (
     directory_of_constants,
     prepare,
 )
-from tests.unit.engines.savedmodel.exports import first_generation, plain_graph
+from ie_serving.wire.protobuf import graph
+from ie_serving.wire.tfs.classify_regress import serialize_examples
+from tests.unit.engines.openvino.models import load, run
+from tests.unit.engines.savedmodel.exports import EXAMPLES, first_generation, plain_graph, strings
+
+# What is sorted out of a signature before OpenVINO sees it, on a graph that TensorFlow wrote.
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +123,159 @@ def test_a_tensor_that_the_graph_lacks_is_named(plain: Path) -> None:
     meta_graph.signature_def["echo"].outputs["y"].name = "absent:0"
     with pytest.raises(LoadFailed, match="refers to a node 'absent'"):
         prepare(meta_graph, declared(meta_graph)["echo"])
+
+
+# What a parsing node says of its features is read, or refused with the node's name.
+
+RESOURCE = 20
+"""`DT_RESOURCE`, which no request can carry."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "attribute"),
+    [
+        pytest.param(ExampleFeatures, "ParseExampleV2", "Tdense", id="Example"),
+        pytest.param(
+            SequenceFeatures, "ParseSequenceExample", "Tcontext_dense", id="SequenceExample"
+        ),
+    ],
+)
+def test_a_feature_of_an_unknown_dtype_is_refused(
+    kind: type[ExampleParser], operation: str, attribute: str
+) -> None:
+    node = graph.NodeDef(name="parse", op=operation)
+    node.attr[attribute].list.type.append(RESOURCE)
+    with pytest.raises(LoadFailed, match=f"{operation} 'parse' has a feature of dtype number 20"):
+        kind(node, lambda number: np.array([], np.object_))
+
+
+# An error of the model's part of a signature speaks of what the client sent, not of our names.
+
+KERNEL = [[1.0, 2.0], [3.0, 4.0]]
+
+
+class Parts(tf.Module):  # type: ignore[misc]
+    """Host before model, and Examples before model; both multiply two tensors row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        made = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([0, 1], tf.int64))
+        self.table = tf.lookup.StaticHashTable(made, -1)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, "s"), tf.TensorSpec([None, 2], name="x")]
+    )
+    def words(self, s: tf.Tensor, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        weights = tf.gather([1.0, 2.0], self.table.lookup(s))
+        return {"y": tf.matmul(x, KERNEL)[:, 0] * weights}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def parsed(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        feature = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
+        found = tf.io.parse_example(examples, {"f": feature, "g": feature})
+        return {"y": tf.exp(found["f"]) * found["g"]}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("parts")
+    parts = Parts()
+    tf.saved_model.save(parts, directory, {"words": parts.words, "parsed": parts.parsed})
+    return directory
+
+
+async def test_what_the_host_makes_is_named_by_its_operation_and_input(exported: Path) -> None:
+    inputs = {"s": np.array([b"a", b"b"], np.object_), "x": np.ones((3, 2), np.float32)}
+    with pytest.raises(InvalidTensor) as failure:
+        await run(load(exported), inputs, "words")
+    told = str(failure.value)
+    assert "what LookupTableFindV2" in told
+    assert 'makes of "s" (2,)' in told
+    assert '"x" (3, 2)' in told
+    assert "ie_serving_" not in told
+
+
+async def test_what_is_parsed_is_named_by_its_key_and_input(exported: Path) -> None:
+    rows = serialize_examples([{"f": [1.0, 2.0], "g": [1.0, 2.0, 3.0]}])
+    with pytest.raises(InvalidTensor) as failure:
+        await run(load(exported), {"examples": np.array(rows, np.object_)}, "parsed")
+    told = str(failure.value)
+    assert 'feature "f" of "examples" (1, 2)' in told
+    assert 'feature "g" of "examples" (1, 3)' in told
+    assert "ie_serving_" not in told
+
+
+# `shape` and `batch_size` of SavedModels of which the server itself reads something.
+
+
+class Mixed(tf.Module):  # type: ignore[misc]
+    """Signatures of strings, of numbers, of both, and of Examples."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")])
+    def lower(self, s: Any) -> Any:
+        return {"t": tf.strings.lower(s)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def double(self, x: Any) -> Any:
+        return {"y": x * 2.0, "version": tf.constant("v1")}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="s"),
+            tf.TensorSpec([None, 2], tf.float32, name="x"),
+        ]
+    )
+    def both(self, s: Any, x: Any) -> Any:
+        return {"t": tf.strings.lower(s), "y": tf.matmul(x, [[2.0, 0.0], [0.0, 2.0]])}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def parsed(self, examples: Any) -> Any:
+        spec = {"a": tf.io.FixedLenFeature([2], tf.float32)}
+        return {"y": tf.io.parse_example(examples, spec)["a"] * 2.0}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mixed") / "1"
+    module = Mixed()
+    names = ("lower", "double", "both", "parsed")
+    tf.saved_model.save(module, str(path), {name: getattr(module, name) for name in names})
+    return path
+
+
+def test_a_batch_that_the_server_cannot_give_is_refused_by_name(mixed: Path) -> None:
+    """Before, it was ignored: the signature of strings took any batch, without a word."""
+    signatures = load(mixed, batch_size=3).signatures
+    for name, own in (("lower", "s"), ("both", "s"), ("parsed", "examples")):
+        assert "batch_size: cannot be applied to input" in signatures[name].left_out
+        assert own in signatures[name].left_out
+    assert not signatures["double"].left_out
+
+
+async def test_a_batch_that_is_set_is_told_and_held(mixed: Path) -> None:
+    """Before, metadata showed any batch, since the output that is a constant is answered here."""
+    model = load(mixed, batch_size=3, inference_precision="f32")
+    signature = model.signatures["double"]
+    assert signature.inputs["x"].shape == (3, 2)
+    assert signature.outputs["y"].shape == (3, 2)
+    x = np.ones((3, 2), np.float32)
+    assert (await run(model, {"x": x}, "double"))["y"].tolist() == (x * 2).tolist()
+    with pytest.raises(InvalidTensor):
+        fit(signature, {"x": x[:1]})
+
+
+async def test_any_batch_is_what_they_take_already(mixed: Path) -> None:
+    """Before, the signature of Examples was left out, since its model has no input of a client."""
+    model = load(mixed, batch_size=-1)
+    assert not any(signature.left_out for signature in model.signatures.values())
+    assert (await run(model, {"s": strings(b"AB")}, "lower"))["t"].tolist() == [b"ab"]
+    examples = {"examples": strings(*EXAMPLES[:2])}
+    assert (await run(model, examples, "parsed"))["y"].tolist() == [[2.0, 4.0], [1.0, -2.0]]
+
+
+def test_a_shape_of_strings_is_refused_by_name(mixed: Path) -> None:
+    signatures = load(mixed, shape={"x": (5, 2)}).signatures
+    assert signatures["both"].inputs["x"].shape == (5, 2)
+    assert "shape names no input 'x'" in signatures["lower"].left_out
+    with pytest.raises(LoadFailed, match=r"signature 'both' .*shape: cannot be applied to input"):
+        load(mixed, shape={"s": (4,), "x": (5, 2)})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.json.response import PIECE, compact, is_finite
+from ie_serving.wire.json.response import PIECE, compact
 
 DTYPES = [np.float32, np.float64, np.int8, np.int64, np.uint64, np.longlong, np.ulonglong, np.bool_]
 
@@ -34,11 +34,6 @@ def test_one_column(array: Array) -> None:
     reply = compact({"y": array}, rows=False)
     assert b" " not in reply
     check(json.loads(reply)["outputs"], array)
-
-
-@given(arrays(1))
-def test_one_output_in_rows(array: Array) -> None:
-    check(json.loads(compact({"y": array}, rows=True))["predictions"], array)
 
 
 @given(arrays(), arrays())
@@ -71,13 +66,6 @@ def test_what_does_not_lie_row_after_row_in_memory_is_written_in_its_order() -> 
     assert compact({"y": array}, rows=True) == b'{"predictions":[[0.0,3.0],[1.0,4.0],[2.0,5.0]]}'
 
 
-def test_the_words_for_what_is_not_finite_stand_where_it_was() -> None:
-    array = np.array([[np.nan, 1], [-np.inf, np.inf]], np.float32)
-    reply = compact({"y": array}, rows=True)
-    assert reply == b'{"predictions":[[NaN,1.0],[-Infinity,Infinity]]}'
-    assert compact({"y": np.float32("inf")[()]}, rows=False) == b'{"outputs":Infinity}'
-
-
 @pytest.mark.parametrize("shape", [(2 * PIECE + 1,), (3, PIECE), (PIECE + 1, 2)])
 def test_words_stand_in_their_places_in_every_piece(shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape), dtype=np.float32)
@@ -85,12 +73,3 @@ def test_words_stand_in_their_places_in_every_piece(shape: tuple[int, ...]) -> N
     array = array.reshape(shape)
     found = json.loads(compact({"y": array}, rows=True))["predictions"]
     assert np.array_equal(np.array(found, np.float32), array, equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("values", "finite"),
-    [([1.5, 2], True), ([], True), ([np.nan], False), ([1, -np.inf], False)],
-)
-def test_what_is_finite(values: list[float], finite: bool) -> None:
-    assert is_finite(np.array(values, np.float32)) is finite
-    assert is_finite(np.array([1, 2], np.int64))

@@ -70,31 +70,24 @@ class PrecisionEngine(EngineAround):
             # It refuses settings that contradict the choice, before anything is compiled.
             self._lower(own)
         compiled = {FULL: self._engine.compile(directory, _in(FULL, options))}
-        if own.leaves_precision and not _computes_in_full(compiled[FULL]):
-            return compiled[FULL]
-        lower = self._lower(own)
-        if own.leaves_precision and not lower:
-            return compiled[FULL]
-        chosen = ""
         try:
-            chosen = self._choose(directory, options, lower, compiled)
+            return compiled.pop(self._chosen(directory, options, compiled))
         finally:
-            for precision, model in compiled.items():
-                if precision != chosen:
-                    model.close()
-        return compiled[chosen]
+            for model in compiled.values():
+                model.close()
 
-    def _choose(
-        self,
-        directory: Path,
-        options: EngineOptions,
-        lower: Sequence[str],
-        compiled: dict[str, CompiledModel],
+    def _chosen(
+        self, directory: Path, options: EngineOptions, compiled: dict[str, CompiledModel]
     ) -> str:
         """Add the models of lower precisions to `compiled`; give the precision to keep."""
-        tolerance = options.of(OpenVinoOptions).precision_tolerance
+        own, full = options.of(OpenVinoOptions), compiled[FULL]
+        if own.leaves_precision and not _computes_in_full(full):
+            return FULL
+        lower = self._lower(own)
+        if own.leaves_precision and not lower:
+            return FULL
+        tolerance = own.precision_tolerance
         trials: list[Trial] = []
-        full = compiled[FULL]
         asked = self._recorded(directory, full) if lower else []
         # Zeros take as long as other numbers, and to generate those takes longer than all else that
         # a small model needs.
@@ -113,9 +106,7 @@ class PrecisionEngine(EngineAround):
                 trial = self._tried(directory, precision, options, compiled, asked)
             trials.append(trial)
             log.info(Event("precision tried", path=directory, **_facts(trial, tolerance)))
-        fit = [trial for trial in trials if not trial.refusal(tolerance)]
-        chosen = min(fit, key=lambda each: each.share).precision if fit else FULL
-        cause = _cause(lower, asked, trials, tolerance)
+        chosen, cause = choose(trials, tolerance, has_lower=bool(lower), is_asked=bool(asked))
         log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
         return chosen
 
@@ -169,14 +160,22 @@ def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
     }
 
 
-def _cause(
-    lower: Sequence[str], asked: Sequence[TrialRequest], trials: Sequence[Trial], tolerance: float
-) -> str:
-    if not lower:
-        return "the device has no lower precision"
-    if not asked:
-        return "the model takes neither a recorded request nor a generated one"
-    refused = [trial for trial in trials if trial.refusal(tolerance)]
-    if len(refused) < len(trials):
-        return "the fastest within the tolerance"
-    return "; ".join(f"{each.precision}: {each.refusal(tolerance)}" for each in refused)
+def choose(
+    trials: Sequence[Trial], tolerance: float, *, has_lower: bool = True, is_asked: bool = True
+) -> tuple[str, str]:
+    """Choose a precision, and say why. Pure.
+
+    Args:
+        trials: of the lower precisions.
+        tolerance: largest deviation from f32.
+        has_lower: whether the device has a lower precision.
+        is_asked: whether there are requests to try.
+    """
+    if not has_lower:
+        return FULL, "the device has no lower precision"
+    if not is_asked:
+        return FULL, "the model takes neither a recorded request nor a generated one"
+    if fit := [trial for trial in trials if not trial.refusal(tolerance)]:
+        fastest = min(fit, key=lambda trial: trial.share)
+        return fastest.precision, "the fastest within the tolerance"
+    return FULL, "; ".join(f"{each.precision}: {each.refusal(tolerance)}" for each in trials)

@@ -15,8 +15,8 @@ from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSp
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import precision_trial
-from ie_serving.engines.layers.precision import PrecisionEngine
-from ie_serving.engines.layers.precision_trial import ROWS, zeros_for
+from ie_serving.engines.layers.precision import PrecisionEngine, choose
+from ie_serving.engines.layers.precision_trial import ROWS, Trial, zeros_for
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.layers.models import REFUSED, Model
 
@@ -208,13 +208,26 @@ def test_zeros_say_nothing_of_a_model_of_open_sizes() -> None:
     assert zeros_for(model) == []
 
 
-def test_what_is_hardly_faster_is_not_taken(
-    engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    engine.seconds = {"f32": 0.03, "bf16": 0.028, "f16": 0.028}
-    assert chosen(engine, asked(1.0)) == "f32"
-    assert "bf16: it takes 0.93 of the time of f32, more than 0.9" in caplog.text
+FIT = Trial("f16", 1, 0.001, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("trials", "choice"),
+    [
+        pytest.param([FIT, Trial("bf16", 1, 0.01, 0.5)], "bf16: the fastest", id="fastest"),
+        pytest.param([FIT, Trial("bf16", 1, 0.02, 0.5)], "f16: the fastest", id="deviates"),
+        pytest.param([FIT, Trial("bf16", fault="no")], "f16: the fastest", id="has a fault"),
+        pytest.param(
+            [Trial("bf16", 1, 0, 0.93)], "f32: bf16: it takes 0.93 of", id="hardly faster"
+        ),
+        pytest.param(
+            [Trial("bf16", fault="no"), Trial("f16")], "f32: bf16: no; f16: no req", id="none"
+        ),
+    ],
+)
+def test_which_precision_is_taken(trials: list[Trial], choice: str) -> None:
+    precision, cause = choose(trials, 0.01)
+    assert f"{precision}: {cause}".startswith(choice)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -75,12 +76,11 @@ class GraphDependencies:
         if _levels(name, every) > MOST_NESTED:
             raise LoadFailed(f"graphs within graphs: at most {MOST_NESTED} levels are served")
         self._hold(uses, 1)
-        try:
+        with ExitStack() as undone:
+            undone.callback(self._hold, uses, -1)
             for each in sorted(used):
                 await self._serves(each, uses[each])
-        except BaseException:  # cancellation too
-            self._hold(uses, -1)
-            raise
+            undone.pop_all()
         return partial(tell, asyncio.get_running_loop(), self._hold, uses, -1)
 
     def _hold(self, uses: Uses, count: int) -> None:

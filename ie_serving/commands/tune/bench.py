@@ -9,7 +9,7 @@ measurement covers the engine and its layers.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -170,15 +170,14 @@ class Bench:
 
     async def _open(self, keys: Keys) -> CompiledModel:
         options = self.with_keys(self.options, keys)
-        model = await asyncio.to_thread(self.engine.compile, self.directory, options)
-        try:
+        with ExitStack() as undone:
+            model = await asyncio.to_thread(self.engine.compile, self.directory, options)
+            undone.callback(model.close)
             # First one at a time, for the shapes; then from all callers, for the batches and infer
             # requests that only concurrent callers use.
             await warm(model, self.asked)
             await measured(model, self.asked, self.callers, SETTLING * self.slice_s)
-        except BaseException:
-            model.close()
-            raise
+            undone.pop_all()
         return model
 
     async def _slice(self, model: CompiledModel) -> Measured:

@@ -209,7 +209,8 @@ def _write(path: Path, top: dict[str, Any]) -> None:
 def _replace(path: Path, text: str) -> None:
     # The new file lies beside the old one: a rename is atomic only in one file system.
     handle, made = tempfile.mkstemp(dir=path.parent)
-    try:
+    with ExitStack() as undone:
+        undone.callback(os.unlink, made)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -217,9 +218,7 @@ def _replace(path: Path, text: str) -> None:
             os.fsync(handle)
         _as_before(path, made)
         os.replace(made, path)
-    except BaseException:
-        os.unlink(made)
-        raise
+        undone.pop_all()
 
 
 def _as_before(path: Path, made: str) -> None:

@@ -233,9 +233,8 @@ def load(
         signatures = models.handle(step.model).signatures
         return named(signatures, step.model.signature, f'model "{step.model.name}"')
 
-    try:
+    with ExitStack() as undone:
+        undone.callback(parts.close)
         made = plan(definition, find)
-    except BaseException:
-        parts.close()
-        raise
+        undone.pop_all()
     return GraphModel(made, models, parts, record, definition.cache_s)

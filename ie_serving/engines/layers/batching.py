@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -108,13 +109,12 @@ class BatchingEngine(EngineAround):
         batching = self._of_version(directory, options.of(Batching))
         if not batching.rows:
             return self._engine.compile(directory, options)
-        compiled = self._engine.compile(directory, replace(options, ahead=True))
-        try:
-            return self._batched(compiled, batching)
-        # The model has no other owner yet.
-        except BaseException:
-            compiled.close()
-            raise
+        with ExitStack() as undone:
+            compiled = self._engine.compile(directory, replace(options, ahead=True))
+            undone.callback(compiled.close)
+            batched = self._batched(compiled, batching)
+            undone.pop_all()
+        return batched
 
     def _of_version(self, directory: Path, given: Batching) -> Batching:
         if not given.in_version:

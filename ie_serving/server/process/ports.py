@@ -289,8 +289,8 @@ def _every_address(port: int) -> _Place:
 def _bind(
     family: socket.AddressFamily, address: tuple[object, ...], *, shared: bool
 ) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with ExitStack() as undone:
+        bound = undone.enter_context(socket.socket(family, socket.SOCK_STREAM))
         if family == socket.AF_INET6:
             # "::" stands for all addresses, including IPv4.
             only = address[0] != "::"
@@ -300,9 +300,7 @@ def _bind(
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-    except BaseException:
-        bound.close()
-        raise
+        undone.pop_all()
     return bound
 
 

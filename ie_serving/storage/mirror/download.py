@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -342,12 +342,10 @@ class _Range:
 
 
 def _run(jobs: Iterable[Callable[[], None]], place: Workplace) -> None:
-    with ThreadPoolExecutor(place.transfer.threads, "download") as pool:
-        try:
-            for done in as_completed([pool.submit(job) for job in jobs]):
-                done.result()
-        except BaseException:
-            # The other parts would be fetched for nothing, and hold the pool until they end.
-            place.broken_off.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with ThreadPoolExecutor(place.transfer.threads, "download") as pool, ExitStack() as failed:
+        # The other parts would be fetched for nothing, and hold the pool until they end.
+        failed.callback(pool.shutdown, wait=False, cancel_futures=True)
+        failed.callback(place.broken_off.set)
+        for done in as_completed([pool.submit(job) for job in jobs]):
+            done.result()
+        failed.pop_all()

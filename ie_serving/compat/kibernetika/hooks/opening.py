@@ -47,12 +47,11 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
     own = options.of(HookOptions)
     if own.place is not None and not options.allow_python:
         raise LoadFailed(f"hooks {own.place} ask to run Python code", PYTHON)
-    freed = ExitStack()
-    try:
-        return _Opening(engine, directory, options, freed).model(own)
-    except BaseException:
-        freed.close()
-        raise
+    with ExitStack() as undone:
+        freed = undone.enter_context(ExitStack())
+        model = _Opening(engine, directory, options, freed).model(own)
+        undone.pop_all()
+    return model
 
 
 @dataclass

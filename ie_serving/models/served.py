@@ -196,9 +196,8 @@ class ServedModels:
     def precisions(self) -> list[tuple[str, str]]:
         """Give model name and precision of every signature that an AVAILABLE version computes."""
         return [
-            (name, signature.precision)
-            for name, served in self.entries.items()
-            for servable in served.stream.available.values()
+            (servable.name, signature.precision)
+            for servable in self.available()
             for signature in servable.compiled.signatures.values()
             if signature.precision
         ]

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import ConfigError, EntryChanged, StorageError
-from ie_serving.storage.base import Entry, Remote
+from ie_serving.storage.base import Entry, Remote, Storage
 from ie_serving.storage.siblings import Retried, Whole
 
 MOST_BYTES: Final = 1 << 20
@@ -51,7 +51,7 @@ class LocalDirectories:
         files: names of the file, the first that a directory has counts.
     """
 
-    def __init__(self, storage: "NamesDirectories", files: Sequence[str]) -> None:
+    def __init__(self, storage: Storage, files: Sequence[str]) -> None:
         self._storage = storage
         self._files = files
 
@@ -92,17 +92,6 @@ class LocalDirectories:
         if _entry(entry.path, whole) != entry:
             raise EntryChanged(f"{whole}: was changed while it was read; it is read anew")
         return content
-
-
-class NamesDirectories(Protocol):
-    """Names the directories; `storage.backends.local.LocalStorage` does."""
-
-    @property
-    def url(self) -> str:
-        """See `Directories`."""
-
-    def directories(self) -> list[str]:
-        """See `storage.base.Storage`."""
 
 
 def _at_once(path: str, flags: int) -> int:

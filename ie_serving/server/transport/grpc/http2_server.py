@@ -11,7 +11,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from ie_serving.core.runtime.budget import SMALL
 from ie_serving.core.values.access import Credentials
@@ -89,7 +89,7 @@ class Http2Server:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._age: ConnectionAge[SocketDriver] = ConnectionAge(max_age_s, age_grace_s)
+        self._age = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
         # The kind of a call is determined here, once for each method instead of for each call.
         methods = {
@@ -195,20 +195,7 @@ JITTER: Final = 0.1
 A9: connections that began together, after a restart, should not all end together."""
 
 
-class _Ageing(Protocol):
-    """A connection, as each transport implements it."""
-
-    def drain(self) -> None:
-        """Take no new calls, and close when those in flight have ended."""
-
-    def stop(self) -> None:
-        """Answer every call now, then close."""
-
-
-C = TypeVar("C", bound=_Ageing)
-
-
-class ConnectionAge(Generic[C]):
+class ConnectionAge:
     """Keeps one timer for each open connection. Belongs to one event loop.
 
     Args of the constructor:
@@ -223,31 +210,33 @@ class ConnectionAge(Generic[C]):
         self._age_s = age_s
         self._grace_s = grace_s
         self._chance = chance
-        self._timers: dict[C, asyncio.TimerHandle] = {}
+        self._timers: dict[SocketDriver, asyncio.TimerHandle] = {}
 
-    def watch(self, connection: C) -> None:
+    def watch(self, connection: SocketDriver) -> None:
         """Start the timer of a new connection."""
         if self._age_s:
             factor = 1 + JITTER * (2 * self._chance() - 1)
             self._call_later(self._age_s * factor, self._end, connection)
 
-    def forget(self, connection: C) -> None:
+    def forget(self, connection: SocketDriver) -> None:
         """Stop the timer of a closed connection."""
         timer = self._timers.pop(connection, None)
         if timer:
             timer.cancel()
 
-    def _end(self, connection: C) -> None:
+    def _end(self, connection: SocketDriver) -> None:
         # The timer goes first: in `drain` a connection without calls may close.
         del self._timers[connection]
         if self._grace_s:
             self._call_later(self._grace_s, self._stop, connection)
         connection.drain()
 
-    def _stop(self, connection: C) -> None:
+    def _stop(self, connection: SocketDriver) -> None:
         del self._timers[connection]
         connection.stop()
 
-    def _call_later(self, delay_s: float, act: Callable[[C], None], connection: C) -> None:
+    def _call_later(
+        self, delay_s: float, act: Callable[[SocketDriver], None], connection: SocketDriver
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._timers[connection] = loop.call_later(delay_s, act, connection)

@@ -52,12 +52,12 @@ async def timers(monkeypatch: pytest.MonkeyPatch) -> list[Timer]:
 async def test_ages_differ_by_the_jitter(
     timers: list[Timer], chance: float, delay_s: float
 ) -> None:
-    ConnectionAge[Recorded](100.0, 0.0, lambda: chance).watch(Recorded())
+    ConnectionAge(100.0, 0.0, lambda: chance).watch(Recorded())
     assert [timer.delay_s for timer in timers] == [pytest.approx(delay_s)]
 
 
 async def test_without_an_age_there_is_no_timer(timers: list[Timer]) -> None:
-    ConnectionAge[Recorded](0.0, 5.0).watch(Recorded())
+    ConnectionAge(0.0, 5.0).watch(Recorded())
     assert timers == []
 
 
@@ -66,7 +66,7 @@ async def test_the_grace_follows_the_age(
     timers: list[Timer], grace_s: float, told: list[str]
 ) -> None:
     connection = Recorded()
-    ConnectionAge[Recorded](100.0, grace_s).watch(connection)
+    ConnectionAge(100.0, grace_s).watch(connection)
     for timer in timers:  # grows while it is walked: the age's timer sets that of the grace
         timer.act()
     assert connection.told == told
@@ -74,7 +74,7 @@ async def test_the_grace_follows_the_age(
 
 
 async def test_a_closed_connection_has_no_timer(timers: list[Timer]) -> None:
-    ages, connection = ConnectionAge[Recorded](100.0, 5.0), Recorded()
+    ages, connection = ConnectionAge(100.0, 5.0), Recorded()
     ages.watch(connection)
     ages.forget(connection)
     ages.forget(connection)

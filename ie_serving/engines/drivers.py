@@ -202,7 +202,7 @@ class ThirdParty:
         if isinstance(self._driver, LoadFailed):
             # A new error each time: one that several loads raise would gather the frames of all.
             raise LoadFailed(str(self._driver))
-        # Here, not above: the arbiter process, which compiles nothing, has no numpy.
+        # Imported on first use: the arbiter process compiles nothing and does not load numpy.
         from ie_serving.engines.layers.layer import with_defaults
 
         return with_defaults(self._driver.compile(directory, options))
@@ -221,7 +221,7 @@ class ThirdParty:
 @cache
 def third_parties() -> Mapping[str, ThirdParty]:
     """Find the drivers of installed packages, by name. Takes some 30 ms, once."""
-    # Here, not above: thirty modules, for which no start waits.
+    # Imported on first use: it loads thirty modules, and a start should not wait for them.
     from importlib.metadata import entry_points
 
     found = {entry.name: ThirdParty(entry) for entry in entry_points(group=GROUP)}

@@ -1,7 +1,7 @@
 """Tells, before a version serves, how its signatures break clients of the one that serves now.
 
-By its own setting a model's incompatible version is held back, or said in the log and served, as
-TensorFlow Serving does without a word.
+The model's setting decides about an incompatible version: it is held back, or it is served and the
+log names the changes. TensorFlow Serving serves it and logs nothing.
 """
 
 import logging

@@ -48,7 +48,7 @@ def version_text(more: Sequence[str] = ()) -> str:
     """Give the versions of the server and of OpenVINO, without importing the latter.
 
     Raises:
-        ConfigError: there are `more` words than the command, of which only help has a meaning.
+        ConfigError: `more` has a word beside the command other than `-h` or `--help`.
     """
     if more and more[0] not in ("-h", "--help"):
         raise ConfigError([f"{more[0]}: unknown argument of ie_serving version, which takes none"])

@@ -265,7 +265,7 @@ def _metrics(flags: Split, texts: Mapping[str, str], faults: Faults) -> dict[str
     """Give the settings that the monitoring file decides: where the metrics are beside /metrics."""
     if MONITORING_FILE not in texts:
         return {}
-    # Here, not above: it brings protobuf, which a server without these files can do without.
+    # Imported on first use: a server without such files does not load protobuf.
     from ie_serving.config.files import option_files
 
     place = flags.text(MONITORING_FILE)

@@ -201,7 +201,7 @@ def config_file(
             listed_repositories(top[REPOSITORIES], below or origin, findings, findings.unknown)
         )
     if GRAPHS & top.keys():
-        # Here, not above: few files have graphs.
+        # Imported on first use: few files have graphs.
         from ie_serving.config.files.graphs import graphs
 
         names = [model.name for model in models]

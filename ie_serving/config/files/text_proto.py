@@ -63,7 +63,7 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
 
 
 class Unread(NamedTuple):
-    """A field in a text of which a message has none.
+    """A field of a text that the message does not have.
 
     Attributes:
         place: names of the fields around it, and its own, such as `input.datatype`.

@@ -46,7 +46,7 @@ _PAST = 6
 DIVIDES: Final = frozenset({"Div", "Mod"})
 """Operators that divide integers."""
 DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
-"""Types of which the processor divides the least number by -1; smaller ones become int32 before."""
+"""Integers whose least number the processor cannot divide by -1. Smaller types become int32."""
 EMPTIED: Final = frozenset({"DynamicQuantizeLSTM", "GRU", "LSTM", "QAttention"})
 """Operators that end the process, by SIGABRT or SIGFPE, for an input without elements."""
 NEVER_EMPTY: Final = {"Conv": 1, "MultiHeadAttention": 0, "STFT": 2}

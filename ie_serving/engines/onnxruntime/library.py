@@ -7,7 +7,7 @@ Source: `Privacy.md` of the package.
 
 import os
 
-# Here: the library reads it at its import. 0 of the user's own lets it send.
+# Set before the import, at which the library reads it. A user who sets 0 lets the library send.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime

@@ -60,7 +60,7 @@ def rank(array: Array) -> int:
 
 
 def ones(array: Array) -> tuple[int, ...]:
-    """Give the sizes, of which those above 1 are `MORE`."""
+    """Give the sizes; each above 1 is shown as `MORE`."""
     return tuple([min(size, MORE) for size in array.shape])
 
 

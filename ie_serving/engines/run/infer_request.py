@@ -244,8 +244,8 @@ class Lane(Generic[T]):
         if not self._cancelled:
             self._values.append(self._read(outputs))
 
-    # Here, not on the loop: a renewal may compile for seconds. `done` waits for it, so the infer
-    # request is not lent before.
+    # Runs in the thread of the inference, since a renewal may compile for seconds and would block
+    # the loop. `done` waits for it, so the infer request is not lent before.
     def _fail(self, error: Exception) -> None:
         self.failure = error
         self._request.renew()

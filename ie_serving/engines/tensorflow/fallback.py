@@ -21,7 +21,7 @@ LIBRARY = "tensorflow"
 INSTALL = "pip install '.[tensorflow]'"
 WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
 LOST = re.compile(r'\b(BoostedTrees\w+) \("')
-"""Finds, in a cause, operations of which releases of TensorFlow have no kernel any more."""
+"""Finds, in a cause, operations whose kernel later releases of TensorFlow lack."""
 NEITHER = "; TensorFlow has no kernel of {kind} any more"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 

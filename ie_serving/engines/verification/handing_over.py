@@ -31,7 +31,7 @@ DYNAMIC: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteg
 LENGTH = 64
 """Size of open dimensions behind the first: tokens of a short text."""
 REPEATS, MOST_S = 7, 0.5
-"""Inferences of one engine, of which the shortest counts, and the seconds that they may take."""
+"""Most inferences of one engine, and the seconds that they may take; the shortest one counts."""
 SHARE: Final = 0.8
 """The other engine serves if it takes at most this share: less may be noise."""
 

@@ -60,8 +60,8 @@ objects. Where models come and go, 0.1 s visits those in memory; they are soon f
 them would only bring nearer the visit of all that is exempt, which took 1.4 s of 10,000 models."""
 GROWN: Final = 2.0
 """Growth of the exempt objects after which they are visited once more, since cycles among them may
-have become garbage: 200 MB where 10,000 models are idle, of which few are garbage. That visit holds
-all requests for 0.6 to 1.4 s."""
+have become garbage. With 10,000 idle models the growth is 200 MB, few of them garbage, and the
+visit holds all requests for 0.6 to 1.4 s."""
 EXEMPT_S: Final = 3600.0
 """Seconds after which they are visited in any case: models that are removed leave garbage, too."""
 _NEVER: Final = 1 << 30

@@ -104,7 +104,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
-            # Imported here, not above: the arbiter does not need numpy.
+            # Imported on first use: the arbiter does not need numpy.
             from ie_serving.server.process.garbage import (
                 FullCollection,
                 collect_garbage,
@@ -188,7 +188,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop  # here, not above: the arbiter does not need it
+    import uvloop  # on first use: the arbiter does not need it
 
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -202,7 +202,7 @@ def _stop_with_parent() -> None:
     `_beat` notices.
     """
     if sys.platform == "linux":
-        import ctypes  # here, not above: the arbiter does not need it
+        import ctypes  # on first use: the arbiter does not need it
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 

@@ -50,7 +50,7 @@ class Filling:
         self._memory = self._get(min(length, AHEAD))
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
-        """Copy the next bytes, of which there are no more than are missing.
+        """Copy the next bytes; the caller gives at most as many as are missing.
 
         Raises:
             ServingError: the budget is spent.

@@ -126,7 +126,7 @@ class LocalStorage:
         as they were: comparing these costs a tenth of reading the directories.
         """
         self._lists += 1
-        # The base may have a million files, of which the caller takes the first ones.
+        # Not kept: the base may have a million files, and the caller takes the first ones.
         if not directory or self._lists < KEPT_FROM:
             return self._read(directory, {})
         walk = self._walks.pop(directory, None)

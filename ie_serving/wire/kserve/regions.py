@@ -73,7 +73,7 @@ OFF: Final = Off()
 
 
 class SmallParts:
-    """Regions of which one request reads `AT_ONCE` bytes at most: a thread parses larger ones."""
+    """Regions on the event loop: `AT_ONCE` bytes of a request at most; threads read larger ones."""
 
     def __init__(self, regions: Regions) -> None:
         self.check, self._read, self.write = regions.check, regions.read, regions.write
@@ -96,7 +96,7 @@ class SmallParts:
 # Equality is identity: this is the form of one reply alone.
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """The form of a reply of which some outputs are written to regions.
+    """The form of a reply that writes some of its outputs to regions.
 
     Attributes:
         places: of these outputs, by name.

@@ -212,7 +212,7 @@ class HookTurn:
         answer = found, perf_counter() - began
         tell(loop, self._settle, done, answer)
 
-    # Here, not where the answer is awaited: a hook whose client has left runs on.
+    # Counts the hook as ended even if its client has left, which does not stop the hook.
     def _settle(self, done: "asyncio.Future[Any]", answer: object) -> None:
         self._turns.running -= 1
         if not done.done():

@@ -226,7 +226,7 @@ def _asked(step: PipelineStep, data: Data, models: NamedModels) -> Data:
 
 
 def _tensor(value: Any, spec: Any) -> Any:  # noqa: ANN401
-    """Give a value as a model takes it: lists have no dtype that anybody chose."""
+    """Give a value in the dtype of the model's input: a list has no dtype of its own."""
     if isinstance(value, Image):
         return value.data
     if not isinstance(value, list | int | float) or spec is None:

@@ -46,7 +46,7 @@ def transform(node: NodeContext) -> list[ov.Output]:
             end = op.add(op.divide(count, int64([2])), int64([1]))
             made = op.slice(made, int64([0]), end, int64([1]), int64([place]))
     elif is_half or length is not None:
-        raise ValueError("a request chooses the axis of which the size changes")
+        raise ValueError("a request chooses the axis whose size changes")
     else:
         each = [op.unsqueeze(along(data, None, place), int64(0)) for place in range(places)]
         made = op.gather(op.concat(each, 0), _among(axis, places), int64(0))

@@ -48,7 +48,7 @@ def operations(file: Path, tags: Collection[str], signature: str = "") -> Iterat
 
 
 def _above(places: list[NodeOutput], where: str) -> Iterator[Operation]:
-    # Here, not above: only SavedModels that are refused need it.
+    # Imported on first use: only SavedModels that are refused need it.
     from ie_serving.engines.savedmodel.host.partition import ordered
 
     for place in ordered(places):

@@ -70,7 +70,7 @@ def aliases(
 
 
 # An unknown name gets a warning, as in 2020: one file is often kept beside several versions of a
-# model, some of which lack a tensor.
+# model, and some versions lack a tensor.
 def _warn_of_unknown(known: Sequence[Collection[str]], renames: Renames, kind: str) -> None:
     unknown = [name for name in renames if not any(name in names for names in known)]
     if unknown:

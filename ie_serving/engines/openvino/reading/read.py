@@ -60,7 +60,7 @@ def _read_file(
     """Read a model's file as its name has it."""
     _refuse_other(file)
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
-        # Here, not above: its imports are most of those that a load can need.
+        # Imported on first use: it imports most of the modules that a load can need.
         from ie_serving.engines.openvino.reading.saved_model import read_signatures
 
         return read_signatures(file.parent, renames, tags, as_sent)

@@ -66,7 +66,7 @@ class _One:
 
 
 class _Several:
-    """Strings, of which each is read at the same place."""
+    """Strings that are read together, each at the same place."""
 
     def __init__(self, texts: Sequence[bytes], sizes: Array) -> None:
         joined = b"".join([*texts, bytes(8)])

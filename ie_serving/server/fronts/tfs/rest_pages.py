@@ -108,7 +108,7 @@ class FalconPages:
         return self._app
 
     def _made(self) -> FalconApp:
-        # Here: its import takes some 50 ms, an eighth of a start's, which is not to wait for it.
+        # Imported on first use: it takes some 50 ms, an eighth of the time of a start.
         import falcon.asgi
 
         app: FalconApp = falcon.asgi.App(media_type=JSON)

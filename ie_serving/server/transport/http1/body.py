@@ -113,7 +113,7 @@ class BodyStream:
         return self._taken()
 
     async def whole(self, length: int) -> memoryview:
-        """Return the whole body, of which nothing was read; if it breaks off, see `piece`.
+        """Return the whole body. No piece was read before. If the body breaks off, see `piece`.
 
         It is copied once, to memory that keeps its count in the budget as long as it is used.
 

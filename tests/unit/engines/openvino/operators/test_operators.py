@@ -237,7 +237,7 @@ def test_an_axis_whose_size_changes_is_not_a_requests(
     names_ = [name.strip("-") for name in names]
     node = helper.make_node("DFT", names_, ["y"], **attributes)
     write(tmp_path, node, {name: given[name] for name in names_ if name})
-    with pytest.raises(LoadFailed, match="a request chooses the axis of which the size changes"):
+    with pytest.raises(LoadFailed, match="a request chooses the axis whose size changes"):
         load(tmp_path)
 
 

@@ -116,6 +116,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    distribution.look_for_threads(report.nodeid)
+
+
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     option = session.config.option
     if not option.processes or option.collectonly or session.testsfailed:

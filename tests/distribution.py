@@ -25,6 +25,16 @@ CRASHES = 2
 """So many ended processes end the run: after the first, its test is tried again in a new one."""
 
 
+threaded: list[str] = []
+"""What had been collected when there were threads, such as TensorFlow's once it computes."""
+
+
+def look_for_threads(name: str) -> None:
+    """Remember after which file that has been collected there are threads."""
+    if THREADS.exists() and len(os.listdir(THREADS)) > 1:
+        threaded.append(name)
+
+
 class Run:
     """A run of all collected tests in `count` processes, each of which runs whole files.
 
@@ -34,8 +44,9 @@ class Run:
     """
 
     def __init__(self, session: pytest.Session, count: int) -> None:
-        if THREADS.exists() and len([*THREADS.iterdir()]) > 1:
-            raise pytest.UsageError("a file of tests starts threads, which no fork has, on import")
+        if threaded:
+            text = f"{threaded[0]} starts threads when it is imported; no fork would have them"
+            raise pytest.UsageError(text)
         self._session, self._hook = session, session.config.hook
         files = itertools.groupby(
             range(len(session.items)), lambda place: session.items[place].path

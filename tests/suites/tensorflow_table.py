@@ -14,6 +14,8 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow.python.framework import op_def_registry
 
+from tests.unit.wire.image.pictures import encoded
+
 Array = npt.NDArray[Any]
 raw = tf.raw_ops
 
@@ -711,14 +713,14 @@ TABLE["DecodeBase64"] = [f(Given(texts(b"aGVsbG8", b"aGVsbG8=", b"_-8")))]
 TABLE["DecodeRaw"] = [f(Given(texts(b"abcdefgh", b"12345678")), out_type=kind, little_endian=little) for kind, little in ((tf.uint8, True), (tf.int32, True), (tf.int16, False), (tf.float32, True))]  # fmt: skip
 
 
-def _image(encode: Any) -> Given:
+def _image(form: str, **options: Any) -> Given:
     picture = np.random.default_rng(3).integers(0, 256, (5, 4, 3), np.uint8)
-    return Given(np.array(bytes(encode(picture).numpy()), object))
+    return Given(np.array(encoded(picture, form, **options), object))
 
 
-_PNG = _image(tf.io.encode_png)
+_PNG = _image("PNG")
 TABLE["DecodePng"] = [f(_PNG), f(_PNG, channels=1), f(_PNG, channels=4), f(_PNG, dtype=tf.uint16)]
-_JPEG = _image(lambda x: tf.io.encode_jpeg(x, quality=100, chroma_downsampling=False))
+_JPEG = _image("JPEG", quality=100, subsampling=0)
 TABLE["DecodeImage"] = [
     f(_PNG, channels=3),
     f(_PNG, channels=3, dtype=tf.float32),

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.process import ran
 
 CONFTEST = """
-from tests.conftest import pytest_addoption, pytest_runtestloop
+from tests.conftest import pytest_addoption, pytest_collectreport, pytest_runtestloop
 """
 TESTS = """
 import os
@@ -79,3 +79,10 @@ def test_a_second_process_that_ends_is_not_replaced(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "Interrupted: p0 ended with exit code 3" in ended.stdout
     assert "2 failed" in ended.stdout
+
+
+def test_threads_that_no_fork_would_have_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_idle.py").write_text("def test_passes(): pass")
+    waits = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    (tmp_path / "test_starts.py").write_text(f"{waits}\ndef test_passes(): pass")
+    assert "test_starts.py starts threads when it is imported" in run(tmp_path).stderr

@@ -3,10 +3,8 @@
 Run as a program: `NAME/1` and `NAME/expected/serving_default.pickle` below the directory given.
 """
 
-import io
 import pickle
 import sys
-import wave
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow.python.distribute.sharded_variable import ShardedVariable
 
+from tests.unit.engines.savedmodel.host.sounds import wav
 from tests.unit.wire.image.pictures import encoded
 
 Made = tuple[Callable[..., Any], Any]
@@ -185,15 +184,6 @@ def transposed(x: Any) -> Any:
     """Convolve by a kernel turned round, as JAX's `conv_transpose` without XLA does."""
     kernel = tf.reverse(tf.reshape(tf.range(12.0), [2, 2, 1, 3]), [0, 1])
     return tf.nn.conv2d(tf.reshape(x, [-1, 12, 20, 1]), kernel, [1, 2], "SAME") / 100.0
-
-
-def wav(samples: int) -> bytes:
-    """A sound; as the pictures, not by TensorFlow, which starts threads once it computes."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setparams((1, 2, 16_000, samples, "NONE", ""))
-        sound.writeframes((np.sin(np.arange(samples) / 3) * 32767).astype("<i2").tobytes())
-    return file.getvalue()
 
 
 def crowd() -> Made:

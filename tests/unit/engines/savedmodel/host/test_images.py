@@ -1,4 +1,4 @@
-"""Images inside of a graph: by Pillow, against TensorFlow, which has also made the files."""
+"""Images inside of a graph: by Pillow, against TensorFlow, which has also made most files."""
 
 import io
 import sys
@@ -18,6 +18,7 @@ from ie_serving.engines.savedmodel.host import kernels_images, kernels_loops
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
+from tests.unit.wire.image.pictures import encoded
 
 Y, X = np.mgrid[0:45, 0:61]
 COLOURS = np.stack([X * 4, Y * 5, (X + Y) * 2], axis=-1).astype(np.uint8)
@@ -108,7 +109,7 @@ def test_the_first_picture_of_a_jpeg_with_several_is_read() -> None:
     np.testing.assert_array_equal(ours("DecodeJpeg", data, **exact), want)
 
 
-@pytest.mark.parametrize("data", [b"", b"junk", tf.io.encode_jpeg(COLOURS).numpy()[:300]])
+@pytest.mark.parametrize("data", [b"", b"junk", encoded(COLOURS, "JPEG")[:300]])
 def test_what_is_no_image_is_the_clients_mistake(data: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.decode_image(data)
@@ -196,7 +197,7 @@ async def answer(compiled: CompiledModel, name: str, files: list[bytes]) -> Any:
     )
 
 
-FILES = [tf.io.encode_jpeg(COLOURS[: 20 + at]).numpy() for at in range(9)]
+FILES = [encoded(COLOURS[: 20 + at], "JPEG") for at in range(9)]
 
 
 async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(

@@ -12,6 +12,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
+from tests.unit.engines.savedmodel.host.sounds import wav
 
 FIELDS = {bool: "b", int: "i", float: "f"}
 
@@ -93,12 +94,6 @@ def test_boxes_that_tensorflow_refuses_are_refused(
         tf.image.combined_non_max_suppression(boxes, scores, *limits)
     with pytest.raises(InvalidRequest):
         ours("CombinedNonMaxSuppression", boxes, scores, *limits)
-
-
-def wav(samples: int, channels: int, rate: int) -> bytes:
-    sound = np.sin(np.arange(samples * channels)).astype(np.float32).reshape(-1, channels)
-    data: bytes = tf.audio.encode_wav(sound, rate).numpy()
-    return data
 
 
 WAV = wav(5, 2, 8000)

@@ -325,17 +325,12 @@ REGION = {"shared_memory_region": "r"}
     ("body", "status", "said"),
     [
         pytest.param(b"", 400, "The document is empty", id="nothing"),
-        pytest.param(b"{", 400, "JSON Parse error", id="no JSON"),
         pytest.param(b"[]", 400, "Is not object", id="no object"),
-        pytest.param({}, 400, 'no \\"inputs\\"', id="no inputs"),
         pytest.param({"inputs": {}}, 400, "has to be a list", id="inputs are no list"),
         pytest.param({"inputs": [1]}, 400, "list of objects", id="an input is no object"),
         pytest.param({"inputs": []}, 400, "input size does not match", id="none of them"),
         pytest.param({"inputs": [{}]}, 400, 'needs \\"name\\"', id="no name"),
         pytest.param({"inputs": [{**IMAGE, "name": 3}]}, 400, "a string", id="name is none"),
-        pytest.param({"inputs": [{**IMAGE, "name": "y"}]}, 400, "Missing", id="another name"),
-        pytest.param({"inputs": [IMAGE, IMAGE]}, 400, "more than once", id="twice"),
-        pytest.param({"inputs": [{**IMAGE, "shape": [-1, 2]}]}, 400, "actual size", id="negative"),
         pytest.param(
             {"inputs": [{**IMAGE, "shape": [1 << 62, 2]}]}, 400, "data of shape", id="huge"
         ),
@@ -344,18 +339,10 @@ REGION = {"shared_memory_region": "r"}
         pytest.param({"inputs": [{**IMAGE, "shape": [1.5, 2]}]}, 400, "actual", id="fractions"),
         pytest.param({"inputs": [{**IMAGE, "shape": "1,2"}]}, 400, "list of sizes", id="text"),
         pytest.param({"inputs": [{**IMAGE, "shape": [1, 2, 1]}]}, 400, "required shape", id="rank"),
-        pytest.param({"inputs": [{**IMAGE, "shape": [1, 3]}]}, 400, "data of shape [2]", id="few"),
         pytest.param(
             {"inputs": [x([[1, 2, 3], [4, 5, 6]], [3, 2])]}, 400, "[2, 3]", id="transposed"
         ),
         pytest.param({"inputs": [x([[1], [2, 3]], [1, 3])]}, 400, "size: 2", id="ragged"),
-        pytest.param({"inputs": [{**IMAGE, "datatype": "FP31"}]}, 400, "expected one", id="type"),
-        pytest.param(
-            {"inputs": [x(["a", "b"], [1, 2], "BYTES")]},
-            400,
-            "datatype BYTES; the model expects FP32",
-            id="another type",
-        ),
         pytest.param({"inputs": [{**IMAGE, "data": ["1", 2]}]}, 400, "String", id="no number"),
         pytest.param({"inputs": [{**IMAGE, "data": None}]}, 400, "neither", id="no data"),
         pytest.param({"inputs": [{**IMAGE, "data": {}}]}, 400, "expected type", id="odd data"),
@@ -377,28 +364,16 @@ REGION = {"shared_memory_region": "r"}
         pytest.param({"inputs": [IMAGE], "id": 7}, 400, "a string", id="id is none"),
         pytest.param({"inputs": [IMAGE], "outputs": [{}]}, 400, "needs", id="nameless output"),
         pytest.param(
-            {"inputs": [IMAGE], "outputs": [{"name": "z"}]}, 400, "alias not found", id="output"
-        ),
-        pytest.param(
             {"inputs": [IMAGE], "outputs": [{"name": "x"}, {"name": "x"}]},
             400,
             "there more than once",
             id="outputs twice",
         ),
         pytest.param(
-            {"inputs": [IMAGE], "outputs": [{"name": "x", "parameters": {"classification": 0}}]},
-            400,
-            "has to be a number from 1",
-            id="classes",
-        ),
-        pytest.param(
             {"inputs": [IMAGE], "parameters": {"binary_data_output": 1}},
             400,
             "true or false",
             id="1",
-        ),
-        pytest.param(
-            {"inputs": [IMAGE], "parameters": {"sequence_id": 1}}, 400, "keeps none", id="sequence"
         ),
         pytest.param(
             {"inputs": [{**NO_DATA, "parameters": {**REGION, "shared_memory_byte_size": 256}}]},
@@ -415,6 +390,7 @@ REGION = {"shared_memory_region": "r"}
     ],
 )
 def test_odd_bodies_are_refused(server: Server, body: object, status: int, said: str) -> None:
+    """Beside those that are rows of the conformance table."""
     reply = asked(server, body, "FP32")
     assert reply.status_code == status, reply.text
     assert list(reply.json()) == ["error"]
@@ -434,8 +410,6 @@ def described(tail_size: object, shape: list[int], datatype: str = "FP32") -> di
 @pytest.mark.parametrize(
     ("given", "tail", "model", "said"),
     [
-        pytest.param(described(8, [1, 2]), 7 * b"0", "FP32", "7 are left", id="too short"),
-        pytest.param(described(8, [1, 2]), 9 * b"0", "FP32", "belong to no", id="too long"),
         pytest.param(described(4, [1, 2]), 4 * b"0", "FP32", "has 4 bytes", id="other shape"),
         pytest.param(described(-1, [1, 2]), b"", "FP32", "number of bytes", id="negative"),
         pytest.param(described(1 << 60, [1, 2]), b"", "FP32", "are left", id="huge"),
@@ -485,10 +459,8 @@ def test_json_is_read_to_the_length_that_is_told(server: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/v2/models/digits/versions/9/infer", 404),
         ("/v2/models/digits/versions/99999999999999999999999/infer", 404),
         ("/v2/models/digits/versions/nobody/infer", 400),
-        ("/v2/models/nobody/infer", 404),
     ],
 )
 def test_a_version_that_is_not_there(server: Server, path: str, status: int) -> None:

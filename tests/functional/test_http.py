@@ -1,4 +1,4 @@
-"""HTTP as strangers speak it: upgrades offered, heads without end, versions unheard of."""
+"""HTTP as strangers speak it: upgrades offered, heads without end. More is in `protocols`."""
 
 import json
 import socket
@@ -41,18 +41,7 @@ def test_an_offered_upgrade_is_ignored_and_the_body_read(digits: Server, apart: 
     assert reply.count(b"HTTP/1.1 ") == 1
 
 
-@pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/3.0", b"HTTP/0.9"])
-def test_another_http_version_is_refused(digits: Server, version: bytes) -> None:
-    reply = talk(digits, POST % (version, len(BODY)) + b"\r\n" + BODY)
-    assert reply.startswith(b"HTTP/1.1 505"), reply
-    assert "Traceback" not in digits.log
-
-
 ENDLESS = b"GET /v1/models/digits HTTP/1.1\r\nX: "
-
-
-def test_a_head_that_is_too_long_is_refused(digits: Server) -> None:
-    assert talk(digits, ENDLESS + b"a" * LARGEST_HEAD).startswith(b"HTTP/1.1 431")
 
 
 def test_a_client_that_sends_a_head_without_end_is_cut_off(digits: Server) -> None:
@@ -108,15 +97,6 @@ def test_a_client_is_told_to_continue_before_it_sends_its_body(digits: Server) -
         assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(BODY)
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
-
-
-def test_a_request_with_two_lengths_is_refused_and_what_follows_not_read(digits: Server) -> None:
-    smuggled = (
-        POST % (b"HTTP/1.1", 4) + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + STATUS + STATUS
-    )
-    reply = until_closed(digits, smuggled)
-    assert reply.startswith(b"HTTP/1.1 400")
-    assert reply.count(b"HTTP/1.1 ") == 1
 
 
 def until_closed(server: Server, request: bytes) -> bytes:

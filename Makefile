@@ -15,11 +15,10 @@ BASE_IMAGE ?=
 
 FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batches.py _memory.py)
 
-# Files side by side: a file's tests share servers, so they stay together. In the order of their names:
-# the functional tests, whose files take up to a minute, come first, and one worker begins at the other
-# end, with the unit tests, which compute while others wait (tests/distribution.py). By the number of
-# tests, which is the default, the longest files are among the last. Three for two processors: many tests
-# wait, for a store, a back-off or the end of a process. What is skipped is listed at the end, with its reason.
+# Files side by side, in forks of the process that has collected all tests (tests/distribution.py). A file's tests
+# share servers, so they stay together. Half of the processes, rounded down, begin at the end, with the unit tests,
+# which compute while the functional tests wait: for a store, a back-off or the end of a process. Three for two
+# processors. What is skipped is listed at the end, with its reason.
 # One process of the tests that crashed or hung is replaced, and its test tried again; not a second one.
 TEST_WORKERS ?= 3
 IN_PARALLEL := --processes=$(TEST_WORKERS) -rs

@@ -21,12 +21,12 @@ import httpx
 
 from ie_serving.client.calls import CallHeaders, ClientCall
 from ie_serving.client.failures import ClientError, Unavailable, of_connection, of_http, wrong
+from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.codes import Code
 
 SCHEMES: Final = ("http", "https", "grpc", "grpcs")
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 2.0
-"""Longest pause between two attempts, unless the server asks for a longer one."""
+BACK_OFF: Final = Backoff(first_s=0.1, longest_s=2.0)
+"""Pauses between attempts, unless the server asks for longer ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class Attempts:
         self._clock, self._share = clock, share
         self._end = clock() + connection.timeout_s
         self._last_retry = clock() + connection.retry_s
-        self._pause_s = FIRST_PAUSE_S
+        self._failures = 0
 
     def left(self) -> float:
         """Give the seconds until the deadline, always above 0."""
@@ -127,8 +127,8 @@ class Attempts:
         """Give the seconds to wait before the next attempt. Raises `error` if there is none."""
         if not isinstance(error, Unavailable):
             raise error
-        pause = max(self._pause_s * (0.5 + self._share() / 2), error.retry_after_s or 0.0)
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        self._failures += 1
+        pause = max(BACK_OFF.delay_s(self._failures, self._share()), error.retry_after_s or 0.0)
         if self._clock() + pause >= min(self._end, self._last_retry):
             raise error
         return pause

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ie_serving.client.failures import ClientError, Unavailable, of_connection, of_http
-from ie_serving.client.transports import LONGEST_PAUSE_S, Attempts, Connection
+from ie_serving.client.transports import BACK_OFF, Attempts, Connection
 from ie_serving.core.values.codes import Code
 
 URL = "http://localhost:8000"
@@ -55,7 +55,7 @@ def test_pauses_double_to_a_bound_and_are_spread() -> None:
     clock = Clock()
     late, soon = attempts(clock), attempts(clock, share=0.0)
     error = Unavailable("down")
-    assert [late.pause(error) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.6, LONGEST_PAUSE_S]
+    assert [late.pause(error) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.6, BACK_OFF.longest_s]
     assert soon.pause(error) == 0.05
 
 

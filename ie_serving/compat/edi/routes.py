@@ -13,12 +13,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.other_servers import OtherFront
 from ie_serving.server.fronts.rest.body import preflight
 from ie_serving.server.fronts.rest.routes import Verb
-from ie_serving.server.transport.http1.messages import (
-    Headers,
-    Reply,
-    Request,
-    RequestHead,
-)
+from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 
 PREFIX: Final = b"/dlim/v1/inference/"
 TOKENS: Final = (b"/dlim/v1/auth/token", b"/dlim/v1/auth/token/inference")

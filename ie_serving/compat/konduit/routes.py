@@ -19,12 +19,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Api
 from ie_serving.server.fronts.other_servers import OtherFront
 from ie_serving.server.fronts.rest.body import read_body, refusal, with_body
-from ie_serving.server.transport.http1.messages import (
-    Headers,
-    Reply,
-    Request,
-    RequestHead,
-)
+from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.wire.form import is_form, parts_of
 
 PATH: Final = b"/predict"

@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ie_serving.config.files.graph_directories import MODELS, REPOSITORIES
-from ie_serving.config.files.json_file import (
-    ConfigFile,
-    config_file,
-    without_comments,
-)
+from ie_serving.config.files.json_file import ConfigFile, config_file, without_comments
 from ie_serving.config.schema.contradictions import refusal
 from ie_serving.config.settings import Settings
 from ie_serving.core.settings.faults import fault

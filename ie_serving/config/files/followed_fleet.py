@@ -13,13 +13,7 @@ from ie_serving.config.files.fleet_models import FleetModels
 from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import NotThereYet, ServingError
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.fleet.repository import (
-    ModelRepository,
-    changed,
-    differ,
-    staying,
-    together,
-)
+from ie_serving.models.fleet.repository import ModelRepository, changed, differ, staying, together
 from ie_serving.models.fleet.watch import Fleet
 from ie_serving.models.manager import ApplyEdit
 from ie_serving.telemetry.log.logs import Event

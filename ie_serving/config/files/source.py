@@ -9,11 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from ie_serving.config.files.json_file import (
-    ConfigFile,
-    config_file,
-    parse_config_file,
-)
+from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.storage.options import StorageOptions

@@ -7,13 +7,7 @@ from typing import Any, Final
 from ie_serving.core.settings import words
 from ie_serving.core.settings.declaration import SettingKind
 from ie_serving.core.settings.faults import Parser, fault, parsed
-from ie_serving.core.settings.numbers import (
-    integer,
-    milliseconds,
-    share,
-    timeout,
-    version,
-)
+from ie_serving.core.settings.numbers import integer, milliseconds, share, timeout, version
 from ie_serving.core.settings.structures import mapping
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.traffic.policy import MOST_KEPT, WHOLE, Rollback

@@ -5,14 +5,7 @@ observed. A streaming call is reported when it ends.
 """
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias, cast
 

@@ -14,13 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import (
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    TextMessage,
-)
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
 from ie_serving.core.values.errors import Forbidden, InvalidRequest

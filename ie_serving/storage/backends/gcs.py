@@ -22,13 +22,7 @@ from ie_serving.storage.backends.bucket import (
 )
 from ie_serving.storage.base import Entry, Location, Remote, Sink
 from ie_serving.storage.checksums import Checksum
-from ie_serving.storage.options import (
-    ANY_FILE,
-    ENDPOINT,
-    StoreOptions,
-    is_https,
-    with_scheme,
-)
+from ie_serving.storage.options import ANY_FILE, ENDPOINT, StoreOptions, is_https, with_scheme
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.log.logs import Event
 

@@ -13,13 +13,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.examples.example_spec import FeatureSpec
-from ie_serving.wire.examples.walked import (
-    FIRST,
-    SECOND,
-    TAG_OF,
-    Column,
-    Walked,
-)
+from ie_serving.wire.examples.walked import FIRST, SECOND, TAG_OF, Column, Walked
 from ie_serving.wire.protobuf.fields import UnusualField, read_varint
 
 _STRINGS: Final = TAG_OF[DataType.STRING]

@@ -27,14 +27,7 @@ from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page.configuration import configuration, of_model
-from ie_serving.server.fronts.page.routes import (
-    CONFIGURATION,
-    FILE,
-    FILES,
-    MODEL,
-    PROGRAMS,
-    STATE,
-)
+from ie_serving.server.fronts.page.routes import CONFIGURATION, FILE, FILES, MODEL, PROGRAMS, STATE
 from ie_serving.server.fronts.rest.body import SAME_ORIGIN, read_body, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request

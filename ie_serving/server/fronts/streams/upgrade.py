@@ -30,12 +30,7 @@ from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.channel import Channel
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead, Switch
 from ie_serving.server.transport.websocket import VERSION, UpgradeRequired, accepted
-from ie_serving.wire.json.request import (
-    PredictBody,
-    SlicedBody,
-    parse_at_once,
-    parse_predict,
-)
+from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_at_once, parse_predict
 
 if TYPE_CHECKING:
     from ie_serving.server.transport.websocket import WebSocketSession

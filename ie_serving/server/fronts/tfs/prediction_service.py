@@ -28,12 +28,7 @@ from ie_serving.wire.tfs.classify_regress import (
     values_of,
 )
 from ie_serving.wire.tfs.metadata import SIGNATURE_DEF
-from ie_serving.wire.tfs.predict import (
-    OpenEncoder,
-    ResponseEncoder,
-    parse_request,
-    parse_whole,
-)
+from ie_serving.wire.tfs.predict import OpenEncoder, ResponseEncoder, parse_request, parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.request_messages import model_spec_of, parse, read_model_spec
 

@@ -85,11 +85,7 @@ from ie_serving.server.transport.http1.messages import (
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.form import FormBody
 from ie_serving.wire.json.examples import parse_examples
-from ie_serving.wire.json.request import (
-    PredictBody,
-    SlicedBody,
-    parse_at_once,
-)
+from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_at_once
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.classify_regress import with_context
 

@@ -29,12 +29,7 @@ from ie_serving.server.transport.grpc.call import (
 )
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.header_blocks import CallHead, interpret
-from ie_serving.server.transport.grpc.services import (
-    CallAdmission,
-    Services,
-    Streaming,
-    by_path,
-)
+from ie_serving.server.transport.grpc.services import CallAdmission, Services, Streaming, by_path
 from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http2.driver import SocketDriver
 from ie_serving.server.transport.http2.sender import Sender

@@ -19,12 +19,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from hpack.huffman_table import (
-    HUFFMAN_COMPLETE,
-    HUFFMAN_EMIT_SYMBOL,
-    HUFFMAN_FAIL,
-    HUFFMAN_TABLE,
-)
+from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
 from hpack.table import HeaderTable
 
 from ie_serving.core.runtime.budget import BUDGET, Lease

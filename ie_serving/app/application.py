@@ -282,10 +282,7 @@ class ServingApplication:
 
     def _watched_fleet(self, server: ServerSettings) -> Fleet:
         rules = RepositoryRules(
-            server.poll_wait_s,
-            server.unload_when_empty,
-            self._workers.leads,
-            self._models.count_in,
+            server.poll_wait_s, server.unload_when_empty, self._workers.leads, self._models.count_in
         )
         return Fleet(self._repositories.directories, self._repositories.polls, rules)
 

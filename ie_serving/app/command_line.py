@@ -202,9 +202,7 @@ def _check(parsed: Parsed) -> int:
     )
 
 
-def _with_directories(
-    parsed: Parsed,
-) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
+def _with_directories(parsed: Parsed) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
     """Give the models with those of directories; see `listed_once`."""
     from ie_serving.config.files.fleet_models import listed_once
     from ie_serving.models.fleet.repository import FILES
@@ -241,11 +239,7 @@ def _tune(parsed: Parsed, asked: TuneSettings) -> int:
 
 
 def _build(
-    settings: Settings,
-    handovers: Handovers,
-    notes: LoadNotes,
-    *,
-    storage: StorageOptions,
+    settings: Settings, handovers: Handovers, notes: LoadNotes, *, storage: StorageOptions
 ) -> Application:
     from ie_serving.app.application import ServingApplication
     from ie_serving.app.workers import Workers

@@ -220,10 +220,7 @@ def openapi_routes(
         from ie_serving.server.fronts.openapi.openapi_front import OpenApiFront
 
         return OpenApiFront(
-            served,
-            caller_of,
-            asks_callers=server.has_access,
-            method_check=server.method_name_check,
+            served, caller_of, asks_callers=server.has_access, method_check=server.method_name_check
         )
 
     wanted = openapi.asked if server.page else openapi.asked_for_document

@@ -129,10 +129,7 @@ class ServerSettings(AccessSettings, Limits, Telemetry):
         EXPLICIT,
     )
     load_model: tuple[str, ...] = NAMES.setting(
-        (),
-        "models to load at the start in explicit mode; * loads all",
-        "resnet,bert",
-        shown="none",
+        (), "models to load at the start in explicit mode; * loads all", "resnet,bert", shown="none"
     )
     load: str = choice(ALWAYS, ON_DEMAND).setting(
         ALWAYS,

@@ -378,11 +378,7 @@ class DataPlane:
             return await self.predict(replace(request, model=spec), interface, began)
 
     def _chosen(
-        self,
-        split: SplitTraffic,
-        model: ModelSpec,
-        caller: object,
-        interface: Interface[Any],
+        self, split: SplitTraffic, model: ModelSpec, caller: object, interface: Interface[Any]
     ) -> tuple[ModelSpec, AbstractContextManager[None]]:
         sticky = split.traffic.sticky
         value = interface.caller(caller).headers.get(sticky) if sticky else None

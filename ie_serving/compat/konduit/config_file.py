@@ -27,10 +27,7 @@ NAME: Final = "default"
 """Name of the model that the pipeline is."""
 
 _TLS = "certificate and key are named by flags of the server"
-REFUSED: Mapping[str, str] = {
-    "useSsl": _TLS,
-    "customEndpoints": "classes of Java are not loaded",
-}
+REFUSED: Mapping[str, str] = {"useSsl": _TLS, "customEndpoints": "classes of Java are not loaded"}
 """Words beside the pipeline that are refused, unless they are off or empty; with what to do."""
 IGNORED: Mapping[str, str] = {
     "host": "addresses are named by flags of the server",

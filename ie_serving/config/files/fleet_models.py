@@ -133,11 +133,7 @@ class FleetModels:
     def _at_fault(self, shelf: Shelf, name: str, reason: str) -> ModelConfig:
         base_path, above = shelf.repository.path_of(name), shelf.repository.base_path
         return ModelConfig(
-            name=name,
-            base_path=base_path,
-            engine=self._engine,
-            repository=above,
-            fault=reason,
+            name=name, base_path=base_path, engine=self._engine, repository=above, fault=reason
         )
 
 

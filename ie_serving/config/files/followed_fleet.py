@@ -141,12 +141,7 @@ class FollowedFleet:
             found, unlisted = await self._found()
             configured = [config for config in self._desired() if not config.repository]
             self._say(together(configured, found)[1])
-            edit = partial(
-                changed,
-                found=found,
-                unlisted=unlisted,
-                only_known=self._is_explicit,
-            )
+            edit = partial(changed, found=found, unlisted=unlisted, only_known=self._is_explicit)
             if not differ(edit(self._desired()), self._desired()):
                 return False
             await self._change(edit, all_or_nothing=False)

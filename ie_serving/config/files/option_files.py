@@ -124,10 +124,7 @@ pluggable_device_options allow_soft_placement log_device_placement graph_options
 operation_timeout_in_ms cluster_def isolate_session_state share_cluster_devices_in_session
 experimental"""
 FIELDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "tensorflow_session_config_file": (
-        "tensorflow.ConfigProto",
-        frozenset(_OF_SESSION.split()),
-    ),
+    "tensorflow_session_config_file": ("tensorflow.ConfigProto", frozenset(_OF_SESSION.split())),
     "platform_config_file": (
         "tensorflow.serving.PlatformConfigMap",
         frozenset(("platform_configs",)),

@@ -76,7 +76,7 @@ REFUSED_FLAGS: Mapping[str, str] = {
 REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"
-    ),
+    )
 }
 """Keys of a model that are refused where they are neither off nor empty."""
 
@@ -105,18 +105,8 @@ VARIABLES: Mapping[str, Hint] = {
 }
 """Variables, each with advice."""
 
-MODEL_KEYS = frozenset(
-    {
-        "allow_cache",
-        "graph_path",
-        "subconfig",
-    }
-)
+MODEL_KEYS = frozenset({"allow_cache", "graph_path", "subconfig"})
 """Keys of a model in the file of OpenVINO Model Server. Source: its `schema.cpp`."""
 
-TOP_KEYS = frozenset(
-    {
-        "custom_loader_config_list",
-    }
-)
+TOP_KEYS = frozenset({"custom_loader_config_list"})
 """Keys beside the list of models in that file."""

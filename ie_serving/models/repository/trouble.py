@@ -29,12 +29,7 @@ class ListingTrouble:
     """
 
     def __init__(
-        self,
-        model: str,
-        base_path: str,
-        *,
-        chance: Callable[[], float],
-        clock: Callable[[], float],
+        self, model: str, base_path: str, *, chance: Callable[[], float], clock: Callable[[], float]
     ) -> None:
         self.error: StorageError | None = None
         self.retry_s = 0.0

@@ -27,11 +27,7 @@ def version_of(labels: Mapping[str, int], label: str) -> int:
 
 
 def assigned(
-    wanted: Mapping[str, int],
-    before: Mapping[str, int],
-    available: Collection[int],
-    *,
-    wait: bool,
+    wanted: Mapping[str, int], before: Mapping[str, int], available: Collection[int], *, wait: bool
 ) -> dict[str, int]:
     """Give the labels that requests may use.
 

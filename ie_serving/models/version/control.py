@@ -241,11 +241,7 @@ class VersionControl:
     def facts(self) -> dict[str, object]:
         """The fields of its log lines: the base path too, since a moved model has two."""
         rules = self._rules
-        return {
-            "model": rules.model,
-            "version": self._life.version,
-            "base_path": rules.base_path,
-        }
+        return {"model": rules.model, "version": self._life.version, "base_path": rules.base_path}
 
     async def _load(self) -> None:
         limit_s = self._rules.load_timeout_s

@@ -47,11 +47,7 @@ class Servable:
     )
 
     def __init__(
-        self,
-        name: str,
-        version: int,
-        compiled: CompiledModel,
-        signatures: Mapping[str, Signature],
+        self, name: str, version: int, compiled: CompiledModel, signatures: Mapping[str, Signature]
     ) -> None:
         self.name = name
         self.version = version

@@ -90,10 +90,7 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
     """
 
     def __init__(
-        self,
-        read: Callable[[], AccessMaterial],
-        left: Left,
-        clock: Callable[[], float] = time.time,
+        self, read: Callable[[], AccessMaterial], left: Left, clock: Callable[[], float] = time.time
     ) -> None:
         super().__init__(read, left)
         self._clock = clock

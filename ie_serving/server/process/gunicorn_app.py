@@ -72,12 +72,7 @@ class ServerEnd(NamedTuple):
     cause: str = ""
 
 
-def run(
-    settings: Settings,
-    build: Build,
-    *,
-    environment: MutableMapping[str, str],
-) -> ServerEnd:
+def run(settings: Settings, build: Build, *, environment: MutableMapping[str, str]) -> ServerEnd:
     """Serve until a signal stops the server, or until another process has taken over.
 
     Args:

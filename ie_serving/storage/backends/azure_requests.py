@@ -43,12 +43,7 @@ _SIGNED: Final = (
 
 
 def sign(
-    account: str,
-    key: bytes,
-    method: str,
-    path: str,
-    query: dict[str, str],
-    headers: dict[str, str],
+    account: str, key: bytes, method: str, path: str, query: dict[str, str], headers: dict[str, str]
 ) -> str:
     """Sign with the account's key. See `Authorize`."""
     own = sorted((name, text) for name, text in headers.items() if name.startswith("x-ms-"))

@@ -167,10 +167,7 @@ class BucketRemote(ABC, Generic[ClientT]):
             return found
 
         try:
-            with (
-                STORES.call(self.url, action),
-                translated(self.url, action, classify, self.advice),
-            ):
+            with STORES.call(self.url, action), translated(self.url, action, classify, self.advice):
                 client = self._kept.get()
                 yield client
         # Clients read their credentials once. Those on disk may have been rotated since, so the

@@ -50,10 +50,7 @@ def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
 
 
 def open_storage(
-    url: str,
-    options: StorageOptions,
-    stopping: Event | None = None,
-    sibling: Sibling | None = None,
+    url: str, options: StorageOptions, stopping: Event | None = None, sibling: Sibling | None = None
 ) -> Storage:
     """Open the store that `url` names; nothing is sent yet.
 

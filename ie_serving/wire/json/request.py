@@ -240,11 +240,7 @@ class PredictBody:
         return found and {name: array[np.newaxis] for name, array in found.items()}
 
     def _decode_values(
-        self,
-        values: Lazy,
-        specs: Mapping[str, TensorSpec],
-        form: Format,
-        optional: Collection[str],
+        self, values: Lazy, specs: Mapping[str, TensorSpec], form: Format, optional: Collection[str]
     ) -> dict[str, Array]:
         """Let reader 3 read the inputs; its errors are final."""
         given = plain(values, 2)

@@ -326,11 +326,7 @@ class _Form(NamedTuple):
     body: Callable[[Signature, int], str | None]
 
 
-_EXAMPLES: Final = _Form(
-    schemas.examples_request,
-    lambda _: schemas.examples_reply(),
-    examples,
-)
+_EXAMPLES: Final = _Form(schemas.examples_request, lambda _: schemas.examples_reply(), examples)
 FORMS: Final[Mapping[str, _Form]] = {
     PREDICT: _Form(schemas.predict_request, schemas.predict_reply, predict),
     CLASSIFY: _EXAMPLES,

@@ -148,10 +148,7 @@ class ResponseEncoder:
         spec.version.value = version
         self._model_spec = fields.delimited(_MODEL_SPEC, spec.SerializeToString())
         self._outputs = {
-            alias: _Output(
-                alias,
-                _encoder(signature.outputs[alias], tensor_content=tensor_content),
-            )
+            alias: _Output(alias, _encoder(signature.outputs[alias], tensor_content=tensor_content))
             for alias in (signature.outputs if outputs is None else outputs)
         }
 

@@ -36,9 +36,7 @@ def written(requests: Sequence[ProfiledRequest], epoch_s: float, host: str) -> b
         if lane == len(free_at):
             free_at.append(0.0)
             plane.lines.add(
-                id=lane + 1,
-                name=f"requests {lane + 1}",
-                timestamp_ns=round((epoch_s + zero) * 1e9),
+                id=lane + 1, name=f"requests {lane + 1}", timestamp_ns=round((epoch_s + zero) * 1e9)
             )
         free_at[lane] = request.ended
         line = plane.lines[lane]

@@ -140,12 +140,7 @@ def _label(name: str, found: HookFacts, at: int) -> str:
 
 
 def _hook(
-    name: str,
-    function: object,
-    extras: HookFacts,
-    *,
-    yields: bool = False,
-    iterates: bool = False,
+    name: str, function: object, extras: HookFacts, *, yields: bool = False, iterates: bool = False
 ) -> Hook | None:
     """Make one hook.
 

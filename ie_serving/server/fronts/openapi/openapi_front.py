@@ -52,12 +52,7 @@ class OpenApiFront:
     """
 
     def __init__(
-        self,
-        served: ServedModels,
-        caller_of: CallerOf,
-        *,
-        asks_callers: bool,
-        method_check: bool,
+        self, served: ServedModels, caller_of: CallerOf, *, asks_callers: bool, method_check: bool
     ) -> None:
         self._served = served
         self._caller_of = caller_of

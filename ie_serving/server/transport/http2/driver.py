@@ -31,12 +31,7 @@ SHARED: Final = memoryview(bytearray(256 * 1024))
 """Memory for direct reads of all connections of a process, which has one event loop. Whatever stays
 of a read is copied from here before the next read."""
 
-LIMITS_S: Final = {
-    Life.PREFACE: 20.0,
-    Life.DRAINING: 1.0,
-    Life.CLOSED: 20.0,
-    Life.FAILED: 1.0,
-}
+LIMITS_S: Final = {Life.PREFACE: 20.0, Life.DRAINING: 1.0, Life.CLOSED: 20.0, Life.FAILED: 1.0}
 """Seconds that a connection may stay in a state, and what follows.
 
 PREFACE: a client that sends nothing is dropped. DRAINING: if the client does not answer the ping,

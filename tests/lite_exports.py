@@ -119,6 +119,27 @@ def svdf(bits: int) -> bytes:
     return packed(model)
 
 
+def elementwise(kind: str, dtype: str, *, scaled: bool) -> bytes:
+    """Write an operation on two integers, or one, with scales or without."""
+    count = 1 if kind.endswith("SQRT") else 2
+    model = schema.ModelT(version=3, buffers=[schema.BufferT()], description="")
+    code = getattr(schema.BuiltinOperator, kind)
+    model.operatorCodes = [schema.OperatorCodeT(code, builtinCode=code, version=2)]
+    graph = schema.SubGraphT(tensors=[], inputs=list(range(count)), outputs=[count])
+    for at in range(count + 1):
+        compared = at == count and kind.endswith(("LESS", "EQUAL"))
+        number = getattr(schema.TensorType, "BOOL" if compared else dtype)
+        scale = schema.QuantizationParametersT(scale=[0.5], zeroPoint=[0]) if scaled else None
+        graph.tensors.append(schema.TensorT([4], number, 0, "xyz"[at], scale))
+    name = f"{''.join(word.title() for word in kind.split('_'))}Options"
+    node = schema.OperatorT(0, graph.inputs, graph.outputs)
+    if hasattr(schema.BuiltinOptions, name):
+        node.builtinOptionsType = getattr(schema.BuiltinOptions, name)
+        node.builtinOptions = getattr(schema, f"{name}T")()
+    graph.operators, model.subgraphs = [node], [graph]
+    return packed(model)
+
+
 def packed(model: schema.ModelT) -> bytes:
     builder = flatbuffers.Builder()
     builder.Finish(model.Pack(builder), b"TFL3")

@@ -20,8 +20,8 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
-    check_states,
     keeps_state,
+    refuse_deadly,
     signatures_of,
 )
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
@@ -43,7 +43,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         from ie_serving.engines.litert import interpreters
     data = file.read_bytes()
     signatures = signatures_of(data, file.name)
-    check_states(data, file.name)
+    refuse_deadly(data, file.name)
     # Several requests may run at once; of a model with variables each has an interpreter.
     is_stateful = keeps_state(data, file.name)
     open_one = partial(interpreters.interpreter, file, threads(), exact=False)

@@ -18,7 +18,7 @@ from ie_serving.engines.generated import Dim, GeneratedInput
 from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
-    check_states,
+    refuse_deadly,
     signatures_of,
 )
 from ie_serving.engines.run.function import one_line
@@ -30,7 +30,7 @@ def opened(file: Path) -> Sequence["LiteReference"]:
     """Open each signature of a file. Raises: LoadFailed."""
     data = file.read_bytes()
     signatures = signatures_of(data, file.name)
-    check_states(data, file.name)
+    refuse_deadly(data, file.name)
     found = []
     for signature in signatures:
         with suppress(KeyError):  # the file lacks a tensor: OpenVINO leaves the signature out

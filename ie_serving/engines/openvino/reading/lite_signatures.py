@@ -17,7 +17,7 @@ Source: the internals pages of FlatBuffers and FlexBuffers.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -155,16 +155,25 @@ _OLD_CODE, _CUSTOM_CODE, _BUILTIN_CODE = 0, 1, 3
 """Fields of an OperatorCode; the first one holds builtin codes of old files, up to 127."""
 _SVDF = 27
 """Builtin code of SVDF, a recurrent operation."""
-_INT16, _INT8 = 7, 9
+_UINT8, _INT16, _INT8 = 3, 7, 9
 """TensorType of schema.fbs."""
+_SCALED: Final[Mapping[int, Set[int]]] = {
+    # ADD, LESS, GREATER, GREATER_EQUAL, LESS_EQUAL, EQUAL, NOT_EQUAL, SQUARED_DIFFERENCE.
+    **dict.fromkeys((0, 58, 61, 62, 63, 71, 72, 99), frozenset({_UINT8, _INT8})),
+    41: frozenset({_UINT8, _INT16, _INT8}),  # SUB
+    **dict.fromkeys((75, 76), frozenset({_INT16})),  # SQRT, RSQRT
+}
+"""Types that have a scale in an operation, by its builtin code. Measured with LiteRT 2.3."""
 _VARIABLE = 142
 """Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
 _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
 """Fields of a SubGraph."""
 _CODE_INDEX, _OPERATOR_INPUTS, _CUSTOM_OPTIONS = 0, 1, 5
 """Fields of an Operator."""
-_SHAPE, _TYPE, _TENSOR_NAME, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 5, 7
+_SHAPE, _TYPE, _TENSOR_NAME, _QUANTIZATION, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 4, 5, 7
 """Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
+_SCALE = 2
+"""Field of QuantizationParameters."""
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
 """Fields of a SignatureDef."""
 
@@ -238,11 +247,12 @@ def keeps_state(data: bytes, file: str) -> bool:
         )
 
 
-def check_states(data: bytes, file: str) -> None:
-    """Refuse a file with an SVDF of 8 bits whose state or its weights have not 16.
+def refuse_deadly(data: bytes, file: str) -> None:
+    """Refuse a file with operations at which TensorFlow Lite crashes its process.
 
-    TensorFlow Lite Micro takes these with 8. TensorFlow Lite reads and writes them as 16 bits
-    without a check, beyond the end of the tensors, and so crashes its process.
+    An SVDF of 8 bits whose state or its weights have not 16: TensorFlow Lite Micro takes these with
+    8. TensorFlow Lite reads and writes them as 16 bits without a check, beyond their ends. Others
+    abort where a tensor of integers has no scale, by which they divide.
 
     Raises:
         LoadFailed: there is one, or the file is damaged.
@@ -253,14 +263,30 @@ def check_states(data: bytes, file: str) -> None:
         for graph in model.tables(_SUBGRAPHS):
             tensors = graph.tables(_TENSORS)
             for node in graph.tables(_OPERATORS):
-                if codes[node.number(_CODE_INDEX)] != _SVDF:
-                    continue
-                x, _, *own = (tensors[i].byte(_TYPE) for i in node.numbers(_OPERATOR_INPUTS))
-                if x == _INT8 and own[::2] != [_INT16, _INT16]:
-                    raise LoadFailed(
-                        "SVDF has a state of 8 bits, which TensorFlow Lite Micro alone takes:"
-                        " export the model with one of 16 bits, as TensorFlow Lite's converter does"
-                    )
+                code = codes[node.number(_CODE_INDEX)]
+                if code == _SVDF:
+                    _check_state([tensors[i].byte(_TYPE) for i in node.numbers(_OPERATOR_INPUTS)])
+                elif kinds := _SCALED.get(code):
+                    for each in (tensors[i] for i in node.numbers(_OPERATOR_INPUTS)):
+                        if each.byte(_TYPE) in kinds and not _has_scale(each):
+                            raise LoadFailed(
+                                f'"{each.text(_TENSOR_NAME)}" has integers without a scale, at'
+                                f" which TensorFlow Lite crashes in operation {code}: quantize it"
+                            )
+
+
+def _check_state(kinds: Sequence[int]) -> None:
+    x, _, *own = kinds
+    if x == _INT8 and own[::2] != [_INT16, _INT16]:
+        raise LoadFailed(
+            "SVDF has a state of 8 bits, which TensorFlow Lite Micro alone takes: export the model"
+            " with one of 16 bits, as TensorFlow Lite's converter does"
+        )
+
+
+def _has_scale(tensor: FlatTable) -> bool:
+    place = tensor.place(_QUANTIZATION)
+    return bool(place and FlatTable(tensor.data, _follow(tensor.data, place)).vector(_SCALE)[1])
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """A model with variables is opened for each request, in the way that takes the shortest time."""
 
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.litert import driver
+from tests.lite_exports import elementwise
 from tests.unit.engines.asking import answer
 
 interpreters = pytest.importorskip("ie_serving.engines.litert.interpreters")
@@ -88,6 +93,40 @@ async def test_a_short_model_stays_in_its_threads(
     assert len(threads) == 3
     assert threading.get_ident() not in threads
     model.close()
+
+
+OPENED = """
+import sys
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+whole = Interpreter(sys.argv[1], experimental_op_resolver_type=kernels)
+whole.allocate_tensors()
+whole.invoke()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("ADD", "INT8"),
+        ("SUB", "INT16"),
+        ("SQUARED_DIFFERENCE", "INT8"),
+        ("LESS", "UINT8"),
+        ("NOT_EQUAL", "INT8"),
+        ("RSQRT", "INT16"),
+    ],
+)
+def test_integers_without_a_scale_are_refused_at_which_the_library_crashes(
+    tmp_path: Path, kind: str, dtype: str
+) -> None:
+    file = tmp_path / "model.tflite"
+    file.write_bytes(elementwise(kind, dtype, scaled=False))
+    ended = subprocess.run([sys.executable, "-c", OPENED, file], capture_output=True)
+    assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV)
+    with pytest.raises(LoadFailed, match='"x" has integers without a scale'):
+        driver.load(file, EngineOptions())
+    file.write_bytes(elementwise(kind, dtype, scaled=True))
+    driver.load(file, EngineOptions()).close()
 
 
 def _inputs(model: Any) -> list[str]:

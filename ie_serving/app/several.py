@@ -68,7 +68,7 @@ class SeveralWorkers(Workers):
         """See `Workers`."""
         self._models = models
         self._changes = Changes(self._member, self._ledger, self._apply_here, self._newest)
-        self._questions.answer(PAGE, self._told)
+        self._questions.answer(PAGE, self._worker_page)
         self._counted = CounterStore(self._member.crew, self._member.slot)
         self._telling = asyncio.Lock()
         self._own_page = metrics.own_page
@@ -239,7 +239,7 @@ class SeveralWorkers(Workers):
         gone = self._counted.of_the_gone({each.slot: each.before for each in found})
         return summed([each.page for each in found], gone, whole=whole)
 
-    async def _told(self) -> "_WorkerPage":
+    async def _worker_page(self) -> "_WorkerPage":
         # One at a time: the counters of an older page must not be stored after those of a newer.
         async with self._telling:
             page = bytes(await self._own_page())

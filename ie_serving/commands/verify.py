@@ -97,7 +97,7 @@ def _compared(asked: Verify, model: CompiledModel, framework: Framework) -> int:
         if not (signature.left_out or signature.definition):
             found = _Comparison(model, signature, framework)
             found.of(asked)
-            print(f"{name}: {found.told()}")
+            print(f"{name}: {found.summary()}")
             alike, kept = alike and found.is_alike, kept + found.kept
     if alike and asked.write:
         _write(asked.directory / GOLDEN, kept)
@@ -129,7 +129,7 @@ class _Comparison:
         """Whether no answer differs."""
         return not self._difference
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Give the result as text."""
         if self._difference:
             return self._difference

@@ -112,7 +112,7 @@ def among(listed: ListOperations) -> Iterator[None]:
         _listed.reset(before)
 
 
-def told(text: str) -> str:
+def with_culprit(text: str) -> str:
     """Put before a text of OpenVINO which operation it is about, and the way out."""
     if lacks := _LACKS.search(text):
         return _lacking((lacks[1] or lacks[2]).split(", "))
@@ -305,4 +305,4 @@ def load_failures(what: str) -> Iterator[None]:
 
 def _refusal(error: BaseException) -> str:
     text = one_line(error)
-    return text if isinstance(error, OSError) else told(text)
+    return text if isinstance(error, OSError) else with_culprit(text)

@@ -181,8 +181,8 @@ def load(job: Job) -> Loaded:
         raise RemoteFault(Code.INTERNAL, str(error)) from error
     found = {
         "name": kernel.name,
-        "inputs": told(kernel.inputs),
-        "outputs": told(kernel.outputs),
+        "inputs": specs_as_json(kernel.inputs),
+        "outputs": specs_as_json(kernel.outputs),
         "batches": kernel.execute_batch is not None,
         "streams": kernel.stream is not None,
     }
@@ -196,13 +196,13 @@ def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None
     return ChildStreams(kernel).begin
 
 
-def told(specs: Specs) -> JsonTensors:
+def specs_as_json(specs: Specs) -> JsonTensors:
     """Give tensors as JSON takes them."""
     return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
 
 
 def specs_of(found: JsonTensors) -> dict[str, TensorSpec]:
-    """Read the specs that `told` wrote."""
+    """Read the specs that `specs_as_json` wrote."""
     return {
         name: TensorSpec(
             name,

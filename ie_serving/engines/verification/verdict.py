@@ -96,7 +96,7 @@ class Findings:
     cut_off: bool = False
     why_not: str = ""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Describe the comparison for the log and `check`."""
         if self.why_not:
             return f"not compared: {self.why_not}"
@@ -151,7 +151,7 @@ def choose(
     if found.why_not and needs_reference:
         return Replace(needs_reference)
     if found.why_not and advice is not None:
-        return Fail(f"the version is {found.told()}{advice}")
+        return Fail(f"the version is {found.summary()}{advice}")
     return Serve()
 
 

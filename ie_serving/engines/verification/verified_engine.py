@@ -229,7 +229,7 @@ class _Load:
         if self.options.verify == OFF:
             return model
         result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
-        told = _WithEvidence(model, f"; {found.told()}", Evidence(result, found.told()))
+        told = _WithEvidence(model, f"; {found.summary()}", Evidence(result, found.summary()))
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
@@ -317,7 +317,11 @@ class _Load:
         if found.why_not and self._is_installed and self.options.verify != OFF:
             log.warning(Event("engines not compared", path=self.file, cause=found.why_not))
             return
-        facts = {"result": found.told(), "engine": engine, "handed_over": handed_over or "nothing"}
+        facts = {
+            "result": found.summary(),
+            "engine": engine,
+            "handed_over": handed_over or "nothing",
+        }
         log.info(Event("engines compared", path=self.file, **facts))
 
     def _advice(self) -> str:

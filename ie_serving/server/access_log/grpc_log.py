@@ -111,7 +111,7 @@ class _Logged:
             entry.arrived = getattr(context, "arrived", 0.0)
         if not watch.logs:
             return entry
-        if isinstance(context, _Told):
+        if isinstance(context, _Observed):
             context.told = entry
         if id:
             _give_back(id, context)
@@ -290,7 +290,7 @@ def _logged(path: bytes, method: RpcMethod, watch: RequestWatch) -> RpcMethod:
     return kind(path.decode("latin-1"), method, watch)
 
 
-class _Told(Call):
+class _Observed(Call):
     """An observed call over the own HTTP/2.
 
     Attributes:
@@ -322,7 +322,7 @@ class _Told(Call):
         return header_blocks.block((HEADER, self.told.named().decode())) if self.told else b""
 
 
-class ToldCall(_Told, UnaryCall):
+class ObservedCall(_Observed, UnaryCall):
     """A unary call that is logged.
 
     Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this one wraps. The
@@ -412,11 +412,11 @@ class ToldCall(_Told, UnaryCall):
         super()._refuse(error)
 
 
-class ToldConversation(_Told, StreamingCall):
+class ObservedConversation(_Observed, StreamingCall):
     """A streaming call that is logged."""
 
 
-class _Arriving(_Told):
+class _Arriving(_Observed):
     """A call that records when its headers arrived, if it may be traced."""
 
     arrived: float
@@ -427,7 +427,7 @@ class _Arriving(_Told):
         super().begun()
 
 
-class TracedCall(_Arriving, ToldCall):
+class TracedCall(_Arriving, ObservedCall):
     """A unary call that may be traced."""
 
     def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
@@ -436,5 +436,5 @@ class TracedCall(_Arriving, ToldCall):
         return entry
 
 
-class TracedConversation(_Arriving, ToldConversation):
+class TracedConversation(_Arriving, ObservedConversation):
     """A streaming call that may be traced."""

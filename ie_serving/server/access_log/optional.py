@@ -50,12 +50,12 @@ class OptionalWatch:
 
         if self._watch is None:
             return app, Http1Connection
-        from ie_serving.server.access_log.rest_log import PartsApp, ToldApp, ToldConnection
+        from ie_serving.server.access_log.rest_log import ObservedApp, ObservedConnection, PartsApp
 
-        kind = PartsApp if self._parts else ToldApp
+        kind = PartsApp if self._parts else ObservedApp
         told = kind(app, self._watch, secure=secure)
         # A bound method, since calling an object with `__call__` costs one more call.
-        return told.answer, partial(ToldConnection, self._watch)
+        return told.answer, partial(ObservedConnection, self._watch)
 
     def grpc(
         self, services: Services, admission: CallAdmission | None
@@ -79,7 +79,7 @@ class OptionalWatch:
         from ie_serving.server.access_log import grpc_log
 
         if self._calls.trace is None:
-            return grpc_log.ToldCall, grpc_log.ToldConversation
+            return grpc_log.ObservedCall, grpc_log.ObservedConversation
         return grpc_log.TracedCall, grpc_log.TracedConversation
 
     def record(self, model: str, version: int) -> Inferences:

@@ -1,9 +1,9 @@
 """Observes REST requests for access log, traces and `Server-Timing`.
 
-`ToldApp.answer` makes the entry of a request on arrival; the connection that carries it, a
-`ToldConnection`, ends the entry with the reply. So no coroutine is needed in between. Both are used
-only if one of these is on. Data that the protocol refuses because it is no request is not observed
-here.
+`ObservedApp.answer` makes the entry of a request on arrival; the connection that carries it, an
+`ObservedConnection`, ends the entry with the reply. So no coroutine is needed in between. Both
+classes are used only if one of the three is on. Data that the protocol refuses because it is no
+request is not observed here.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -52,7 +52,7 @@ WRONG: Final = 400
 """Lowest code of a failed request; its reply has an id even if the client sent none."""
 
 
-class ToldApp:
+class ObservedApp:
     """Answers as the application does, and makes an entry of each request.
 
     Args of the constructor:
@@ -91,7 +91,7 @@ class ToldApp:
         self._asked = RequestTarget("REST", head.method, head.path[:LONGEST].decode("latin-1"))
 
 
-class PartsApp(ToldApp):
+class PartsApp(ObservedApp):
     """Used if entries have parts, or if only some requests are observed.
 
     That is with traces or `Server-Timing`.
@@ -115,7 +115,7 @@ class PartsApp(ToldApp):
         return answer
 
 
-class ToldConnection(Http1Connection):
+class ObservedConnection(Http1Connection):
     """A connection whose requests are reported when they are answered.
 
     Args of the constructor:
@@ -125,7 +125,7 @@ class ToldConnection(Http1Connection):
 
     def __init__(self, watch: RequestWatch, server: ConnectionServer) -> None:
         super().__init__(server)
-        self._protocol = _ToldProtocol(server.known_heads, watch)
+        self._protocol = _ObservedProtocol(server.known_heads, watch)
         self._watch = watch
 
     def _give_up(self, fault: Fault) -> None:
@@ -149,7 +149,7 @@ class ToldConnection(Http1Connection):
                 self._watch.end(entry)
 
 
-class _ToldProtocol(Protocol):
+class _ObservedProtocol(Protocol):
     """Writes replies, and ends the entry of the request that each one answers."""
 
     def __init__(self, known: KnownHeads, watch: RequestWatch) -> None:

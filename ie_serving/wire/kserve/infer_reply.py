@@ -13,7 +13,7 @@ import numpy as np
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec, present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.raw import join_elements, told
+from ie_serving.wire.kserve.raw import join_elements, untyped_tensor
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
@@ -129,7 +129,7 @@ class OpenGrpcReplyEncoder:
         """Encode as `GrpcReplyEncoder`. Raises: InvalidRequest where there is no such output."""
         pieces: list[Encoded] = [self._start]
         for alias, array in present(chosen(outputs, self._wanted)).items():
-            word, shape, body = told(array)
+            word, shape, body = untyped_tensor(array)
             described = fields.delimited(_NAME, alias.encode())
             described += fields.delimited(_DATATYPE, word.encode())
             if shape:

@@ -121,7 +121,7 @@ def encode_raw(array: Array, dtype: DataType) -> Encoded:
     return _ENCODERS[dtype].body(array)
 
 
-def told(array: Array) -> tuple[str, tuple[int, ...], Encoded]:
+def untyped_tensor(array: Array) -> tuple[str, tuple[int, ...], Encoded]:
     """Give what an untyped tensor is, datatype, shape and bytes; see `core/values/tensors.py`."""
     if (sent := sent_in(array)) is not None:
         return sent.datatype, sent.shape, sent

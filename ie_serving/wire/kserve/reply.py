@@ -13,7 +13,7 @@ import orjson
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec, present, sent_in
 from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
-from ie_serving.wire.kserve.raw import encode_raw, told
+from ie_serving.wire.kserve.raw import encode_raw, untyped_tensor
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.predict import chosen
@@ -137,7 +137,7 @@ class OpenReplyEncoder(ReplyEncoder):
         written: list[bytes] = []
         raw: list[Encoded] = []
         for name, array in present(chosen(outputs, self._wanted)).items():
-            word, shape, data = told(array)
+            word, shape, data = untyped_tensor(array)
             if binary.get(name):
                 raw.append(data)
                 values = b'"parameters":{"binary_data_size":%d}' % size_of(data)

@@ -29,7 +29,7 @@ from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, CopiedOutputs, 
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
-from ie_serving.server.fronts.kserve_v2.statistics import told
+from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
 from ie_serving.server.fronts.rest.body import (
     GZIPPED,
     JSON_REPLY,
@@ -234,7 +234,7 @@ class KServeFront:
 
     async def _statistics(self, request: Request, asked: ParsedPath, began: float) -> Reply:
         with self._plane.counting_refusals(asked.model, self._of_json):
-            found = await told(self._metrics, self._served, asked.model, asked.version)
+            found = await statistics_of(self._metrics, self._served, asked.model, asked.version)
         return _json(orjson.dumps({"model_stats": found}))
 
     async def _config(self, request: Request, asked: ParsedPath, began: float) -> Reply:

@@ -27,7 +27,7 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     typed_outputs,
 )
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
-from ie_serving.server.fronts.kserve_v2.statistics import told
+from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.fronts.streams.grpc_service import StreamCodec
 from ie_serving.server.status import explain
@@ -144,7 +144,7 @@ class InferenceService:
         with self._plane.counting_refusals("", self._interface):
             name, version = written.read_model(messages.ModelStatisticsRequest, payload)
         with self._plane.counting_refusals(name, self._interface):
-            found = await told(self._metrics, self._served, name, version)
+            found = await statistics_of(self._metrics, self._served, name, version)
         return written.model_statistics(found)
 
     async def repository_index(self, payload: Buffer, context: CallContext) -> bytes:
@@ -217,7 +217,7 @@ class InferenceService:
         return written.nothing()
 
     async def cuda_unregister(self, payload: Buffer, context: CallContext) -> bytes:
-        """Forget regions of CUDA memory, of which there are none."""
+        """Forget regions of CUDA memory: there are none."""
         with self._plane.counting_refusals("", self._interface):
             self._regions.check_cuda("")
         return written.nothing()

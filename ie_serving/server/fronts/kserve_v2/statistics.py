@@ -101,7 +101,7 @@ def _kind(sample: str, labels: Mapping[str, str]) -> str:
     return "fail" if sample == REQUESTS and labels["code"] != "OK" else ""
 
 
-async def told(
+async def statistics_of(
     metrics: Metrics, served: ServedModels, name: str, version: str
 ) -> list[Mapping[str, Any]]:
     """Return the statistics of versions that serve.

@@ -112,6 +112,6 @@ def test_halves_have_their_own_tolerance() -> None:
     assert said(one.astype(np.float32), other.astype(np.float32)) != ""
 
 
-def test_what_is_told() -> None:
-    assert Findings("r 1", asked=3).told() == "compared with r 1 on 3 requests"
-    assert Findings(why_not="r is not installed").told() == "not compared: r is not installed"
+def test_the_summary_says_how_many_requests_or_why_none() -> None:
+    assert Findings("r 1", asked=3).summary() == "compared with r 1 on 3 requests"
+    assert Findings(why_not="r is not installed").summary() == "not compared: r is not installed"

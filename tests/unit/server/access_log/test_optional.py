@@ -27,9 +27,9 @@ from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
-from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
+from ie_serving.server.access_log.grpc_log import LoggedAnswer, ObservedCall, SampledAnswer
 from ie_serving.server.access_log.optional import OptionalWatch
-from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
+from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
 from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
@@ -305,7 +305,9 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> N
     gate = Noting()
     talks = []
     for flags in ("01", "00"):
-        talk = Talk(gate, lambda app: (PartsApp(app, watch).answer, partial(ToldConnection, watch)))
+        talk = Talk(
+            gate, lambda app: (PartsApp(app, watch).answer, partial(ObservedConnection, watch))
+        )
         line = f"traceparent: {CONTEXT % flags}\r\nHost".encode()
         await talk.say(POST.replace(b"Host", line))
         talks.append(talk)
@@ -403,7 +405,10 @@ def test_a_conversation_has_its_line_when_it_ends(
 @pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
 def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, value: str) -> None:
     """Of a call that fails, and of one that succeeds, whose whole frame is written."""
-    call, trailing = ToldCall.__new__(ToldCall), header_blocks.block(("x-request-id", value))
+    call, trailing = (
+        ObservedCall.__new__(ObservedCall),
+        header_blocks.block(("x-request-id", value)),
+    )
     call.number = 0x01020304
     call._request = header_blocks.CallHead(b"/s/m", fields=((b"x-request-id", value.encode()),))
     call._sender = Sender(StreamTable(), lambda: None)

@@ -14,7 +14,7 @@ from ie_serving.core.compat import added
 from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
-from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.kept import CheckedCompileCache
 from ie_serving.engines.layer_options import DeclaredTensors
 from ie_serving.engines.layers import sampling
 from ie_serving.engines.layers.as_declared import as_declared
@@ -23,7 +23,7 @@ from ie_serving.engines.layers.images import taking_images
 from ie_serving.engines.layers.layer import Layered, WrapModel
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.layers.response_cache import caching
-from ie_serving.engines.layers.sampling import Copied
+from ie_serving.engines.layers.sampling import ShadowLayer
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import keeping_sequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
@@ -109,7 +109,7 @@ def engine(
 
     A model that is not as `declared` is refused.
     """
-    kept = KeptSound(every_driver.named(options.driver))
+    kept = CheckedCompileCache(every_driver.named(options.driver))
     made = PrecisionEngine(kept, lower_precisions, _recorded())
     return Layered(made, partial(as_declared, declared=declared)) if declared else made
 
@@ -149,7 +149,7 @@ def recording(model: str, counts: RecordMetrics) -> WrapModel:
 
 def shadows(served: ServedModels, metrics: Metrics) -> Shadows:
     """Make what compares the answers of models with those of their shadows."""
-    return Shadows(served, Copied, lambda name: metrics.add(name).shadowed, _samples)
+    return Shadows(served, ShadowLayer, lambda name: metrics.add(name).shadowed, _samples)
 
 
 def _samples(rule: Shadow) -> SampleFiles:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Workers
-from ie_serving.config.files.followed import Applied, FollowedConfig
+from ie_serving.config.files.followed import AppliedConfig, FollowedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.runtime.handover import Left
@@ -106,7 +106,7 @@ class SeveralWorkers(Workers):
             return
 
     def _newest(self) -> "_Wanted":
-        applied: Applied = pickle.loads(self._ledger.newest_copy())
+        applied: AppliedConfig = pickle.loads(self._ledger.newest_copy())
         return _Wanted(applied.desired, applied.seen, applied.repositories)
 
     def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from ie_serving.config.files.followed import Among, FollowedConfig
+from ie_serving.config.files.followed import FollowedConfig, WorkersChange
 from ie_serving.models.admin.reload_requests import PollModel, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
@@ -37,7 +37,7 @@ class Workers:
     """
 
     others: Peers = NO_PEERS
-    among: Among | None = None
+    among: WorkersChange | None = None
 
     def over(self, models: ModelManager, metrics: Metrics) -> Changing:
         """Connect to the models and the metrics; return the object that changes the models."""

@@ -28,10 +28,10 @@ from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.models.configuration import REFUSE, ModelConfig
 from ie_serving.models.repository.version_policy import Specific
-from ie_serving.models.version.examine import Examined, examine
+from ie_serving.models.version.examine import ExaminedVersion, examine
 from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
-from ie_serving.storage.stated import Stated
+from ie_serving.storage.stated import InlineVersion
 from ie_serving.telemetry.log.progress import ProgressLine
 
 OpenStorage = Callable[[str], Storage]
@@ -97,17 +97,17 @@ class _Examination:
         self,
         models: Sequence[ModelConfig],
         engine_of: EngineOf,
-        examine_all: Callable[[ModelConfig, Engine], Iterator[Examined]],
+        examine_all: Callable[[ModelConfig, Engine], Iterator[ExaminedVersion]],
         report: "_Report",
     ) -> None:
         self._models = {model.name: model for model in models}
         self._engine_of = engine_of
         self._examine_all = examine_all
         self._report = report
-        self._found: dict[str, list[Examined]] = {}
+        self._found: dict[str, list[ExaminedVersion]] = {}
         self._under_way: list[str] = []
 
-    def of(self, name: str) -> Sequence[Examined]:
+    def of(self, name: str) -> Sequence[ExaminedVersion]:
         """Give the versions of a model, examined at the first call.
 
         Raises:
@@ -137,7 +137,7 @@ class _Examination:
             raise NotFound(f'no version{number} of model "{spec.name}"{which} would be served')
         return _Seen(found.version, found.signatures)
 
-    def _versions(self, name: str) -> Iterator[Examined]:
+    def _versions(self, name: str) -> Iterator[ExaminedVersion]:
         model = self._models[name]
         engine = WithGraphs(self._engine_of(model), self, lambda step, seconds: None)
         return self._examine_all(model, engine)
@@ -163,10 +163,12 @@ class _Report:
         self.is_whole = not self._server
         self._say([f"server: {cause}" for cause in self._server])
 
-    def model(self, model: ModelConfig, versions: Iterator[Examined]) -> Sequence[Examined]:
+    def model(
+        self, model: ModelConfig, versions: Iterator[ExaminedVersion]
+    ) -> Sequence[ExaminedVersion]:
         """Report each version of a model once examined, then its labels; give the versions."""
         self._progress.say(f"checking {model.name}")
-        found: list[Examined] = []
+        found: list[ExaminedVersion] = []
         for examined in versions:
             found.append(examined)
             self.is_whole = self.is_whole and examined.is_whole
@@ -191,7 +193,7 @@ class _Report:
             print("\n".join(lines), flush=True)
 
 
-def _shown(examined: Examined) -> dict[str, Any]:
+def _shown(examined: ExaminedVersion) -> dict[str, Any]:
     return {
         "version": None if examined.version == NO_VERSION else examined.version,
         "served": dict(examined.served),
@@ -201,7 +203,7 @@ def _shown(examined: Examined) -> dict[str, Any]:
     }
 
 
-def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
+def _labels(model: ModelConfig, found: Sequence[ExaminedVersion]) -> Iterator[str]:
     """Name the labels that would not be set, since their versions do not load."""
     serve = {each.version for each in found if each.served}
     for label, version in sorted(model.version_labels.items()):
@@ -209,7 +211,7 @@ def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
             yield f"label {label}: version {version} would not be served"
 
 
-def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
+def _traffic(model: ModelConfig, found: Sequence[ExaminedVersion]) -> Iterator[str]:
     """Name the versions whose share of split traffic would go to others."""
     serve = {each.version for each in found if each.served}
     for version, share in model.split.numbered.items() if model.split else ():
@@ -217,9 +219,9 @@ def _traffic(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
             yield f"traffic: version {version} would not be served, and its {share} % go to others"
 
 
-def _changes(found: Sequence[Examined], *, refuses: bool) -> Iterator[str]:
+def _changes(found: Sequence[ExaminedVersion], *, refuses: bool) -> Iterator[str]:
     """Name the versions that break clients of the next lower version that is not held back."""
-    before: Examined | None = None
+    before: ExaminedVersion | None = None
     for each in sorted((each for each in found if each.served), key=lambda each: each.version):
         if before and (text := summary(before.signatures, each.signatures)):
             yield f"version {each.version}: clients of version {before.version} would fail: {text}"
@@ -230,7 +232,7 @@ def _changes(found: Sequence[Examined], *, refuses: bool) -> Iterator[str]:
 
 def _versions(
     model: ModelConfig, engine: Engine, open_storage: OpenStorage, *, takes_base: bool
-) -> Iterator[Examined]:
+) -> Iterator[ExaminedVersion]:
     found = False
     try:
         storage = _storage(model, open_storage)
@@ -248,10 +250,10 @@ def _versions(
             found = True
             yield each
     except ServingError as error:
-        yield Examined(NO_VERSION, fault=str(error))
+        yield ExaminedVersion(NO_VERSION, fault=str(error))
     else:
         if not found:
-            yield Examined(NO_VERSION, fault=_none(model))
+            yield ExaminedVersion(NO_VERSION, fault=_none(model))
 
 
 def _none(model: ModelConfig) -> str:
@@ -270,10 +272,10 @@ def _storage(model: ModelConfig, open_storage: OpenStorage) -> Storage:
     if model.graph is None:
         return open_storage(model.base_path)
     stated = model.graph
-    return Stated(model.base_path, stated.version, stated.file, stated.text)
+    return InlineVersion(model.base_path, stated.version, stated.file, stated.text)
 
 
-def _report(name: str, examined: Examined) -> Iterator[str]:
+def _report(name: str, examined: ExaminedVersion) -> Iterator[str]:
     version = "" if examined.version == NO_VERSION else f", version {examined.version}"
     fault = f": not served: {_apart(examined.fault)}" if examined.fault else ""
     yield f"model {name}{version}{fault}"

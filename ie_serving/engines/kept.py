@@ -31,8 +31,8 @@ Digests = Mapping[str, tuple[int, int, int]]
 """CRC-32, size and time of modification, in nanoseconds, of each file by its name."""
 
 
-class KeptSound(EngineAround):
-    """`engine`, with sound compiled models in the folders of its cache. See `Engine`."""
+class CheckedCompileCache(EngineAround):
+    """`engine` with a compile cache whose files are checked before use. See `Engine`."""
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`; without the cache where a damaged file cannot be removed."""

@@ -15,12 +15,12 @@ LONG_AGO = 1.0
 """When the file was changed last, in seconds since the epoch: it is at rest."""
 
 
-class Text(Protocol):
-    """The text from the configuration."""
+class InlineText(Protocol):
+    """A file of a model whose content stands in the configuration."""
 
     @property
     def text(self) -> str:
-        """Of the file."""
+        """Content of the file."""
 
     @property
     def file(self) -> str:
@@ -28,17 +28,17 @@ class Text(Protocol):
 
     @property
     def version(self) -> int:
-        """Of the model."""
+        """Number of the version that has the file."""
 
 
-class Stated:
+class InlineVersion:
     """One version with one file. See `storage.base.Storage`.
 
     Args of the constructor:
-        url: its name in logs.
-        version: its number.
-        name: of the file.
-        text: of the file.
+        url: names the storage in logs.
+        version: number of the version.
+        name: name of the file in the version's directory.
+        text: content of the file.
     """
 
     def __init__(self, url: str, version: int, name: str, text: str) -> None:
@@ -73,7 +73,7 @@ class Stated:
             yield path
 
 
-class Unusable:
+class UnreadableBase:
     """A base path whose files are not read, since the settings of its model cannot be used.
 
     Its versions are listed, so that the status of each says why it does not serve.
@@ -103,10 +103,10 @@ class Unusable:
         raise StorageError(self._fault)
 
 
-def stated_or(storage: Storage, stated: Text | None, fault: str = "") -> Storage:
+def stated_or(storage: Storage, stated: InlineText | None, fault: str = "") -> Storage:
     """Give the version that is stated, or `storage`, whose versions have the fault if any."""
     if fault:
-        return Unusable(storage, fault)
+        return UnreadableBase(storage, fault)
     if stated is None:
         return storage
-    return Stated(storage.url, stated.version, stated.file, stated.text)
+    return InlineVersion(storage.url, stated.version, stated.file, stated.text)

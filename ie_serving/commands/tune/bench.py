@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from ie_serving.commands.tune.search import Keys, Measured, Space, search
+from ie_serving.commands.tune.search import Keys, Measurement, SearchSpace, search
 from ie_serving.core.values.difference import deviation
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import copies
@@ -36,7 +36,7 @@ async def warm(model: CompiledModel, asked: Sequence[TrialRequest]) -> None:
 
 async def measured(
     model: CompiledModel, asked: Sequence[TrialRequest], callers: int, seconds: float
-) -> Measured:
+) -> Measurement:
     """Run callers concurrently, each sending one request after the other, at least one.
 
     Raises:
@@ -64,10 +64,10 @@ async def measured(
     return _of(latencies, clock() - began, min(map(model.at_once, signatures)))
 
 
-def _of(latencies: list[float], seconds: float, at_once: int) -> Measured:
+def _of(latencies: list[float], seconds: float, at_once: int) -> Measurement:
     latencies.sort()
     last = len(latencies) - 1
-    return Measured(
+    return Measurement(
         requests=len(latencies),
         requests_s=len(latencies) / seconds,
         p50_ms=latencies[last // 2] * 1e3,
@@ -94,7 +94,7 @@ class Tried:
     """The result of trying keys: a measurement, or a fault."""
 
     keys: Keys
-    measured: Measured | None = None
+    measured: Measurement | None = None
     fault: str = ""
 
 
@@ -130,7 +130,7 @@ class Bench:
         """Seconds of one measurement."""
         return MEASURED * self.seconds / (2 * ROUNDS)
 
-    async def best(self, space: Space) -> tuple[Keys, int]:
+    async def best(self, space: SearchSpace) -> tuple[Keys, int]:
         """Search; give the best keys, and the number of keys left out for lack of time."""
         left_out = 0
         steps = search(space)
@@ -149,7 +149,7 @@ class Bench:
             except StopIteration as end:
                 return end.value, left_out
 
-    async def compared(self, keys: Keys) -> tuple[list[Measured], list[Measured]]:
+    async def compared(self, keys: Keys) -> tuple[list[Measurement], list[Measurement]]:
         """Measure the present configuration and the keys in turn, so that noise affects both."""
         as_it_is, changed = [], []
         # Both stay open: compiling in each round would take the time of the rounds.
@@ -180,7 +180,7 @@ class Bench:
             undone.pop_all()
         return model
 
-    async def _slice(self, model: CompiledModel) -> Measured:
+    async def _slice(self, model: CompiledModel) -> Measurement:
         return await measured(model, self.asked, self.callers, self.slice_s)
 
     async def _fault(self, keys: Keys, model: CompiledModel) -> str:

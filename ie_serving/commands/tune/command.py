@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.commands.tune.bench import Bench, Tried, warm
-from ie_serving.commands.tune.search import Keys, Measured, ReadSamples, Space, Tools, middle, wins
+from ie_serving.commands.tune.search import (
+    Keys,
+    Measurement,
+    ReadSamples,
+    SearchSpace,
+    Tools,
+    middle,
+    wins,
+)
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.hints import Hint
@@ -101,7 +109,7 @@ class _Tuning:
         self._progress.erase()
         print(text, flush=True)
 
-    async def _looked_at(self) -> tuple[list[TrialRequest], Space]:
+    async def _looked_at(self) -> tuple[list[TrialRequest], SearchSpace]:
         """Compile the model as configured, once; give requests and the settings to try."""
         tools, asked = self._tools, self._asked
         model = await asyncio.to_thread(tools.engine.compile, self._directory, self._options)
@@ -116,7 +124,7 @@ class _Tuning:
         self._print(f"requests: {what}; {asked.concurrency} callers at a time")
         return requests, space
 
-    def _space(self, model: CompiledModel, requests: Sequence[TrialRequest]) -> Space:
+    def _space(self, model: CompiledModel, requests: Sequence[TrialRequest]) -> SearchSpace:
         own = self._options.of(OpenVinoOptions)
         signatures = [model.signatures[each.signature] for each in requests]
         in_batches = not any(map(refused_by_shapes, signatures))
@@ -125,7 +133,7 @@ class _Tuning:
         # A precision in plugin_config would contradict the key; `auto` compares precisions at load.
         said = own.says_precision or own.inference_precision == AUTO
         lower = [] if said else _lower(self._tools, own, signatures[0].precision)
-        return Space(
+        return SearchSpace(
             cpus=(thread_limit() or os.cpu_count() or 1) if own.target_device == "CPU" else 0,
             rows=rows if in_batches else 0,
             precisions=lower,
@@ -150,7 +158,9 @@ class _Tuning:
             report=told,
         )
 
-    async def _decided(self, bench: Bench, space: Space, best: Keys) -> tuple[Keys, list[str]]:
+    async def _decided(
+        self, bench: Bench, space: SearchSpace, best: Keys
+    ) -> tuple[Keys, list[str]]:
         """Give the winning keys, and the lines of the report about them."""
         first = self._tried[0].measured
         if first is None:
@@ -256,7 +266,7 @@ def named(keys: Keys) -> str:
     return ", ".join(f"{name}={value}" for name, value in {**flat, **inner}.items()) or AS_IT_IS
 
 
-def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Iterator[str]:
+def compared(as_it_is: Sequence[Measurement], changed: Sequence[Measurement]) -> Iterator[str]:
     """Write the rounds of both, and their noise."""
     ratio = middle(changed).requests_s / middle(as_it_is).requests_s
     yield f"{len(as_it_is)} rounds in turn, requests/s (least to most) and p99 in ms (median):"
@@ -272,18 +282,20 @@ def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Itera
     yield f"  noise: the same setting differs by {share:.0%} between rounds"
 
 
-def _spread(rounds: Sequence[Measured]) -> str:
+def _spread(rounds: Sequence[Measurement]) -> str:
     least, most = _ends(rounds)
     found = middle(rounds)
     return f"{found.requests_s:.1f} ({least:.1f} to {most:.1f}), p99 {found.p99_ms:.2f}"
 
 
-def _ends(rounds: Sequence[Measured]) -> tuple[float, float]:
+def _ends(rounds: Sequence[Measurement]) -> tuple[float, float]:
     found = [each.requests_s for each in rounds]
     return min(found), max(found)
 
 
-def verdict(keys: Keys, space: Space, as_it_is: Measured, changed: Measured) -> Iterator[str]:
+def verdict(
+    keys: Keys, space: SearchSpace, as_it_is: Measurement, changed: Measurement
+) -> Iterator[str]:
     """Write the advice, and whether the wanted latency is met."""
     kept = changed if keys else as_it_is
     if keys:

@@ -27,7 +27,7 @@ PLUGIN, STREAMS, THREADS = "plugin_config", "NUM_STREAMS", "INFERENCE_NUM_THREAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurement:
     """The measurement of one slice of time.
 
     Attributes:
@@ -46,7 +46,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SearchSpace:
     """The settings that can be tried.
 
     Attributes:
@@ -63,22 +63,22 @@ class Space:
     plugin_config: Mapping[str, str] = field(default_factory=dict)
     latency_ms: float = 0.0
 
-    def meets(self, found: Measured) -> bool:
+    def meets(self, found: Measurement) -> bool:
         """Tell whether a measurement meets the wanted latency."""
         return not self.latency_ms or found.p99_ms <= self.latency_ms
 
-    def is_better(self, found: Measured, best: Measured) -> bool:
+    def is_better(self, found: Measurement, best: Measurement) -> bool:
         """Tell whether `found` answers more within the latency, or is nearer to it if none is."""
         if not self.meets(best):
             return self.meets(found) or found.p99_ms < best.p99_ms * (1 - MARGIN)
         return self.meets(found) and found.requests_s > best.requests_s * (1 + MARGIN)
 
 
-Search = Generator[Keys, Measured | None, Keys]
+Search = Generator[Keys, Measurement | None, Keys]
 """Yields keys to try, is sent their measurement, or None if they fail, and returns the best."""
 
 
-def search(space: Space) -> Search:
+def search(space: SearchSpace) -> Search:
     """Begin with the present configuration, and change one setting after the other."""
     best: Keys = {}
     measured = yield best
@@ -94,13 +94,13 @@ def search(space: Space) -> Search:
     return best
 
 
-def _batches(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+def _batches(space: SearchSpace, best: Keys, measured: Measurement) -> Iterator[Keys]:
     for rows in sorted({space.rows // 2, space.rows}):
         if rows > 1:
             yield {"max_batch_size": rows}
 
 
-def _streams(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+def _streams(space: SearchSpace, best: Keys, measured: Measurement) -> Iterator[Keys]:
     counts = sorted({1, space.cpus // 2, space.cpus} - {0}) if space.cpus else []
     for count in counts:
         yield _plugin(space, {STREAMS: str(count)})
@@ -109,27 +109,27 @@ def _streams(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
         yield _plugin(space, {STREAMS: "1", THREADS: "1"})
 
 
-def _plugin(space: Space, properties: Mapping[str, str]) -> Keys:
+def _plugin(space: SearchSpace, properties: Mapping[str, str]) -> Keys:
     # A key is replaced as a whole, so the new value has to include the configured properties.
     return {PLUGIN: {**space.plugin_config, **properties}}
 
 
-def _infer_requests(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+def _infer_requests(space: SearchSpace, best: Keys, measured: Measurement) -> Iterator[Keys]:
     # OpenVINO's own number keeps the device busy; more requests only fill the gaps between two.
     yield {"nireq": 2 * measured.at_once}
 
 
-def _windows(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+def _windows(space: SearchSpace, best: Keys, measured: Measurement) -> Iterator[Keys]:
     # With one lane there is no window: a batch starts as soon as the lane is free.
     if space.rows and measured.at_once > 1:
         yield from ({"batch_timeout_micros": window} for window in WINDOWS_US)
 
 
-def _precisions(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+def _precisions(space: SearchSpace, best: Keys, measured: Measurement) -> Iterator[Keys]:
     yield from ({"inference_precision": precision} for precision in space.precisions)
 
 
-STEPS: Sequence[Callable[[Space, Keys, Measured], Iterator[Keys]]] = (
+STEPS: Sequence[Callable[[SearchSpace, Keys, Measurement], Iterator[Keys]]] = (
     _batches,
     _streams,
     _infer_requests,
@@ -138,7 +138,9 @@ STEPS: Sequence[Callable[[Space, Keys, Measured], Iterator[Keys]]] = (
 )
 
 
-def wins(space: Space, changed: Sequence[Measured], as_it_is: Sequence[Measured]) -> bool:
+def wins(
+    space: SearchSpace, changed: Sequence[Measurement], as_it_is: Sequence[Measurement]
+) -> bool:
     """Tell whether changed settings are better beyond the noise, in rounds measured in turn.
 
     They must be faster in every round: equal settings are so in all of five rounds once in 32
@@ -152,9 +154,9 @@ def wins(space: Space, changed: Sequence[Measured], as_it_is: Sequence[Measured]
     return faster and space.meets(middle(changed))
 
 
-def middle(rounds: Sequence[Measured]) -> Measured:
+def middle(rounds: Sequence[Measurement]) -> Measurement:
     """Give the medians of several rounds."""
-    return Measured(
+    return Measurement(
         requests=sum(each.requests for each in rounds),
         requests_s=median(each.requests_s for each in rounds),
         p50_ms=median(each.p50_ms for each in rounds),

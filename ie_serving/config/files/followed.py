@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Applied:
+class AppliedConfig:
     """The state of the configuration.
 
     Attributes:
@@ -45,16 +45,16 @@ class Applied:
     repositories: tuple[ModelRepository, ...] = ()
 
 
-def read_applied(place: Left) -> Applied | None:
+def read_applied(place: Left) -> AppliedConfig | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
     # Pickled, not JSON: a configuration has policies and options of many classes. Only processes of
     # this server write these bytes, to a file without a name.
-    applied: Applied | None = pickle.loads(left) if left else None
+    applied: AppliedConfig | None = pickle.loads(left) if left else None
     return applied
 
 
-def leave_applied(place: Left, applied: Applied) -> None:
+def leave_applied(place: Left, applied: AppliedConfig) -> None:
     """Replace the stored state by `applied`; log a failure."""
     _write(place, pickle.dumps(applied))
 
@@ -82,7 +82,7 @@ PAUSE_S = 0.05
 may load within seconds. A replacement worker does not wait for models missing in the last."""
 
 
-class Among(Protocol):
+class WorkersChange(Protocol):
     """Changes all workers of the server; `several.SeveralWorkers` is one."""
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
@@ -110,7 +110,7 @@ class FollowedConfig:
         settings: Settings,
         models: ModelManager,
         places: Handovers,
-        among: Among | None = None,
+        among: WorkersChange | None = None,
         fleet: Fleet | None = None,
     ) -> None:
         self._among = among
@@ -154,7 +154,7 @@ class FollowedConfig:
         """Store the state of the configuration for this worker's replacement."""
         models, watch = self._models, self._watch
         desired = models.desired if self._wanted is None else self._wanted
-        applied = Applied(
+        applied = AppliedConfig(
             desired=tuple(desired),
             serving=models.serving(),
             seen=watch.seen if watch else None,

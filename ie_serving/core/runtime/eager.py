@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 T = TypeVar("T")
 
 
-class Going(Protocol):
+class UnfinishedWork(Protocol):
     """Unfinished work; a task is one."""
 
     def cancel(self, msg: Any = ..., /) -> bool:  # noqa: ANN401  as `asyncio.Task` has it
@@ -76,7 +76,7 @@ def begin_by_hand(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
 begin: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_by_hand
 
 
-def begin_unawaited_by_hand(work: Coroutine[Any, Any, None]) -> Going | None:
+def begin_unawaited_by_hand(work: Coroutine[Any, Any, None]) -> UnfinishedWork | None:
     """Run `work`, which no code awaits, until it first waits.
 
     Args:
@@ -116,7 +116,7 @@ class _Unawaited:
         self._wait(awaited)
 
     def cancel(self, *said: object) -> bool:
-        """See `Going`.
+        """See `UnfinishedWork`.
 
         If the result has come but the work is not resumed yet, CancelledError is raised in it in
         place of the result.
@@ -128,7 +128,7 @@ class _Unawaited:
         return True
 
     def add_done_callback(self, ended: Callable[[Any], object]) -> None:
-        """See `Going`."""
+        """See `UnfinishedWork`."""
         self._ended = ended
 
     def _resume(self, there: "asyncio.Future[Any]") -> None:

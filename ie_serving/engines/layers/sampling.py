@@ -31,7 +31,7 @@ ChooseSample = Callable[[Signature, Arrays], Take | None]
 Copies what it keeps; None leaves the request out."""
 
 
-class Sampling(Layer):
+class SamplingLayer(Layer):
     """See the module.
 
     Args of the constructor:
@@ -78,12 +78,12 @@ class Sampling(Layer):
         return reading
 
 
-class Copied(Sampling):
+class ShadowLayer(SamplingLayer):
     """Hands copies to what compares them with a shadow (`inference/shadows.py`).
 
     Args of the constructor:
         inner: the wrapped model.
-        rate: as of `Sampling`.
+        rate: as of `SamplingLayer`.
         sample: see `ChooseSample`.
     """
 
@@ -136,7 +136,7 @@ def _check_names(dropped: frozenset[str], model: CompiledModel) -> None:
         )
 
 
-class Recorder(Sampling):
+class Recorder(SamplingLayer):
     """Records a share of the requests of one version.
 
     Args of the constructor:
@@ -155,7 +155,7 @@ class Recorder(Sampling):
         self._encode = encode
 
     def sampled(self, signature: Signature, inputs: Arrays) -> Take | None:
-        """See `Sampling`: records the request, unless the disk does not keep up."""
+        """See `SamplingLayer`: records the request, unless the disk does not keep up."""
         if self._files.is_full():
             return None
         kept = copies({name: a for name, a in inputs.items() if name not in self._dropped})

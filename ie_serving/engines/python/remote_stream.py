@@ -14,7 +14,7 @@ from ie_serving.engines.process.protocol import FrameKind
 from ie_serving.engines.process.supervision import Supervisor
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel_link import Duplex, answered, packed_context
-from ie_serving.engines.python.runners import Checked
+from ie_serving.engines.python.runners import CheckedReply
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class RemoteStream:
     async def replies(
         self, items: AsyncIterator[Arrays], ctx: Context
     ) -> AsyncGenerator[object, None]:
-        """Yield the kernel's replies, each `Checked` or an error; see `calls.Stream`.
+        """Yield the kernel's replies, each `CheckedReply` or an error; see `calls.Stream`.
 
         A reply may be read until the next one is requested.
 
@@ -86,7 +86,7 @@ class RemoteStream:
 
     def _outcome(self, message: LinkMessage) -> object:
         outcome, _ = answered(iter(message.tensors), self.outputs)
-        return outcome if isinstance(outcome, ServingError) else Checked(outcome)
+        return outcome if isinstance(outcome, ServingError) else CheckedReply(outcome)
 
     async def _ended(self, message: LinkMessage, process: WorkerProcess) -> None:
         if not message.tensors:

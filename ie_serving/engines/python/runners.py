@@ -141,7 +141,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedReply:
     """A reply of a stream in a child process, checked there against the kernel's declaration.
 
     Attributes:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.runners import Checked, KernelCall, StreamFunction, read_only
+from ie_serving.engines.python.runners import CheckedReply, KernelCall, StreamFunction, read_only
 from ie_serving.engines.run import forks
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class KernelStream:
             yield inputs
 
     def _checked(self, outputs: object, read: Callable[[Arrays], object]) -> object:
-        if isinstance(outputs, Checked):
+        if isinstance(outputs, CheckedReply):
             return read(outputs.outputs)
         call = self._answer({}, self._ctx)
         call.finish(outputs)

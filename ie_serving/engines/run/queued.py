@@ -36,7 +36,7 @@ costs some 150 us, in which the loop serves other requests; a lone request would
 time, so it has the longer limit `INLINE_MAX_S`."""
 
 
-class Lone(NamedTuple):
+class LoneRowProgram(NamedTuple):
     """The program for requests of one row that find the engine idle.
 
     Attributes:
@@ -67,7 +67,7 @@ class QueuedProgram(Program):
         requests: Sequence[QueuedRequest],
         latency: LatencyModel,
         *,
-        lone: Lone | None = None,
+        lone: LoneRowProgram | None = None,
         **options: Any,  # noqa: ANN401  those of `Program`
     ) -> None:
         super().__init__(signature, requests, latency, **options)

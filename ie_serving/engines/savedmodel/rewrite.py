@@ -51,7 +51,7 @@ CHECKS = frozenset({"CheckNumerics", "EnsureShape"})
 
 
 @dataclass
-class Prepared:
+class PreparedGraph:
     """The graph for the front end to convert, and the parts answered beside it.
 
     Attributes:
@@ -88,13 +88,13 @@ class Prepared:
         return not beside
 
 
-def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
+def prepare(meta_graph: Proto, signature: Declared) -> PreparedGraph:
     """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
 
     Raises:
         LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
     """
-    prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
+    prepared = PreparedGraph(signature, dict(signature.inputs), dict(signature.outputs))
     _check_names(signature)
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
     _set_outputs_apart(prepared, frame)
@@ -128,13 +128,13 @@ def _check_names(signature: Declared) -> None:
             )
 
 
-def frame_of(prepared: Prepared, meta_graph: Proto) -> Frame:
+def frame_of(prepared: PreparedGraph, meta_graph: Proto) -> Frame:
     """Give the graph as it is prepared so far."""
     graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
     return Frame(Library(graph_def), graph_def)
 
 
-def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
+def own_frame(prepared: PreparedGraph, meta_graph: Proto) -> Frame:
     """Give the graph for changing: a copy of the file's, made once."""
     if prepared.graph_def is None:
         prepared.graph_def = graph.GraphDef()
@@ -142,7 +142,7 @@ def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
     return frame_of(prepared, meta_graph)
 
 
-def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
+def _set_outputs_apart(prepared: PreparedGraph, frame: Frame) -> None:
     """Leave in `outputs` those that the model must compute for each request, once."""
     # `first` has, for each tensor that the model computes, the alias under which it does.
     fed = {with_port(info.tensor): alias for alias, info in prepared.inputs.items()}
@@ -212,7 +212,7 @@ def _is_random(node: Proto) -> bool:
     return operation.startswith(RANDOM) and operation != "StatefulPartitionedCall"
 
 
-def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Proto]) -> None:
+def _find_defaults(prepared: PreparedGraph, frame: Frame, declared: Mapping[str, Proto]) -> None:
     """Read the defaults of the signature and of every PlaceholderWithDefault."""
     for alias, info in prepared.inputs.items():
         node = frame.place(info.tensor).node
@@ -227,7 +227,7 @@ def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Prot
                 prepared.defaults[alias] = value
 
 
-def _feed(prepared: Prepared, frame: Frame) -> None:
+def _feed(prepared: PreparedGraph, frame: Frame) -> None:
     """Put a placeholder where an input is something else.
 
     TensorFlow feeds any tensor of a graph and computes nothing that lies above it.
@@ -256,7 +256,7 @@ def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
     return shape
 
 
-def _cut_examples(prepared: Prepared, frame: Frame) -> None:
+def _cut_examples(prepared: PreparedGraph, frame: Frame) -> None:
     places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
     keys = {alias: place.origin().key for alias, place in places.items()}
     aliases = {name_of(info.tensor): alias for alias, info in prepared.inputs.items()}
@@ -286,7 +286,7 @@ def nodes_above(outputs: Mapping[str, TensorInfo], frame: Frame) -> set[str]:
 
 @contextmanager
 def directory_for(
-    directory: Path, meta_graph: Proto, prepared: Prepared, index: bytes | None = None
+    directory: Path, meta_graph: Proto, prepared: PreparedGraph, index: bytes | None = None
 ) -> Iterator[Path]:
     """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be.
 
@@ -322,7 +322,7 @@ ZERO = "ie_serving_zero"
 
 @contextmanager
 def directory_of_constants(
-    directory: Path, meta_graph: Proto, prepared: Prepared
+    directory: Path, meta_graph: Proto, prepared: PreparedGraph
 ) -> Iterator[Path]:
     """Give a directory that OpenVINO reads as the outputs in `prepared.computed`.
 

@@ -14,7 +14,7 @@ from ie_serving.storage.base import Storage
 
 
 @dataclass(frozen=True)
-class Examined:
+class ExaminedVersion:
     """The outcome that serving one version would have.
 
     Attributes:
@@ -47,7 +47,7 @@ def examine(
     *,
     lists_base: bool = False,
     takes_base: bool = False,
-) -> Iterator[Examined]:
+) -> Iterator[ExaminedVersion]:
     """Examine the versions that `policy` or a label wants, the lowest first. Blocking.
 
     Raises:
@@ -70,9 +70,9 @@ def examine(
 
 def _examined(
     storage: Storage, engine: Engine, candidate: Candidate, options: EngineOptions
-) -> Examined:
+) -> ExaminedVersion:
     if candidate.fault:
-        return Examined(candidate.version, fault=candidate.fault)
+        return ExaminedVersion(candidate.version, fault=candidate.fault)
     try:
         with (
             storage.copy(candidate.directory, candidate.entries) as directory,
@@ -80,13 +80,13 @@ def _examined(
         ):
             return _sorted(candidate.version, with_signature_file(directory, compiled.signatures))
     except NoneServed as error:
-        return Examined(candidate.version, left_out=error.causes)
+        return ExaminedVersion(candidate.version, left_out=error.causes)
     except ServingError as error:
-        return Examined(candidate.version, fault=str(error))
+        return ExaminedVersion(candidate.version, fault=str(error))
 
 
-def _sorted(version: int, signatures: Mapping[str, Signature]) -> Examined:
-    return Examined(
+def _sorted(version: int, signatures: Mapping[str, Signature]) -> ExaminedVersion:
+    return ExaminedVersion(
         version,
         served={name: _runs_on(s) for name, s in signatures.items() if not _is_listed_only(s)},
         left_out={name: s.left_out for name, s in signatures.items() if s.left_out},

@@ -43,7 +43,7 @@ class _UnknownKey(Unauthenticated):
     """The issuer has no key of this name, or created the key after the last fetch."""
 
 
-class Verified(NamedTuple):
+class VerifiedToken(NamedTuple):
     """The result of a verification.
 
     Attributes:
@@ -84,7 +84,7 @@ class TokenVerifier:
         """Parse the text of a key set. Raises: ConfigError."""
         return keys_of(text, self.material.place, self.material.algorithms)
 
-    def verified(self, token: bytes, keys: TokenKeys) -> Verified:
+    def verified(self, token: bytes, keys: TokenKeys) -> VerifiedToken:
         """Verify one token. Blocking, for up to 1 ms.
 
         Raises:
@@ -109,7 +109,7 @@ class TokenVerifier:
         # Any error that a client's bytes, or an issuer's numbers, can cause.
         except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
             raise Unauthenticated("the token is malformed, or its signature is wrong") from None
-        return Verified(self._caller(claims), until)
+        return VerifiedToken(self._caller(claims), until)
 
     def _claims(self, token: bytes, keys: TokenKeys) -> Mapping[str, Any]:
         import jwt
@@ -160,7 +160,7 @@ class Tokens:
 
     def __init__(self, verifier: TokenVerifier, renewed: Callable[[], None]) -> None:
         self._thread = ThreadPoolExecutor(1, "token")
-        self._verifying: SingleFlight[tuple[bytes, int], Verified] = SingleFlight()
+        self._verifying: SingleFlight[tuple[bytes, int], VerifiedToken] = SingleFlight()
         self._asking = 0
         material = verifier.material
         read = partial(fetched, material.place)
@@ -194,7 +194,7 @@ class Tokens:
         is_token = value.startswith(_BEGIN) and value.count(b".") == _DOTS
         return value if is_token and scheme.lower() == b"bearer" else b""
 
-    async def verified(self, token: bytes, verifier: TokenVerifier, renewals: int) -> Verified:
+    async def verified(self, token: bytes, verifier: TokenVerifier, renewals: int) -> VerifiedToken:
         """Verify one token; concurrent requests with the same token share the verification.
 
         Args:
@@ -215,7 +215,7 @@ class Tokens:
             )
         return await self._verifying.share(key, partial(self._verified, token, verifier))
 
-    async def _verified(self, token: bytes, verifier: TokenVerifier) -> Verified:
+    async def _verified(self, token: bytes, verifier: TokenVerifier) -> VerifiedToken:
         try:
             return await self._in_thread(token, verifier)
         except _UnknownKey:
@@ -235,7 +235,7 @@ class Tokens:
         finally:
             self._asking -= 1
 
-    async def _in_thread(self, token: bytes, verifier: TokenVerifier) -> Verified:
+    async def _in_thread(self, token: bytes, verifier: TokenVerifier) -> VerifiedToken:
         keys = self._issuer.keys if self._issuer else verifier.keys
         if keys is None:
             raise NotAvailable(

@@ -65,7 +65,9 @@ class SharedPort:
         self._rest = rest
         self._grpc = grpc
         self._limit = limit
-        self._listener: Listener[Undecided] = Listener(self._connect, limit, secure, sharing)
+        self._listener: Listener[UndecidedConnection] = Listener(
+            self._connect, limit, secure, sharing
+        )
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.PortServer`."""
@@ -82,24 +84,26 @@ class SharedPort:
         """See `lifecycle.PortServer`."""
         # First, so that each server knows its open connections when its own drain begins.
         await self._listener.drain(
-            (DrainStep(lambda _: None, LINGER_S), DrainStep(Undecided.abort, 0.0)),
+            (DrainStep(lambda _: None, LINGER_S), DrainStep(UndecidedConnection.abort, 0.0)),
         )
         drains = (server.drain(timeout_s) for server in (self._rest, self._grpc))
         return sum(await asyncio.gather(*drains))
 
-    def _connect(self) -> "Undecided":
-        return Undecided(self._rest.connect, self._grpc.connect, self._opened, self._closed)
+    def _connect(self) -> "UndecidedConnection":
+        return UndecidedConnection(
+            self._rest.connect, self._grpc.connect, self._opened, self._closed
+        )
 
-    def _opened(self, connection: "Undecided") -> None:
+    def _opened(self, connection: "UndecidedConnection") -> None:
         self._listener.opened(connection)
         self._limit.opened(connection)
 
-    def _closed(self, connection: "Undecided") -> None:
+    def _closed(self, connection: "UndecidedConnection") -> None:
         self._limit.closed(connection)
         self._listener.closed(connection)
 
 
-class Undecided(Opening):
+class UndecidedConnection(Opening):
     """A connection until its client's protocol is known.
 
     Args of the constructor:
@@ -112,8 +116,8 @@ class Undecided(Opening):
         self,
         rest: Callable[[], asyncio.Protocol],
         grpc: Callable[[], asyncio.Protocol],
-        opened: "Callable[[Undecided], None]",
-        closed: "Callable[[Undecided], None]",
+        opened: "Callable[[UndecidedConnection], None]",
+        closed: "Callable[[UndecidedConnection], None]",
         silent_s: float = SILENT_S,
     ) -> None:
         super().__init__(opened, closed)

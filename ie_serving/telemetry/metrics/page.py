@@ -47,7 +47,7 @@ from ie_serving.telemetry.metrics.requests import (
 )
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from ie_serving.telemetry.metrics.tensorflow_families import (
-    Inferred,
+    InferenceTotals,
     UnservedRequests,
     tensorflow_lines,
 )
@@ -150,7 +150,7 @@ class Metrics:
         self.united: Callable[[], Awaitable[bytes | memoryview]] | None = None
         self._unknown = ModelMetrics()
         self._asked = UnservedRequests()
-        self._inferred = Inferred()
+        self._inferred = InferenceTotals()
         self._gone_batches = BatchMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._names: Collection[str] = frozenset()

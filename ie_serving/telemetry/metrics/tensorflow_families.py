@@ -70,7 +70,7 @@ class UnservedRequests:
         return found
 
 
-class Inferred:
+class InferenceTotals:
     """Inferences and compilations of all versions that were AVAILABLE when a page was written."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def tensorflow_lines(
     models: Mapping[str, Counts],
     gone: BatchMetrics,
     asked: UnservedRequests,
-    inferred: Inferred,
+    inferred: InferenceTotals,
     live: Iterable[Live],
 ) -> Iterator[str]:
     """Yield the lines for dashboards of TensorFlow Serving.
@@ -149,14 +149,14 @@ def _requests(models: Mapping[str, RequestMetrics], asked: UnservedRequests) -> 
             yield from latency.lines(REQUEST_LATENCY, labels, MICROSECONDS)
 
 
-def _runtimes(inferred: Inferred) -> Iterator[str]:
+def _runtimes(inferred: InferenceTotals) -> Iterator[str]:
     yield f"# TYPE {RUNTIME_LATENCY} histogram"
     for model, each in inferred.by_model().items():
         labels = written(model_name=model, API="Predict", runtime=RUNTIME)
         yield from each.lines(RUNTIME_LATENCY, labels, MICROSECONDS)
 
 
-def _graphs(inferred: Inferred) -> Iterator[str]:
+def _graphs(inferred: InferenceTotals) -> Iterator[str]:
     total = inferred.total()
     for name, number in (
         (GRAPH_RUNS, len(total)),

@@ -63,8 +63,8 @@ def context_of(trace: Trace) -> SpanContext:
     return SpanContext(trace.trace_id, trace.span_id, False, _SAMPLED, state)
 
 
-class Maker:
-    """Makes spans. May be used in any thread.
+class SpanMaker:
+    """Makes spans, in any thread.
 
     Args of the constructor:
         resource: describes the server.

@@ -34,7 +34,7 @@ from ie_serving import __version__
 from ie_serving.telemetry.request import trace_context
 from ie_serving.telemetry.request.entry import RequestEntry
 from ie_serving.telemetry.request.trace_context import Parent, Trace
-from ie_serving.telemetry.trace.spans import Maker
+from ie_serving.telemetry.trace.spans import SpanMaker
 
 NAME: Final = "ie_serving"
 """Default name of the service, if OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES name none."""
@@ -89,7 +89,7 @@ class Traces:
         self._sampler = provider.sampler
         self._ids = provider.id_generator
         self._share = _share(self._sampler.get_description())
-        maker = Maker(provider.resource, InstrumentationScope(NAME, __version__))
+        maker = SpanMaker(provider.resource, InstrumentationScope(NAME, __version__))
         self._processor = BatchSpanProcessor(
             _Expanding(exporter or OTLPSpanExporter(endpoint), maker)
         )
@@ -138,7 +138,7 @@ class Traces:
 class _Expanding(SpanExporter):
     """Makes the spans of ended entries, and passes them to `exporter`; in the library's thread."""
 
-    def __init__(self, exporter: SpanExporter, maker: Maker) -> None:
+    def __init__(self, exporter: SpanExporter, maker: SpanMaker) -> None:
         self._exporter = exporter
         self._maker = maker
 

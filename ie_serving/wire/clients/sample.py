@@ -43,8 +43,8 @@ SEQUENCE_ID: Final = "sequence_id"
 """The input of a model with state that names a sequence; for 0 the server begins one, each time."""
 
 
-class Filled(NamedTuple):
-    """One value in lists of lists.
+class NestedValue(NamedTuple):
+    """One value, repeated in lists of lists up to the sizes of a tensor.
 
     Attributes:
         value: its JSON.
@@ -71,7 +71,7 @@ class FileOf(NamedTuple):
     path: str
 
 
-SamplePieces: TypeAlias = Sequence["str | Filled | FileOf"]
+SamplePieces: TypeAlias = Sequence["str | NestedValue | FileOf"]
 """Consecutive texts; long ones are not expanded."""
 
 
@@ -114,7 +114,7 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> SamplePieces:
             f"the inputs have {count} elements, and at most {MOST_ELEMENTS} are made up: send data"
             " of your own"
         )
-    pieces: list[str | Filled] = []
+    pieces: list[str | NestedValue] = []
     start = "{"
     for name, value in values.items():
         pieces += [f"{start}{json.dumps(name)}: ", value]
@@ -122,21 +122,21 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> SamplePieces:
     return [*pieces, "}" if specs else "{}"]
 
 
-def filled(spec: TensorSpec, open_size: int) -> Filled:
+def filled(spec: TensorSpec, open_size: int) -> NestedValue:
     """Make up one input; a dimension that takes any size becomes `open_size`."""
-    return Filled(_value(spec), _sizes(spec, open_size))
+    return NestedValue(_value(spec), _sizes(spec, open_size))
 
 
 def inlined(pieces: SamplePieces) -> SamplePieces:
     """Expand short pieces, and join adjacent texts."""
-    joined: list[str | Filled | FileOf] = []
+    joined: list[str | NestedValue | FileOf] = []
     for piece in pieces:
         if isinstance(piece, FileOf) or (
-            isinstance(piece, Filled) and math.prod(piece.sizes) > MOST_INLINE
+            isinstance(piece, NestedValue) and math.prod(piece.sizes) > MOST_INLINE
         ):
             joined.append(piece)
         elif joined and isinstance(joined[-1], str):
-            joined[-1] += _spaced(str(piece)) if isinstance(piece, Filled) else piece
+            joined[-1] += _spaced(str(piece)) if isinstance(piece, NestedValue) else piece
         else:
             joined.append(str(piece))
     return joined
@@ -254,7 +254,7 @@ def program(language: str, call: JsonPost) -> str:
             f"no client in language {language[:40]!r}; expected one of {', '.join(WRITERS)}"
         )
     whole, of_lists, of_files = _template(name)
-    has_lists, has_files = (_has(call, kind) for kind in (Filled, FileOf))
+    has_lists, has_files = (_has(call, kind) for kind in (NestedValue, FileOf))
     return Template(whole).substitute(
         imports=written.imports if has_files else "",
         url=written.quote(call.url),
@@ -274,8 +274,8 @@ def _commands(call: JsonPost, quote: Callable[[str], str]) -> str:
     return "\n".join(_command(piece, quote) for piece in call.body)
 
 
-def _command(piece: str | Filled | FileOf, quote: Callable[[str], str]) -> str:
-    if isinstance(piece, Filled):
+def _command(piece: str | NestedValue | FileOf, quote: Callable[[str], str]) -> str:
+    if isinstance(piece, NestedValue):
         return f"  filled {quote(piece.value)} {' '.join(map(str, piece.sizes))}"
     if isinstance(piece, FileOf):
         return f"  encoded {quote(piece.path)}"
@@ -301,7 +301,7 @@ def _terms(call: JsonPost, quote: Callable[[str], str]) -> list[str]:
     """Write the body as terms of a sum: literals, and calls of `filled`."""
     terms = []
     for piece in call.body:
-        if isinstance(piece, Filled):
+        if isinstance(piece, NestedValue):
             terms.append(f"filled({quote(piece.value)}, {', '.join(map(str, piece.sizes))})")
         elif isinstance(piece, FileOf):
             terms.append(f"encoded({quote(piece.path)})")
@@ -343,7 +343,7 @@ def command(call: JsonPost) -> str:
     """Write it; where lists are filled, or the body is long, the program of bash."""
     url = shlex.quote(call.url)
     is_long = sum(len(piece) for piece in call.body if isinstance(piece, str)) > LONGEST_ARGUMENT
-    if is_long or any(isinstance(piece, Filled) for piece in call.body):
+    if is_long or any(isinstance(piece, NestedValue) for piece in call.body):
         return program("bash", call)
     if not any(isinstance(piece, FileOf) for piece in call.body):
         return f"{_CURL}{shlex.quote(''.join(map(str, call.body)))} \\\n  {url}\n"

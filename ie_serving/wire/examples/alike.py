@@ -13,7 +13,7 @@ import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.examples.example_spec import FeatureSpec
-from ie_serving.wire.examples.walked import FIRST, SECOND, TAG_OF, Column, Walked
+from ie_serving.wire.examples.walked import FIRST, SECOND, TAG_OF, Column, SerializedExamples
 from ie_serving.wire.protobuf.fields import UnusualField, read_varint
 
 _STRINGS: Final = TAG_OF[DataType.STRING]
@@ -101,7 +101,7 @@ def _length(view: memoryview, at: int, tags: Collection[int]) -> _Length:
     return _Length(at + 1, end, value)
 
 
-class _Alike(Walked):
+class _Alike(SerializedExamples):
     """Serialized Examples that are alike."""
 
     def columns(self, keys: Collection[bytes]) -> Mapping[bytes, tuple[DataType, Column]]:

@@ -57,7 +57,7 @@ class Column:
     every: int | None = None
 
 
-class Walked:
+class SerializedExamples:
     """Serialized Examples, one behind the other.
 
     Attributes:
@@ -228,7 +228,7 @@ def _varints(data: Array, last: Array) -> Array:
     return np.add.reduceat(parts, starts).view(np.int64)
 
 
-class ExampleBatch(Walked):
+class ExampleBatch(SerializedExamples):
     """Serialized Examples whose features have been found.
 
     Raises (the constructor, too):

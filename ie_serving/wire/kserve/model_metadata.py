@@ -106,7 +106,7 @@ def model_index(name: str, status: VersionStatus) -> ModelIndex:
     return ModelIndex(name, str(status.version), state, status.message)
 
 
-class Described(NamedTuple):
+class ModelDescription(NamedTuple):
     """What the configuration of a version says beside its signature.
 
     Attributes:
@@ -128,7 +128,7 @@ class Described(NamedTuple):
     most_rows: int = 0
 
 
-def model_config(described: Described, signature: Signature) -> dict[str, Any]:
+def model_config(described: ModelDescription, signature: Signature) -> dict[str, Any]:
     """Give the fields of a ModelConfig by name, with 64-bit numbers as numbers.
 
     Where the first dimension of each tensor is open, it is the batch, and dims leave it out.

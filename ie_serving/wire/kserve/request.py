@@ -42,7 +42,13 @@ from ie_serving.wire.kserve.tensors import (
     read_tensors,
     tensor_of,
 )
-from ie_serving.wire.kserve.wanted import Wanted, entries, parameters_of, text_of, wanted_outputs
+from ie_serving.wire.kserve.wanted import (
+    RequestedOutputs,
+    entries,
+    parameters_of,
+    text_of,
+    wanted_outputs,
+)
 from ie_serving.wire.protobuf.fields import UnusualField
 
 DATA: Final = b'"data"'
@@ -132,7 +138,7 @@ class InferBody:
         self.id = _id(document) if "id" in keys else None
         self._parameters = parameters_of(document, keys, "the request")
         outputs = entries(document, "outputs") if "outputs" in keys else ()
-        self.wanted: Wanted = wanted_outputs(outputs, self._parameters, regions)
+        self.wanted: RequestedOutputs = wanted_outputs(outputs, self._parameters, regions)
         self.outputs = self.wanted.names
         self._text = text
         self._tensors: Sequence[InputTensor] = tensors

@@ -79,7 +79,7 @@ class Form(enum.Enum):
     """Some so, some so."""
 
 
-class Wanted(NamedTuple):
+class RequestedOutputs(NamedTuple):
     """The outputs that a request wants.
 
     Attributes:
@@ -97,11 +97,13 @@ class Wanted(NamedTuple):
     placing: Placing | None = None
 
 
-EVERYTHING: Final = Wanted((), Form.JSON, {})
-EVERYTHING_RAW: Final = Wanted((), Form.BINARY, {})
+EVERYTHING: Final = RequestedOutputs((), Form.JSON, {})
+EVERYTHING_RAW: Final = RequestedOutputs((), Form.BINARY, {})
 
 
-def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters, regions: Regions) -> Wanted:
+def wanted_outputs(
+    outputs: Sequence[Lazy], parameters: Parameters, regions: Regions
+) -> RequestedOutputs:
     """Read the requested outputs.
 
     Args:
@@ -137,4 +139,4 @@ def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters, regions: Reg
     kinds = set(binary.values()) or {True}
     form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
     placing = Placing(places, regions, binary) if places else None
-    return Wanted(unique(names, "output"), form, binary, classes, placing)
+    return RequestedOutputs(unique(names, "output"), form, binary, classes, placing)

@@ -24,7 +24,7 @@ from ie_serving.core.values.requests import FeatureValues, ModelSpec
 from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.paths import model_path
-from ie_serving.wire.clients.sample import Filled, filled
+from ie_serving.wire.clients.sample import NestedValue, filled
 from ie_serving.wire.image.pictures import encoded
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.openapi import schemas
@@ -82,12 +82,12 @@ def _is_known(signature: Signature, most: int) -> bool:
     return sum(math.prod(_sample(spec).sizes) for spec in specs) <= most
 
 
-def _sample(spec: TensorSpec) -> Filled:
+def _sample(spec: TensorSpec) -> NestedValue:
     """Return one value and the sizes of its lists; an image stands for its pixels."""
     if spec.image is None:
         return filled(spec, 1)
     axis = spec.image.layout.index("N")
-    return Filled(_b64(_image(spec.image.channels)), filled(spec, 1).sizes[axis : axis + 1])
+    return NestedValue(_b64(_image(spec.image.channels)), filled(spec, 1).sizes[axis : axis + 1])
 
 
 def _tensor(spec: TensorSpec) -> str:
@@ -109,7 +109,7 @@ def _infer_tensor(name: str, datatype: str, sizes: tuple[int, ...], value: str) 
 
 
 def _in_lists(value: str, sizes: tuple[int, ...]) -> str:
-    return str(Filled(value, sizes))
+    return str(NestedValue(value, sizes))
 
 
 def _features(signature: Signature) -> Mapping[str, FeatureValues]:

@@ -47,7 +47,7 @@ class TensorPlace(NamedTuple):
     end: int
 
 
-class Placed(Protocol):
+class PlacedTensor(Protocol):
     """One tensor of a request that was taken apart."""
 
     def in_place(self) -> Field | None:
@@ -145,7 +145,7 @@ class RepeatedParser(Generic[R]):
 
 
 def in_place(
-    payload: Encoded, request: InferRequest, found: Iterable[tuple[str, Placed]]
+    payload: Encoded, request: InferRequest, found: Iterable[tuple[str, PlacedTensor]]
 ) -> tuple[list[TensorPlace], dict[str, Array]]:
     """List the tensors of a request in the order of their places; give the others by alias.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import Direct, Going, begin_unawaited_by_hand
+from ie_serving.core.runtime.eager import Direct, UnfinishedWork, begin_unawaited_by_hand
 
 PATIENCE_S = 5
 
@@ -35,7 +35,7 @@ class Work:
             self._between()
 
 
-def begun(work: Work) -> Going:
+def begun(work: Work) -> UnfinishedWork:
     going = begin_unawaited_by_hand(work.run())
     assert going is not None
     going.add_done_callback(lambda _: work.ended.set())

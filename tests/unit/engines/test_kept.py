@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.kept import DIGESTS, KeptSound
+from ie_serving.engines.kept import DIGESTS, CheckedCompileCache
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import ALIKE
 from tests.unit.engines.openvino.models import copies, unary
@@ -34,7 +34,7 @@ class Started:
 
     def compile(self, version: Path) -> CompiledModel:
         options = EngineOptions(cache_dir=self.cache)
-        return KeptSound(OpenVinoEngine()).compile(version, options)
+        return CheckedCompileCache(OpenVinoEngine()).compile(version, options)
 
     def answer(self, version: Path) -> float:
         model = self.compile(version)

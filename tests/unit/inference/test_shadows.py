@@ -13,7 +13,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, size_of
 from ie_serving.engines.base import REHEARSED, EngineOptions
-from ie_serving.engines.layers.sampling import Copied
+from ie_serving.engines.layers.sampling import ShadowLayer
 from ie_serving.inference import shadows
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
@@ -56,7 +56,7 @@ class Pair:
         )
         served.entries = {MODEL: Served(config, self.stream)}
         self.counts: Counter[str] = Counter()
-        self.shadows = Shadows(served, Copied, lambda name: self.counts, lambda rule: None)  # type: ignore[arg-type, return-value]
+        self.shadows = Shadows(served, ShadowLayer, lambda name: self.counts, lambda rule: None)  # type: ignore[arg-type, return-value]
         self.shadows.follow([config])
 
     def _version(self, number: int) -> Servable:

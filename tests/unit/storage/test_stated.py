@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ie_serving.storage.backends.local import LocalStorage
-from ie_serving.storage.stated import Stated, stated_or
+from ie_serving.storage.stated import InlineVersion, stated_or
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Text:
 
 
 def test_its_one_version_has_one_file() -> None:
-    storage = Stated("graph:g", 3, "graph.json", "content")
+    storage = InlineVersion("graph:g", 3, "graph.json", "content")
     assert storage.directories() == ["3"]
     entries = tuple(storage.list("3"))
     assert [(entry.path, entry.size) for entry in entries] == [("3/graph.json", 7)]
@@ -26,7 +26,7 @@ def test_its_one_version_has_one_file() -> None:
 
 
 def test_another_text_is_another_content() -> None:
-    (one,), (other,) = (Stated("g", 1, "f", text).list("1") for text in ("a", "b"))
+    (one,), (other,) = (InlineVersion("g", 1, "f", text).list("1") for text in ("a", "b"))
     assert one.tag != other.tag
 
 

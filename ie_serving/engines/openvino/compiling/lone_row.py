@@ -34,14 +34,14 @@ MOST_WEIGHTS = 32 << 20
 A larger graph computes a row for milliseconds; the check of shapes costs little beside that."""
 
 
-class Fixed(NamedTuple):
+class LoneRowGraph(NamedTuple):
     """A graph for one row, and its ports; each input has one shape."""
 
     model: ov.Model
     ports: SignaturePorts
 
 
-def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> Fixed | None:
+def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> LoneRowGraph | None:
     """Copy a graph whose only open size is that of the batch; `fix_to_one_row` fixes it.
 
     Args:
@@ -57,10 +57,10 @@ def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> Fixed | None:
         return None
     if _weights(model) > MOST_WEIGHTS:
         return None
-    return Fixed(model.clone(), replace(ports, inputs=inputs))
+    return LoneRowGraph(model.clone(), replace(ports, inputs=inputs))
 
 
-def fix_to_one_row(row: Fixed) -> None:
+def fix_to_one_row(row: LoneRowGraph) -> None:
     """Give the inputs of a copy the shapes of its ports.
 
     Raises:

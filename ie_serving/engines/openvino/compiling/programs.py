@@ -13,7 +13,7 @@ from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.openvino.compiling.lone_row import (
-    Fixed,
+    LoneRowGraph,
     copy_for_one_row,
     fix_to_one_row,
     shape_of,
@@ -29,7 +29,7 @@ from ie_serving.engines.openvino.compiling.properties import (
 from ie_serving.engines.openvino.compiling.threads_choice import (
     AS_FAST,
     SLOWER,
-    Compiled,
+    CompiledCandidate,
     compile_cached,
     compile_fastest,
 )
@@ -57,7 +57,7 @@ from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.run.detour import Detour, OpenedOnDemand
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import CheckArray, Program
-from ie_serving.engines.run.queued import Lone, QueuedProgram
+from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.inferences import current
 
@@ -158,7 +158,7 @@ def _guarded(
     return Graph(model, ports, hazards, _shape_inference(model, twin, ports))
 
 
-def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> Compiled:
+def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> CompiledCandidate:
     model, ports, hazards, admission, is_row, _ = graph
     # A lone row must not be slower than on a server without batches. So it has one thread only
     # where that is as fast, although several cost more processor time.
@@ -171,7 +171,7 @@ def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> Compiled:
 
 def _program(
     graph: Graph,
-    compiled: Compiled,
+    compiled: CompiledCandidate,
     options: EngineOptions,
     make: Callable[..., Program] = Program,
     more: int = 0,
@@ -214,18 +214,22 @@ def _execution(hazards: Hazards, options: EngineOptions) -> str:
     return options.execution
 
 
-def _streams(compiled: Compiled) -> int:
+def _streams(compiled: CompiledCandidate) -> int:
     told = property_of(compiled.model, STREAMS)
     return int(told) if told.isdigit() else 0
 
 
-def _nireq(compiled: Compiled, options: EngineOptions) -> int:
+def _nireq(compiled: CompiledCandidate, options: EngineOptions) -> int:
     return options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
 
 
 def _lone(
-    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
-) -> Lone | None:
+    draft: Draft,
+    batches: Graph,
+    compiled: CompiledCandidate,
+    row: LoneRowGraph,
+    options: EngineOptions,
+) -> LoneRowProgram | None:
     """Compile the graph of one row, too.
 
     None where the device does not take it, or the two would not refuse the same requests.
@@ -240,8 +244,12 @@ def _lone(
 
 
 def _same_for_one_row(
-    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
-) -> Lone | None:
+    draft: Draft,
+    batches: Graph,
+    compiled: CompiledCandidate,
+    row: LoneRowGraph,
+    options: EngineOptions,
+) -> LoneRowProgram | None:
     shapes = tuple(shape_of(port) for port in row.ports.inputs)
     if batches.admission is None or batches.admission.try_shapes(shapes) != (True, None):
         return None
@@ -253,17 +261,19 @@ def _same_for_one_row(
     own = _compile(draft, graph, options)
     if _narrow(own, graph) != _narrow(compiled, batches):
         return None
-    return Lone(shapes, _program(graph, own, options))
+    return LoneRowProgram(shapes, _program(graph, own, options))
 
 
-def _narrow(compiled: Compiled, graph: Graph) -> set[str]:
+def _narrow(compiled: CompiledCandidate, graph: Graph) -> set[str]:
     """Name the inputs with values to refuse because the engine would change them."""
     return {port.spec.name for port in narrowed(compiled.model, graph.ports.inputs)}
 
 
 # Infer requests of one compiled model may share memory for intermediate results: a failure of one
 # would corrupt the results of the others that run at the same time.
-def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int) -> list[Slot]:
+def _slots(
+    graph: Graph, options: EngineOptions, compiled: CompiledCandidate, nireq: int
+) -> list[Slot]:
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
     model, ports, hazards, _, _, detour = graph
     create = compiled.model.create_infer_request
@@ -289,7 +299,7 @@ def _slots(graph: Graph, options: EngineOptions, compiled: Compiled, nireq: int)
         ]
 
 
-def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:
+def _takes_ahead(graph: Graph, compiled: CompiledCandidate, options: EngineOptions) -> bool:
     """Tell whether a second infer request can and should start while the first one runs."""
     if not options.ahead or _nireq(compiled, options) > 1:
         return False
@@ -298,7 +308,7 @@ def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bo
     return has_stream and not (graph.hazards.spoils or graph.hazards.stateful)
 
 
-def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:
+def _share(compiled: CompiledCandidate, nireq: int) -> Mapping[str, str]:
     """Give the properties of one of `nireq` compiled models that share the threads of one."""
     if nireq == 1 or THREADS not in compiled.config:
         return compiled.config
@@ -343,7 +353,9 @@ def _shape_inference(
         return ShapeInference(twin or weightless_copy(model), ports.inputs, ports.keepers)
 
 
-def _log_choice(draft: Draft, graph: Graph, compiled: Compiled, options: EngineOptions) -> None:
+def _log_choice(
+    draft: Draft, graph: Graph, compiled: CompiledCandidate, options: EngineOptions
+) -> None:
     seconds = compiled.seconds
     log.info(
         Event(

@@ -71,7 +71,7 @@ thousand such models start in half the time."""
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledCandidate:
     """A compiled model with its properties.
 
     Attributes:
@@ -94,7 +94,7 @@ def compile_fastest(
     hazards: Hazards,
     admission: ShapeInference | None,
     slower: float = SLOWER,
-) -> Compiled:
+) -> CompiledCandidate:
     """Compile for one thread where that is about as fast as several, unless the user has chosen.
 
     Args:
@@ -135,7 +135,7 @@ class _Choice:
         # A model that takes an inference ahead continues it in a thread of its own.
         self._single = {**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"}
 
-    def made(self, ports: SignaturePorts, slower: float) -> Compiled:
+    def made(self, ports: SignaturePorts, slower: float) -> CompiledCandidate:
         """Compile as the user has chosen, as former loads have, or as is measured now."""
         by_user = set(in_todays_words(self._options.of(OpenVinoOptions).plugin_config))
         if self._device != CPU or by_user & {THREADS, STREAMS, HINT}:
@@ -153,7 +153,7 @@ class _Choice:
         kept.keep(one=chosen.config is self._single, batch_s=chosen.batch_s)
         return chosen
 
-    def _fastest(self) -> Compiled:
+    def _fastest(self) -> CompiledCandidate:
         trials = self._trials
         single = self._compiled(self._single) if _looks_tiny(self._model) else None
         if single and trials.keeps_up(single, None):
@@ -172,12 +172,12 @@ class _Choice:
         again = self._measured(several)
         return single if trials.is_as_fast(single, again) else again
 
-    def _compiled(self, config: Mapping[str, str]) -> Compiled:
+    def _compiled(self, config: Mapping[str, str]) -> CompiledCandidate:
         """Compile, and measure at once: both are needed for the choice."""
         made = compile_cached(self._model, self._device, config)
-        return self._measured(Compiled(made, config, None))
+        return self._measured(CompiledCandidate(made, config, None))
 
-    def _measured(self, made: Compiled) -> Compiled:
+    def _measured(self, made: CompiledCandidate) -> CompiledCandidate:
         return replace(made, seconds=self._trials.latency(made.model, 1))
 
 
@@ -254,7 +254,7 @@ class _Trials:
         _, refusal = self._admission.try_shapes(shapes)
         return refusal is None
 
-    def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
+    def keeps_up(self, single: CompiledCandidate, several: CompiledCandidate | None) -> bool:
         """Tell whether one thread is about as fast, for many rows too where they may come.
 
         Without `several` it is compared with the most that several threads can gain, which is its
@@ -277,7 +277,7 @@ class _Trials:
             return False
         return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
 
-    def _keeps_up_alone(self, single: Compiled) -> bool:
+    def _keeps_up_alone(self, single: CompiledCandidate) -> bool:
         self.batch_s = single.seconds
         if not self._is_open:
             return True
@@ -288,7 +288,7 @@ class _Trials:
         """Tell whether one thread is about as fast as several that share the work evenly."""
         return single_s is not None and about_as_fast(single_s, single_s / threads(), self._slower)
 
-    def is_as_fast(self, single: Compiled, several: Compiled) -> bool:
+    def is_as_fast(self, single: CompiledCandidate, several: CompiledCandidate) -> bool:
         """Tell whether one thread is about as fast for the size that both were measured with."""
         return _keeps_up(single.seconds, several.seconds, self._slower)
 

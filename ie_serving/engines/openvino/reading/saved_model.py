@@ -36,7 +36,7 @@ from ie_serving.engines.savedmodel.program import AnsweredBeside
 from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
     OUTPUT,
-    Prepared,
+    PreparedGraph,
     directory_for,
     directory_of_constants,
     frame_of,
@@ -247,7 +247,7 @@ class _Conversion:
             signature.name, signature.method, model, inputs, outputs, beside, self.listed, host
         )
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> PreparedGraph:
         prepared = prepare(self.meta_graph, self.signature)
         if hold_first_form(prepared.above):
             from ie_serving.engines.savedmodel.host.inlined import write_loops_out
@@ -255,7 +255,7 @@ class _Conversion:
             write_loops_out(prepared, self.meta_graph)
         return prepared
 
-    def _host(self, prepared: Prepared) -> "HostPlan | None":
+    def _host(self, prepared: PreparedGraph) -> "HostPlan | None":
         """Give the host's part, by the names that clients use; None where there is none.
 
         Values that the init op sets become constants of the model.
@@ -281,7 +281,7 @@ class _Conversion:
         )
         return plan
 
-    def _may_need_host(self, prepared: Prepared) -> bool:
+    def _may_need_host(self, prepared: PreparedGraph) -> bool:
         if self._may_need(prepared.outputs.values(), prepared.above):
             return True
         if not prepared.computed:
@@ -327,7 +327,7 @@ class _Conversion:
             " signature without it"
         )
 
-    def _beside(self, prepared: Prepared, host: "HostPlan | None") -> AnsweredBeside | None:
+    def _beside(self, prepared: PreparedGraph, host: "HostPlan | None") -> AnsweredBeside | None:
         """Give the part answered beside the model; None where the model is the whole signature."""
         whole = prepared.as_declared and not prepared.defaults and host is None
         if whole and prepared.outputs:
@@ -350,7 +350,7 @@ class _Conversion:
             self._meanings(prepared, host),
         )
 
-    def _meanings(self, prepared: Prepared, host: "HostPlan | None") -> dict[str, str]:
+    def _meanings(self, prepared: PreparedGraph, host: "HostPlan | None") -> dict[str, str]:
         """Tell how the model's inputs that clients do not see are computed."""
         names = self.names[0]
         meanings = {
@@ -365,7 +365,7 @@ class _Conversion:
             meanings[own] = f"what {what} makes of {' and '.join(of)}" if of else what
         return meanings
 
-    def _computed(self, prepared: Prepared) -> dict[str, Array]:
+    def _computed(self, prepared: PreparedGraph) -> dict[str, Array]:
         """Compute, once, the outputs that depend on no input."""
         if not prepared.computed:
             return {}

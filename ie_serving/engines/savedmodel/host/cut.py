@@ -47,7 +47,7 @@ from ie_serving.engines.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
-from ie_serving.engines.savedmodel.rewrite import Prepared, nodes_above, own_frame
+from ie_serving.engines.savedmodel.rewrite import PreparedGraph, nodes_above, own_frame
 from ie_serving.engines.savedmodel.state import Initial
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -59,7 +59,7 @@ CutValue = tuple[Id, str, int]
 
 
 def leave_to_host(
-    prepared: Prepared, directory: Path, meta_graph: Proto, initial: Initial
+    prepared: PreparedGraph, directory: Path, meta_graph: Proto, initial: Initial
 ) -> HostPlan:
     """Divide a signature between host and model, and rewrite the graph for the model.
 
@@ -100,7 +100,7 @@ def leave_to_host(
     return made.plan
 
 
-def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
+def _frame_with_functions(prepared: PreparedGraph, meta_graph: Proto) -> Frame:
     """Give the graph for changing, its loops in the form that the host knows."""
     frame = own_frame(prepared, meta_graph)
     ops = {place.node.op for place in prepared.above if place.node is not None}

@@ -18,7 +18,7 @@ from ie_serving.engines.savedmodel.frames import CALLS, Library, name_of, with_p
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
 from ie_serving.engines.savedmodel.host.nodes import GraphNodes, data_inputs, set_inputs
 from ie_serving.engines.savedmodel.numbered import Numbers
-from ie_serving.engines.savedmodel.rewrite import Prepared, own_frame
+from ie_serving.engines.savedmodel.rewrite import PreparedGraph, own_frame
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -26,7 +26,7 @@ Meanings = dict[str, str]
 """The sources of removed calls' outputs: references by `call:number`."""
 
 
-def write_loops_out(prepared: Prepared, meta_graph: Proto) -> None:
+def write_loops_out(prepared: PreparedGraph, meta_graph: Proto) -> None:
     """Inline calls that lead to a loop or branch of TensorFlow 1 above a signature's outputs."""
     own_frame(prepared, meta_graph)
     tensors = [info.tensor for info in prepared.outputs.values()]

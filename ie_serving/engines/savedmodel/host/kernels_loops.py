@@ -218,8 +218,8 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A loop of that kind.
+class RowLoop:
+    """A loop whose turns each compute one row of its lists; see the module.
 
     Attributes:
         body: what a turn runs.
@@ -306,7 +306,7 @@ class Rows:
                 return
 
 
-def rows_of(goes_on: RunBody, body: RunBody) -> Rows | None:
+def rows_of(goes_on: RunBody, body: RunBody) -> RowLoop | None:
     """Tell whether the turns of a loop depend on each other only by what they count.
 
     A loop without a step that takes long is none of these: threads would only take turns.
@@ -334,7 +334,7 @@ def rows_of(goes_on: RunBody, body: RunBody) -> Rows | None:
         return None
     if not any(step.in_thread for step in body.plan.before):
         return None
-    return Rows(body, counters, found)
+    return RowLoop(body, counters, found)
 
 
 def _counts(step: HostStep, argument: int | None, body: Function) -> bool:

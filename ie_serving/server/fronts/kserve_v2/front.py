@@ -26,7 +26,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, CopiedOutputs, model_spec
-from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, WrittenReply
+from ie_serving.server.fronts.kserve_v2.interface import Interfaces, UnwrittenOutputs, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
@@ -360,15 +360,17 @@ def _json_length(head: RequestHead, size: int) -> int | None:
     return int(digits)
 
 
-def _classified(taken: CopiedOutputs, wanted: Mapping[str, int]) -> Unwritten:
+def _classified(taken: CopiedOutputs, wanted: Mapping[str, int]) -> UnwrittenOutputs:
     specs, arrays = taken.with_classes(wanted)
     encoder = ReplyEncoder(taken.servable.name, taken.servable.version, specs)
-    return Unwritten(encoder.mixed, arrays)
+    return UnwrittenOutputs(encoder.mixed, arrays)
 
 
 def _reply(asked: InferBody | RawBody, given: WrittenReply) -> Reply:
     wanted = asked.wanted
-    written = given.write(given.outputs, wanted.binary) if isinstance(given, Unwritten) else given
+    written = (
+        given.write(given.outputs, wanted.binary) if isinstance(given, UnwrittenOutputs) else given
+    )
     body, length = written.body(asked.id)
     if wanted.form is Form.JSON or (wanted.placing and length == len(body)):
         return Reply(200, JSON_REPLY, body)

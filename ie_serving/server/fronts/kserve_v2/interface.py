@@ -21,7 +21,7 @@ from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEnco
 from ie_serving.wire.kserve.wanted import Form
 
 
-class Unwritten(NamedTuple):
+class UnwrittenOutputs(NamedTuple):
     """Outputs that are not written yet: only the request says in which form each is written.
 
     Attributes:
@@ -33,7 +33,7 @@ class Unwritten(NamedTuple):
     outputs: Mapping[str, Array]
 
 
-WrittenReply = InferReply | Unwritten
+WrittenReply = InferReply | UnwrittenOutputs
 
 
 class Interfaces(NamedTuple):
@@ -80,8 +80,10 @@ def _encoders(
             name, version, {alias: signature.outputs[alias] for alias in outputs}
         )
 
-    def copied(outputs: Mapping[str, Array]) -> Unwritten:
-        return Unwritten(encoder.mixed, {name: array.copy() for name, array in outputs.items()})
+    def copied(outputs: Mapping[str, Array]) -> UnwrittenOutputs:
+        return UnwrittenOutputs(
+            encoder.mixed, {name: array.copy() for name, array in outputs.items()}
+        )
 
     return {Form.JSON: encoder.json, Form.BINARY: encoder.binary, Form.MIXED: copied}
 

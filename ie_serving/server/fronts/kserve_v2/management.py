@@ -27,7 +27,7 @@ from ie_serving.telemetry.log import logs
 from ie_serving.wire.kserve.model_metadata import (
     READY,
     UNAVAILABLE,
-    Described,
+    ModelDescription,
     ModelIndex,
     model_config,
     model_index,
@@ -246,7 +246,7 @@ def config_of(servable: Servable, served: ServedModels) -> dict[str, Any]:
         servable.signatures, "", f'model "{servable.name}" version {servable.version}'
     )
     model = served.entry(servable.name).config
-    described = Described(
+    described = ModelDescription(
         servable.name,
         _policy(model.version_policy),
         servable.compiled.at_once(signature),

@@ -37,8 +37,8 @@ from ie_serving.telemetry.metrics.requests import FailureCount, FailureKind, Rec
 from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import (
     FileOf,
-    Filled,
     JsonPost,
+    NestedValue,
     SamplePieces,
     checked_url,
     filled,
@@ -287,7 +287,7 @@ def _pieces(given: list[Any]) -> SamplePieces:
     return [_piece(each) for each in given]
 
 
-def _piece(given: Any) -> str | Filled | FileOf:  # noqa: ANN401  whatever JSON says
+def _piece(given: Any) -> str | NestedValue | FileOf:  # noqa: ANN401  whatever JSON says
     if isinstance(given, str):
         return _text(given)
     if "file" in given:
@@ -297,7 +297,7 @@ def _piece(given: Any) -> str | Filled | FileOf:  # noqa: ANN401  whatever JSON 
         raise ValueError(
             "a filled value is a number, true or an empty text, its sizes no less than 0"
         )
-    return Filled(value, sizes)
+    return NestedValue(value, sizes)
 
 
 def _text(given: str) -> str:

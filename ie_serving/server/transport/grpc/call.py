@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
-from ie_serving.core.runtime.eager import Going, begin_unawaited
+from ie_serving.core.runtime.eager import UnfinishedWork, begin_unawaited
 from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.codes import ENDED, Code, code_of
@@ -147,7 +147,7 @@ class Call(Http2Stream):
         self._answered: ReplyStage = _NOTHING
         self._reader: MessageReader | None = None
         self._lease: Lease | None = None
-        self._task: Going | None = None
+        self._task: UnfinishedWork | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
         if request.timeout_s is not None:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ie_serving.core.runtime.eager import Going, begin_unawaited
+from ie_serving.core.runtime.eager import UnfinishedWork, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.filling import DirectReads, Filling, set_protocol
 from ie_serving.server.transport.http1 import protocol
@@ -106,7 +106,7 @@ class Http1Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
-        self._task: Going | None = None
+        self._task: UnfinishedWork | None = None
         self._coming: BodyStream | None = None  # the body that is read, unless it is dropped
         self._fault: Fault | None = None  # answered after all waiting requests
         self._direct = False  # whether a body is read straight to its memory

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.commands.tune.search import MARGIN, Keys, Measured, Space, search, wins
+from ie_serving.commands.tune.search import MARGIN, Keys, Measurement, SearchSpace, search, wins
 
-SPACE = Space(cpus=8, rows=16, precisions=("bf16", "f16"))
+SPACE = SearchSpace(cpus=8, rows=16, precisions=("bf16", "f16"))
 
 
-def found(requests_s: float, p99_ms: float = 10.0, at_once: int = 2) -> Measured:
-    return Measured(
+def found(requests_s: float, p99_ms: float = 10.0, at_once: int = 2) -> Measurement:
+    return Measurement(
         requests=100, requests_s=requests_s, p50_ms=p99_ms / 2, p99_ms=p99_ms, at_once=at_once
     )
 
 
 def searched(
-    space: Space, measure: Callable[[Keys], Measured | None]
-) -> tuple[Keys, dict[str, Measured | None]]:
+    space: SearchSpace, measure: Callable[[Keys], Measurement | None]
+) -> tuple[Keys, dict[str, Measurement | None]]:
     """Search to the end; give the best, and everything that was tried in its order."""
     steps, tried = search(space), {}
     keys = next(steps)
@@ -39,7 +39,7 @@ def test_where_nothing_wins_the_configuration_stays_as_it_is() -> None:
 
 
 def test_each_step_keeps_the_best_so_far() -> None:
-    def measure(keys: Keys) -> Measured:
+    def measure(keys: Keys) -> Measurement:
         speed = 100.0 * (2 if "max_batch_size" in keys else 1)
         streams = keys.get("plugin_config", {}).get("NUM_STREAMS")
         return found(speed * (1.5 if streams == "4" else 1))
@@ -53,7 +53,7 @@ def test_each_step_keeps_the_best_so_far() -> None:
 
 
 def test_other_properties_of_the_plugin_stay() -> None:
-    space = Space(cpus=1, rows=0, plugin_config={"ENABLE_CPU_PINNING": "true"})
+    space = SearchSpace(cpus=1, rows=0, plugin_config={"ENABLE_CPU_PINNING": "true"})
     best, _ = searched(space, lambda keys: found(200.0 if "plugin_config" in keys else 100.0))
     assert best == {"plugin_config": {"ENABLE_CPU_PINNING": "true", "NUM_STREAMS": "1"}}
 
@@ -61,31 +61,33 @@ def test_other_properties_of_the_plugin_stay() -> None:
 @pytest.mark.parametrize(
     ("space", "never"),
     [
-        pytest.param(Space(cpus=0, rows=16), "plugin_config", id="another device"),
-        pytest.param(Space(cpus=8, rows=0), "max_batch_size", id="rows that depend on each other"),
-        pytest.param(Space(cpus=8, rows=1), "max_batch_size", id="one caller with one row"),
-        pytest.param(Space(cpus=8, rows=16), "inference_precision", id="no lower precision"),
+        pytest.param(SearchSpace(cpus=0, rows=16), "plugin_config", id="another device"),
+        pytest.param(
+            SearchSpace(cpus=8, rows=0), "max_batch_size", id="rows that depend on each other"
+        ),
+        pytest.param(SearchSpace(cpus=8, rows=1), "max_batch_size", id="one caller with one row"),
+        pytest.param(SearchSpace(cpus=8, rows=16), "inference_precision", id="no lower precision"),
     ],
 )
-def test_what_cannot_win_is_not_tried(space: Space, never: str) -> None:
+def test_what_cannot_win_is_not_tried(space: SearchSpace, never: str) -> None:
     _, tried = searched(space, lambda keys: found(100.0))
     assert not any(never in keys for keys in tried)
 
 
 def test_a_setting_beyond_the_latency_is_not_kept() -> None:
-    def measure(keys: Keys) -> Measured:
+    def measure(keys: Keys) -> Measurement:
         return found(500.0, p99_ms=50.0) if "max_batch_size" in keys else found(100.0)
 
-    space = Space(cpus=0, rows=16, latency_ms=20.0)
+    space = SearchSpace(cpus=0, rows=16, latency_ms=20.0)
     assert searched(space, measure)[0] == {}
-    assert searched(Space(cpus=0, rows=16), measure)[0] == {"max_batch_size": 8}
+    assert searched(SearchSpace(cpus=0, rows=16), measure)[0] == {"max_batch_size": 8}
 
 
 def test_where_none_meets_the_latency_the_nearest_is_kept() -> None:
-    def measure(keys: Keys) -> Measured:
+    def measure(keys: Keys) -> Measurement:
         return found(50.0, p99_ms=30.0) if keys.get("nireq") else found(100.0, p99_ms=50.0)
 
-    assert searched(Space(cpus=0, rows=0, latency_ms=20.0), measure)[0] == {"nireq": 4}
+    assert searched(SearchSpace(cpus=0, rows=0, latency_ms=20.0), measure)[0] == {"nireq": 4}
 
 
 def test_what_cannot_be_measured_is_passed_over() -> None:
@@ -102,7 +104,7 @@ RATES = st.floats(1.0, 1000.0)
 def test_the_best_was_measured_and_nothing_that_was_kept_was_slower(data: Any) -> None:
     rates: dict[str, float] = {}
 
-    def measure(keys: Keys) -> Measured:
+    def measure(keys: Keys) -> Measurement:
         rates[repr(keys)] = data.draw(RATES)
         return found(rates[repr(keys)])
 
@@ -114,7 +116,7 @@ def test_the_best_was_measured_and_nothing_that_was_kept_was_slower(data: Any) -
 ROUNDS = 5
 
 
-def rounds(*rates: float, p99_ms: float = 10.0) -> list[Measured]:
+def rounds(*rates: float, p99_ms: float = 10.0) -> list[Measurement]:
     return [found(rate, p99_ms) for rate in rates]
 
 
@@ -128,13 +130,13 @@ def rounds(*rates: float, p99_ms: float = 10.0) -> list[Measured]:
     ],
 )
 def test_what_wins_is_faster_in_every_round(
-    changed: list[Measured], as_it_is: list[Measured], won: bool
+    changed: list[Measurement], as_it_is: list[Measurement], won: bool
 ) -> None:
     assert wins(SPACE, changed, as_it_is) == won
 
 
 def test_what_meets_the_latency_in_every_round_wins_over_what_does_not() -> None:
-    space = Space(cpus=8, rows=0, latency_ms=20.0)
+    space = SearchSpace(cpus=8, rows=0, latency_ms=20.0)
     slow, late = rounds(50, 50, 50), rounds(100, 100, 100, p99_ms=30.0)
     assert wins(space, slow, late)
     assert not wins(space, late, late)

@@ -17,7 +17,7 @@ from ie_serving.engines.run import queued
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
-from ie_serving.engines.run.queued import Lone, QueuedProgram
+from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
 from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
 
 
@@ -97,7 +97,7 @@ class AnyShape:
 class Asked:
     """A program whose first inference runs until `engine.go` is set."""
 
-    def __init__(self, execution: str = "async", lone: Lone | None = None) -> None:
+    def __init__(self, execution: str = "async", lone: LoneRowProgram | None = None) -> None:
         self.engine = Engine()
         self.latency = LatencyModel(execution)
         requests = [Request(self.engine) for _ in range(2)]
@@ -255,7 +255,7 @@ class Alone(Asked):
             failures=(EngineFailure,),
             blame=lambda error: ServingError(f"engine: {error}"),
         )
-        super().__init__("async", Lone(((1,),), lone))
+        super().__init__("async", LoneRowProgram(((1,),), lone))
 
 
 async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> None:

@@ -16,7 +16,7 @@ from ie_serving.engines.savedmodel.example_features import (
 )
 from ie_serving.engines.savedmodel.file import FILE, MetaGraph, declared, read_graph
 from ie_serving.engines.savedmodel.rewrite import (
-    Prepared,
+    PreparedGraph,
     directory_for,
     directory_of_constants,
     prepare,
@@ -36,7 +36,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def prepared(path: Path, name: str) -> tuple[MetaGraph, Prepared]:
+def prepared(path: Path, name: str) -> tuple[MetaGraph, PreparedGraph]:
     meta_graph = read_graph(path)
     return meta_graph, prepare(meta_graph, declared(meta_graph)[name])
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing, suppress
 import pytest
 
 from ie_serving.server.transport.connection_limit import EXTRA, ConnectionLimit
-from ie_serving.server.transport.shared_port import SharedPort, Undecided
+from ie_serving.server.transport.shared_port import SharedPort, UndecidedConnection
 
 PATIENCE_S = 10
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -109,7 +109,9 @@ async def test_a_client_that_says_nothing_is_sent_away_in_the_end() -> None:
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     server = await loop.create_server(
-        lambda: Undecided(asyncio.Protocol, asyncio.Protocol, id, lambda _: gone.set(), 0.01),
+        lambda: UndecidedConnection(
+            asyncio.Protocol, asyncio.Protocol, id, lambda _: gone.set(), 0.01
+        ),
         "127.0.0.1",
         0,
     )

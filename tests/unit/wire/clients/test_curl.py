@@ -10,8 +10,8 @@ from ie_serving.wire.clients.sample import (
     LONGEST_ARGUMENT,
     WRITERS,
     FileOf,
-    Filled,
     JsonPost,
+    NestedValue,
     SamplePieces,
     command,
     program,
@@ -33,7 +33,7 @@ if [ "$data" = @- ]; then cat; else printf %s "$data"; fi
     [
         (['{"a": "it\'s $HOME `x` \\\\n"}'], '{"a": "it\'s $HOME `x` \\\\n"}'),
         (['{"b64": "', FileOf("my file.png"), '"}'], '{"b64": "AAEC"}'),
-        (['{"x": ', Filled("1.0", (2, 2)), "}"], '{"x": [[1.0,1.0],[1.0,1.0]]}'),
+        (['{"x": ', NestedValue("1.0", (2, 2)), "}"], '{"x": [[1.0,1.0],[1.0,1.0]]}'),
         (["[" + "1," * LONGEST_ARGUMENT + "1]"], "[" + "1," * LONGEST_ARGUMENT + "1]"),
     ],
     ids=["quotes", "file", "filled", "long"],

@@ -6,7 +6,14 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
-from ie_serving.wire.clients.sample import MOST_ELEMENTS, Filled, chosen, inlined, inputs, text_of
+from ie_serving.wire.clients.sample import (
+    MOST_ELEMENTS,
+    NestedValue,
+    chosen,
+    inlined,
+    inputs,
+    text_of,
+)
 
 
 def spec(dtype: DataType, *shape: int) -> dict[str, TensorSpec]:
@@ -51,7 +58,7 @@ def test_names_are_quoted_and_ascii() -> None:
 def test_what_is_long_stays_a_piece() -> None:
     specs = {**spec(DataType.FP32, 300), "n": TensorSpec("n", DataType.INT32, (), "")}
     pieces = inlined(["<", *inputs(specs, open_size=1), ">"])
-    assert pieces == ['<{"x": ', Filled("1.0", (300,)), ', "n": 1}>']
+    assert pieces == ['<{"x": ', NestedValue("1.0", (300,)), ', "n": 1}>']
 
 
 def test_too_many_elements_are_refused() -> None:

@@ -24,7 +24,7 @@ from ie_serving.engines.openvino.compiling.lone_row import (
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
 from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts
 from ie_serving.engines.run.program import CompiledPrograms, Program
-from ie_serving.engines.run.queued import Lone, QueuedProgram
+from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 RANDOM = np.random.default_rng(5)
@@ -40,7 +40,7 @@ def perceptron(directory: Path, *batches: Any, tail: tuple[Any, ...] = (4,)) -> 
     return save(directory, [result("y", op.tanh(op.matmul(node, WEIGHTS, False, False)))], inputs)
 
 
-def lone_of(model: CompiledPrograms) -> Lone | None:
+def lone_of(model: CompiledPrograms) -> LoneRowProgram | None:
     program = model._programs[SERVING_DEFAULT]
     assert isinstance(program, QueuedProgram)
     return program._lone

@@ -240,7 +240,9 @@ async def test_of_several_rows_that_are_no_image_the_first_is_refused(
 async def test_a_loop_whose_turns_need_each_other_runs_them_in_turn(
     classifier: CompiledModel, judge: Classifier, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels_loops.Rows, "run", lambda *given: pytest.fail("in several threads"))
+    monkeypatch.setattr(
+        kernels_loops.RowLoop, "run", lambda *given: pytest.fail("in several threads")
+    )
     found = await answer(classifier, name, FILES)
     expected = getattr(judge, name)(tf.constant(FILES))
     np.testing.assert_allclose(found, expected, rtol=1e-5)

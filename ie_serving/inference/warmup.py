@@ -148,7 +148,7 @@ def golden_requests(path: Path, read: ReadRecords) -> Iterator[GoldenRequest]:
     """
     # Checked before opening: to open a pipe blocks until another process writes to it.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise InvalidRequest("it is no regular file")
+        raise InvalidRequest("it is no regular file: replace it by one")
     count = 0
     with path.open("rb") as file:
         for golden in read(file):

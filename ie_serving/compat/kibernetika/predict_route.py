@@ -274,7 +274,7 @@ def _of_form(parts: Sequence[FormField]) -> FormRequest:
     for field_name, given in fields.items():
         name, array = _input(field_name, given)
         if name in values:
-            raise InvalidRequest(f'input "{name}" is sent with several types')
+            raise InvalidRequest(f'input "{name}" is sent with several types: send it once')
         values[name] = array
     wanted = (each.strip() for each in special.get(FORM_FILTER, "").split(","))
     return FormRequest(values, tuple(each for each in wanted if each), special.get(MIME, ""))

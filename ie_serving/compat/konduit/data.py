@@ -80,7 +80,9 @@ def decode(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidRequest(f"the body is no JSON: {error}") from None
     except RecursionError:
-        raise InvalidRequest("lists or objects lie too deep within each other") from None
+        raise InvalidRequest(
+            "lists or objects lie too deep within each other: send flatter data"
+        ) from None
 
 
 def value_of(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)

@@ -107,7 +107,9 @@ def data_of(body: bytes, kind: bytes) -> bytes:
             found[part.name] = _file(data) if part.is_file else _field(data, part.name)
         return json.dumps(found).encode()
     except RecursionError:
-        raise InvalidRequest("a field's lists or objects lie too deep within each other") from None
+        raise InvalidRequest(
+            "a field's lists or objects lie too deep within each other: send flatter data"
+        ) from None
 
 
 def _file(data: bytes) -> dict[str, str]:

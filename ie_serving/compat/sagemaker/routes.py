@@ -97,10 +97,12 @@ def _of_csv(body: bytes) -> bytes:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the CSV is no text in UTF-8, at byte {error.start}") from None
+        raise InvalidRequest(
+            f"the CSV is no text in UTF-8, at byte {error.start}: send it in UTF-8"
+        ) from None
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise InvalidRequest("the CSV has no lines")
+        raise InvalidRequest("the CSV has no lines: send a line for each row")
     rows = [_row(line, number) for number, line in enumerate(lines, 1)]
     return b'{"instances":[%b]}' % ",".join(rows).encode()
 
@@ -311,7 +313,9 @@ def _array(data: bytes, code: str, shape: tuple[int, ...], by_columns: bool) -> 
     try:
         dtype = np.dtype(code)
     except TypeError:
-        raise InvalidRequest(f"the .npy file is of dtype {code}, which there is not") from None
+        raise InvalidRequest(
+            f"the .npy file is of dtype {code}, which there is not: save it with a dtype of numpy"
+        ) from None
     expected = dtype.itemsize
     for each in shape:  # in Python's integers, which do not overflow
         expected *= each

@@ -144,6 +144,9 @@ def _specs(names: Mapping[str, str], details: Mapping[str, Any]) -> dict[str, Te
 def _spec(alias: str, name: str, details: Any) -> TensorSpec:  # noqa: ANN401  untyped
     dtype = BY_NUMPY.get(np.dtype(details["dtype"]))
     if dtype is None:
-        raise LoadFailed(f'{NAME} has {details["dtype"]} for "{alias}"')
+        raise LoadFailed(
+            f'{NAME} has {details["dtype"]} for "{alias}", which no client can send: convert the'
+            " model with another type"
+        )
     sizes = details["shape_signature"] if len(details["shape_signature"]) else details["shape"]
     return TensorSpec(alias, dtype, tuple(int(size) for size in sizes), name)

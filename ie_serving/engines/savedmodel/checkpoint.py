@@ -154,7 +154,10 @@ class Checkpoint:
         """
         shown = name.decode(errors="replace")
         if name not in self._entries:
-            raise LoadFailed(f"{self._prefix.name}.index has no variable {shown!r}")
+            raise LoadFailed(
+                f"{self._prefix.name}.index has no variable {shown!r}"
+                ": export the model again, and upload all files"
+            )
         entry = graph.BundleEntryProto.FromString(self._entries[name])
         if entry.dtype not in BY_NUMBER or entry.dtype == DataType.BF16.number:
             raise LoadFailed(f"the variable {shown!r} is of a dtype not read here")

@@ -96,7 +96,9 @@ class Library:
     def function(self, name: str) -> Proto:
         """Find a function. Raises: LoadFailed, when the file lacks it."""
         if name not in self._functions:
-            raise LoadFailed(f"the graph calls a function {name!r} that the file lacks")
+            raise LoadFailed(
+                f"the graph calls a function {name!r} that the file lacks: export the model again"
+            )
         return self._functions[name]
 
     def copy(self, name: str) -> Proto:
@@ -174,7 +176,9 @@ class Frame:
         if name in self._arguments:
             return NodeOutput(self, None, name, 0)
         if name not in self.nodes:
-            raise LoadFailed(f"the graph refers to a node {name!r} that it lacks")
+            raise LoadFailed(
+                f"the graph refers to a node {name!r} that it lacks: export the model again"
+            )
         output, _, index = port.rpartition(":")
         return NodeOutput(self, self.nodes[name], output, int(index or 0))
 

@@ -147,7 +147,10 @@ def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> FoundBoxe
         )
     _, channels, rows, columns = output.shape
     if channels // number < 6:
-        raise InvalidTensor(f"output has {channels // number} channels for each anchor, 6 at least")
+        raise InvalidTensor(
+            f"output has {channels // number} channels for each anchor; expected at least 6: a box,"
+            " its certainty, and a score for each class"
+        )
     cells = output[0].reshape(number, channels // number, rows, columns).transpose(0, 2, 3, 1)
     at = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
     grid = np.array((columns, rows), np.float32)
@@ -183,7 +186,10 @@ def filter_boxes(
 ) -> Arrays:
     """Choose boxes by label and score; see `registry.TABLE`."""
     if not len(boxes) == len(scores) == len(classes) == len(labels):
-        raise InvalidTensor("boxes, scores, classes and labels differ in their numbers")
+        raise InvalidTensor(
+            f"there are {len(boxes)} boxes, {len(scores)} scores, {len(classes)} classes and"
+            f" {len(labels)} labels; expected as many of each: give outputs of one step"
+        )
     wanted = scores >= threshold
     if keep:
         wanted &= np.isin(labels, [each.encode() for each in keep])

@@ -213,7 +213,10 @@ def only(image: Array, channels: int = 3) -> Array:
 def sized(pixels: Array, height: int, width: int) -> Array:
     """Resize a picture, keeping its dtype. Raises: InvalidTensor."""
     if not pixels.size:
-        raise InvalidTensor(f"a picture of {list(pixels.shape[:2])} pixels cannot be resized")
+        raise InvalidTensor(
+            f"a picture of {list(pixels.shape[:2])} pixels cannot be resized"
+            ": send a picture of at least 1 x 1 pixel"
+        )
     found = resized(pixels, height, width)
     if found.dtype == pixels.dtype:
         return found
@@ -262,11 +265,16 @@ def draw(
     """Draw boxes with their labels and scores; see `registry.TABLE`."""
     pixels = only(image)
     if pixels.dtype != np.uint8:
-        raise InvalidTensor(f"image is {pixels.dtype}; boxes are drawn on pixels of uint8")
+        raise InvalidTensor(
+            f"image is {pixels.dtype}; expected uint8: give the picture as decoded, not as scaled"
+        )
     places = places_of(pixels, boxes, 0.0)
     for each in (labels, scores):
         if each is not None and each.size != len(places):
-            raise InvalidTensor(f"{each.size} labels or scores came for {len(places)} boxes")
+            raise InvalidTensor(
+                f"{each.size} labels or scores came for {len(places)} boxes; expected as many of"
+                " each: give outputs of one step"
+            )
     texts = [_text(at, labels, scores) for at in range(len(places))]
     colours = _colours(labels, len(places))
     found = drawn(pixels, places, texts, colours, line)
@@ -297,7 +305,7 @@ def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int
     if len(flat) > MOST_BOXES:
         raise InvalidTensor(f"boxes: {len(flat)} came; at most {MOST_BOXES} are taken")
     if not np.isfinite(flat).all():
-        raise InvalidTensor("boxes hold a number that is none (NaN) or infinite")
+        raise InvalidTensor("boxes hold NaN or infinity; expected shares of the picture, 0 to 1")
     rows, columns = pixels.shape[:2]
     extent = np.array((columns, rows, columns, rows))
     sides = flat[:, 2:] - flat[:, :2]

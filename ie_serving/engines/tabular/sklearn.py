@@ -141,7 +141,10 @@ def _as_frame() -> Callable[[Arrays], Any]:
 def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str, ...]]:  # noqa: ANN401
     """Describe the outputs, and name the classes of a classifier."""
     if not hasattr(estimator, "predict"):
-        raise LoadFailed(f"the file holds a {type(estimator).__name__}, which has no predict")
+        raise LoadFailed(
+            f"the file holds a {type(estimator).__name__}, which has no predict"
+            ": save an estimator or a pipeline"
+        )
     classes = getattr(estimator, "classes_", None)
     # `classes_` of several outputs is a list of arrays: such estimators answer values.
     if isinstance(classes, np.ndarray) and classes.ndim == 1:

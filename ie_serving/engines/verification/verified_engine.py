@@ -281,7 +281,10 @@ class _Load:
         except OSError:  # it is gone
             is_same = False
         if not is_same:
-            raise LoadFailed("the files of the version have changed since it was loaded")
+            raise LoadFailed(
+                "the files of the version have changed since it was loaded"
+                ": upload changed files as a new version"
+            )
         return self.driver.compile(self.file.parent, options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:

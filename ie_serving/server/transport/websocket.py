@@ -50,7 +50,7 @@ def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
         raise UpgradeRequired("Sec-WebSocket-Version is not 13, the one version that is spoken")
     # Data behind the head belongs to the WebSocket.
     if head.length != 0:
-        raise InvalidRequest("the request for a WebSocket has no body")
+        raise InvalidRequest("the request for a WebSocket has no body: leave it out")
     if not any_origin:
         _check_origin(fields.get(b"origin"), fields.get(b"host", b""))
     return (
@@ -66,7 +66,7 @@ def _accept(key: bytes) -> bytes:
     except binascii.Error:
         size = 0
     if size != _KEY_BYTES:
-        raise InvalidRequest("Sec-WebSocket-Key is not 16 bytes in base64")
+        raise InvalidRequest("Sec-WebSocket-Key is not 16 bytes in base64: send 24 such characters")
     # The protocol demands SHA-1, which proves knowledge of WebSockets and protects nothing.
     return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 

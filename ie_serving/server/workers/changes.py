@@ -201,7 +201,9 @@ class Changes:
         self._member.show(answer=ChangeAnswer(number))
         await self._member.until(lambda: self._ledger.has(number) or self._is_over(number))
         if not self._ledger.has(number):
-            raise NotAvailable("the worker that changed the configuration did not go on")
+            raise NotAvailable(
+                "the worker that changed the configuration did not go on: send the change again"
+            )
         self._ledger.number = number
 
     def _is_over(self, number: int) -> bool:

@@ -131,5 +131,8 @@ def _in_range(values: Array, dtype: DataType, tensor: str) -> Array:
         return values
     narrow: Array = values.astype(dtype.numpy)
     if not np.array_equal(narrow, values):
-        raise InvalidTensor(f'input "{tensor}" holds values out of the range of {NAME_OF[dtype]}')
+        raise InvalidTensor(
+            f'input "{tensor}" holds values out of the range of {NAME_OF[dtype]}'
+            ": send values that it can hold"
+        )
     return narrow

@@ -172,7 +172,9 @@ def _request(
     outputs = _wanted(message.outputs)
     classes, places = _classes(message.outputs), _places(message.outputs, regions)
     if classes and places:
-        raise InvalidRequest("classification and shared memory of outputs exclude each other")
+        raise InvalidRequest(
+            "classification and shared memory of outputs exclude each other: leave one of them out"
+        )
     form = Placing(places, regions, {}, raw=is_raw) if places else is_raw
     decode = partial(_decode, tensors, form, parameters)
     at_once = decode if size != len(payload) and _are_views(tensors) else None
@@ -200,7 +202,9 @@ def _with_regions(
             found.append(tensor)
             continue
         if tensor.raw is not None or (contents is not None and _has_values(contents)):
-            raise InvalidRequest(f'input "{name}" has values, and parameter "{REGION}"')
+            raise InvalidRequest(
+                f'input "{name}" has values, and parameter "{REGION}": send one of them'
+            )
         found.append(RequestTensor(tensor.described, None, regions.read(place)))
         size += place.size
     return found, all(each.raw is not None for each in found), size

@@ -33,7 +33,9 @@ def unique(names: Iterable[str], what: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in names:
         if name in found:
-            raise InvalidRequest(f'{what} "{name[:200]}" is there more than once')
+            raise InvalidRequest(
+                f'{what} "{name[:200]}" is there more than once: send each name once'
+            )
         found[name] = None
     return tuple(found)
 

@@ -320,7 +320,7 @@ def _body(text: bytes, document: Lazy, tail: RawTail | None, regions: Regions) -
 
 def _tensors(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[InputTensor]:
     if "inputs" not in list(document):
-        raise InvalidRequest('the request has no "inputs"')
+        raise InvalidRequest('the request has no "inputs": send a list of tensors')
     given = entries(document, "inputs")
     only = len(given) == 1
     tensors = [tensor_of(each, tail, regions, only=only) for each in given]
@@ -334,7 +334,7 @@ def _id(document: Lazy) -> bytes:
     try:
         return orjson.dumps(text_of(document, "id", "the request"))
     except TypeError:  # bytes that are not UTF-8
-        raise InvalidRequest('"id" is no text in UTF-8') from None
+        raise InvalidRequest('"id" is no text in UTF-8: send it in UTF-8') from None
 
 
 def _is_plain(document: Lazy) -> bool:

@@ -74,7 +74,8 @@ class RawTail:
         left = len(self._data) - self._at
         if size > left:
             raise InvalidTensor(
-                f'input "{name}" takes {size} bytes behind the JSON, and {left} are left there'
+                f'input "{name}" takes {size} bytes behind the JSON, and {left} are left there:'
+                f' send the bytes of all inputs, or correct "{SIZE}"'
             )
         self._at += size
         return self._data[self._at - size : self._at]
@@ -88,7 +89,10 @@ class RawTail:
         """Refuse bytes that no tensor takes. Raises: InvalidRequest."""
         left = len(self._data) - self._at
         if left:
-            raise InvalidRequest(f"{left} bytes behind the JSON belong to no input")
+            raise InvalidRequest(
+                f"{left} bytes behind the JSON belong to no input: leave them out, or correct"
+                f' "{SIZE}" of the inputs'
+            )
 
 
 def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool) -> InputTensor:
@@ -118,12 +122,16 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
     data = given["data"] if "data" in keys else None
     if REGION in parameters and (place := place_of(parameters, f'input "{name[:200]}"')):
         if _is_given(data) or parameters.get(SIZE) is not None:
-            raise InvalidRequest(f'input "{name[:200]}" has values, and parameter "{REGION}"')
+            raise InvalidRequest(
+                f'input "{name[:200]}" has values, and parameter "{REGION}": send one of them'
+            )
         read = memoryview(regions.read(place))
         return InputTensor(name, dtype, shape, None, read, base64=False)
     raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
     if raw is None and data is None:
-        raise InvalidRequest(f'input "{name[:200]}" has neither "data" nor "{SIZE}"')
+        raise InvalidRequest(
+            f'input "{name[:200]}" has neither "data" nor "{SIZE}": send its values in one of them'
+        )
     if raw is None and isinstance(dtype, Custom):
         datatype(dtype.word, name[:200])  # raises: values in JSON are of known types
     is_base64 = dtype is DataType.STRING and parameters.get(CONTENT_TYPE) == BASE64
@@ -163,12 +171,14 @@ def _raw(
         if dtype is not DataType.STRING:
             return tail.take(math.prod(shape) * BITS.get(dtype, dtype.numpy).itemsize, name)
         if not only:
-            raise InvalidRequest(f'input "{name}" needs parameter "{SIZE}"')
+            raise InvalidRequest(
+                f'input "{name}" needs parameter "{SIZE}": its number of bytes behind the JSON'
+            )
         return tail.rest()
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise InvalidRequest(f'parameter "{SIZE}" of input "{name}" has to be a number of bytes')
     if has_data:
-        raise InvalidRequest(f'input "{name}" has both "data" and "{SIZE}"')
+        raise InvalidRequest(f'input "{name}" has both "data" and "{SIZE}": send one of them')
     if tail is None:
         raise InvalidRequest(
             f'input "{name}" has "{SIZE}", and the request has no header'

@@ -28,7 +28,7 @@ def entries(owner: Lazy, key: str) -> Sequence[Lazy]:
         found = list(value)
         if all(isinstance(each, (simdjson.Object, dict)) for each in found):
             return found
-    raise InvalidRequest(f'"{key}" has to be a list of objects')
+    raise InvalidRequest(f'"{key}" has to be a list of objects, such as [{{"name": "x"}}]')
 
 
 def text_of(owner: Lazy, key: str, whose: str) -> str:
@@ -135,7 +135,9 @@ def wanted_outputs(
         else:
             binary[name] = is_binary
     if classes and places:
-        raise InvalidRequest("classification and shared memory of outputs exclude each other")
+        raise InvalidRequest(
+            "classification and shared memory of outputs exclude each other: leave one of them out"
+        )
     kinds = set(binary.values()) or {True}
     form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
     placing = Placing(places, regions, binary) if places else None

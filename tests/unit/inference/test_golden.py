@@ -179,13 +179,19 @@ async def test_a_file_that_cannot_be_used(
 async def test_what_is_no_file_is_not_passed_over(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.mkdir()
-    assert await refusal(tmp_path) == f"{name} cannot be used: it is no regular file"
+    assert (
+        await refusal(tmp_path)
+        == f"{name} cannot be used: it is no regular file: replace it by one"
+    )
     path.rmdir()
     path.symlink_to(tmp_path / "none")
     assert "No such file" in await refusal(tmp_path)
     path.unlink()
     os.mkfifo(path)
-    assert await refusal(tmp_path) == f"{name} cannot be used: it is no regular file"
+    assert (
+        await refusal(tmp_path)
+        == f"{name} cannot be used: it is no regular file: replace it by one"
+    )
 
 
 def recorded(**outputs: Any) -> bytes:

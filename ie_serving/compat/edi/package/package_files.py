@@ -57,7 +57,10 @@ def kernel_file(directory: Path, description: Mapping[str, Any]) -> str:
             ' "kernel.py"'
         )
     if not (directory / path).is_file():
-        raise LoadFailed(f"{DESCRIPTION} names {path}, which is not in the package")
+        raise LoadFailed(
+            f"{DESCRIPTION} names {path}, which is not in the package"
+            ": add the file, or correct the path"
+        )
     return str(path)
 
 

@@ -253,10 +253,16 @@ def cropped(step: PipelineStep) -> RunStep:
 
 def _cut(pixels: Array, corners: Array) -> Array:
     if not np.isfinite(corners).all() or np.abs(corners).max() > LARGEST:
-        raise InvalidRequest("the region to crop is none")
+        raise InvalidRequest(
+            f"the region to crop has NaN, infinity or a number beyond {LARGEST}: send corners"
+            " within the picture"
+        )
     left, top, right, bottom = corners.round().astype(int).tolist()
     if not 0 < right - left <= LARGEST or not 0 < bottom - top <= LARGEST:
-        raise InvalidRequest("the region to crop is empty, or too large")
+        raise InvalidRequest(
+            f"the region to crop is {right - left} x {bottom - top} pixels; expected 1 to {LARGEST}"
+            " on each side: send corners of such a region"
+        )
     rows, columns = pixels.shape[:2]
     x, y = slice(max(left, 0), min(right, columns)), slice(max(top, 0), min(bottom, rows))
     made = room(1, bottom - top, right - left, pixels.shape[2], pixels.dtype)[0]

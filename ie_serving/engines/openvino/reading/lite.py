@@ -64,7 +64,7 @@ def _draft(data: bytes, signature: LiteSignature, renames: tuple[Renames, Rename
     inputs = _tensors(model.inputs, signature.inputs, renames[0], "inputs")
     outputs = _tensors(model.outputs, signature.outputs, renames[1], "outputs")
     if len({tensor.index for tensor in inputs}) != len(model.inputs):
-        raise LoadFailed("the graph has other inputs than the signature")
+        raise LoadFailed("the graph has other inputs than the signature: convert the model anew")
     return Draft(signature.name, signature.method, model, inputs, outputs)
 
 

@@ -42,7 +42,7 @@ def checked(file: str) -> Iterator[None]:
     try:
         yield
     except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-        raise LoadFailed(f"{file} is damaged or cut short") from error
+        raise LoadFailed(f"{file} is damaged or cut short: upload it again") from error
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def signatures_of(data: bytes, file: str) -> list[LiteSignature]:
         LoadFailed: it is none, or damaged.
     """
     if data[4:8] != IDENTIFIER:
-        raise LoadFailed(f"{file} is not a TFLite model")
+        raise LoadFailed(f"{file} is not a TFLite model: upload what TFLiteConverter gives")
     with checked(file):
         model = FlatTable.root(data)
         subgraphs = [_Subgraph(i, table) for i, table in enumerate(model.tables(_SUBGRAPHS))]

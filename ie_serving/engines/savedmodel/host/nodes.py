@@ -36,7 +36,10 @@ class GraphNodes:
     def of(self, reference: str) -> Proto:
         """Find the node that a reference means. Raises: LoadFailed, when the graph lacks it."""
         if name_of(reference) not in self._nodes:
-            raise LoadFailed(f"the graph refers to a node {name_of(reference)!r} that it lacks")
+            raise LoadFailed(
+                f"the graph refers to a node {name_of(reference)!r} that it lacks"
+                ": export the model again"
+            )
         return self._nodes[name_of(reference)]
 
     def above(self, references: Iterable[str]) -> list[Proto]:

@@ -43,7 +43,10 @@ def model_spec(name: str, version: str) -> ModelSpec:
     # Longer numbers are not parsed: int() is slow for very many digits.
     number = int(version) if len(version.lstrip("0")) <= _DIGITS else INT64_MAX + 1
     if number > INT64_MAX:
-        raise NotFound(f"version {version[:40]} of {name!r} does not fit into 64 bits")
+        raise NotFound(
+            f"version {version[:40]} of {name!r} does not fit into 64 bits"
+            ": name a version that the repository has"
+        )
     return ModelSpec(name, number)
 
 

@@ -83,7 +83,9 @@ class SharedMemory:
         region = _Region(_opened(key), str(key), start, length)
         found = os.fstat(region.file)
         if not stat.S_ISREG(found.st_mode):
-            raise InvalidRequest(f"{_shown(key)} is no regular file")
+            raise InvalidRequest(
+                f"{_shown(key)} is no regular file: create the region with shm_open"
+            )
         if found.st_uid != os.geteuid() and found.st_mode & _FOR_ALL != _FOR_ALL:
             raise Forbidden(
                 f"{_shown(key)} belongs to another user than the server's: let all users read and"
@@ -114,7 +116,10 @@ class SharedMemory:
     def check_cuda(self, name: str) -> None:
         """Refuse a region of CUDA memory: none is registered. Raises: NotFound."""
         if name:
-            raise NotFound(f'region "{name[:200]}" is not registered as CUDA shared memory')
+            raise NotFound(
+                f'region "{name[:200]}" is not registered as CUDA shared memory'
+                "; this server has none: register system shared memory"
+            )
 
     def check(self, place: RegionPart) -> None:
         """Refuse a place that is in no region. Raises: NotFound, InvalidRequest."""
@@ -145,7 +150,10 @@ class SharedMemory:
     def _region(self, name: str) -> _Region:
         found = self._regions.get(name)
         if found is None:
-            raise NotFound(f'region "{name[:200]}" is not registered as system shared memory')
+            raise NotFound(
+                f'region "{name[:200]}" is not registered as system shared memory'
+                ": register it first"
+            )
         return found
 
     def _at(self, place: RegionPart) -> tuple[_Region, int]:
@@ -188,9 +196,14 @@ def _opened(key: object) -> int:
     try:
         return os.open(f"{DIRECTORY}/{name}", _FLAGS)
     except FileNotFoundError:
-        raise NotFound(f"there is no shared memory {_shown(key)} in {DIRECTORY}") from None
+        raise NotFound(
+            f"there is no shared memory {_shown(key)} in {DIRECTORY}"
+            ": create it before it is registered"
+        ) from None
     except PermissionError:
-        raise Forbidden(f"the server's user may not read and write {_shown(key)}") from None
+        raise Forbidden(
+            f"the server's user may not read and write {_shown(key)}: give it the permission"
+        ) from None
     except OSError as error:  # a link, a directory, a socket; too many open files
         raise InvalidRequest(f"{_shown(key)}: {error.strerror}") from error
 

@@ -150,7 +150,10 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
     """
     if encoding not in INFLATERS:
         # INTERNAL, as gRPC's rules of compression demand.
-        raise ServingError("a message is marked as compressed, but grpc-encoding is identity")
+        raise ServingError(
+            "a message is marked as compressed, but grpc-encoding is identity"
+            ": name the encoding, or send it plain"
+        )
     try:
         return await inflate.inflated(content, INFLATERS[encoding], limit)
     except inflate.Malformed as error:

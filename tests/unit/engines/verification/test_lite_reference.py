@@ -118,7 +118,10 @@ def test_what_openvino_does_not_read_fails_by_its_own_words(
     tmp_path: Path, verifier: Verifier
 ) -> None:
     (tmp_path / "model.tflite").write_bytes(b"no model at all")
-    with pytest.raises(LoadFailed, match=r"^model\.tflite is not a TFLite model$"):
+    with pytest.raises(
+        LoadFailed,
+        match=r"^model\.tflite is not a TFLite model: upload what TFLiteConverter gives$",
+    ):
         load(tmp_path, verifier)
 
 

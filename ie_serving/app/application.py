@@ -105,6 +105,9 @@ class ServingApplication:
         workers: Workers,
     ) -> None:
         server = settings.server
+        # Each part enters its end where it is made, so that the parts end in reverse order.
+        self._closing = AsyncExitStack()
+        self._limit_s = 0.0  # seconds that requests have to end, once the server closes
         self._workers = workers
         self._gate = Gate(
             server,
@@ -113,11 +116,13 @@ class ServingApplication:
             certificates=handovers.certificates,
             callers=handovers.callers,
         )
+        self._closing.callback(self._gate.close)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(SHARE.of(most), each)
         self._sharing = self._workers.sharing(self._connections)
         told = server.access_log, server.log_format, server.traces_url, server.server_timing
         self._watch = OptionalWatch(*told)
+        self._closing.push_async_callback(self._watch.close)
         BUDGET.limit = SHARE.of(budget_of(server.memory_budget_bytes))
         self._notes = notes
         self._settings = settings
@@ -127,18 +132,26 @@ class ServingApplication:
         self._make_models(server, handovers)
         self._make_interfaces(server)
         self._make_services(server)
+        # Downloads and starts stop first, to end while the rest is being closed.
+        self._closing.callback(self._fallback.stop)
+        self._closing.callback(self._repositories.stop)
 
     def _make_models(self, server: ServerSettings, handovers: Handovers) -> None:
         """Make the models, their metrics, and the parts that change the configuration."""
+        closing = self._closing
         self._repositories = Repositories(self._storage_options)
+        closing.callback(self._repositories.shutdown)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = GrowingPool(server.load_threads, "load", max(STALL_S, server.load_timeout_s))
+        closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
         self._tried = trial_loads(room, wanted=server.tries_loads)
         self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
+        closing.callback(self._sequences.close)
         self._health = Health()
         self._models = self._manager(server)
+        closing.push_async_callback(self._close_models)
         self._fleet = self._watched_fleet(server)
         self._models.list_repository = self._fleet.list_once
         name_lacking(self._health, self._models.lacking, server)
@@ -151,17 +164,23 @@ class ServingApplication:
             used=self._used.used,
         )
         self._residency = Residency(rules)
+        closing.callback(self._residency.close)
         self._shadows = engine_stack.shadows(self._models.served, self._metrics)
+        closing.callback(self._shadows.close)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
+        closing.callback(self._process.end)
         self._show_metrics(self._metrics, self._models.served)
         self._changes = self._workers.over(self._models, self._metrics)
+        closing.callback(self._workers.end)
         self._config = FollowedConfig(
             self._settings, self._models, handovers, self._workers.among, self._fleet
         )
+        closing.callback(self._config.close)
         # Polls, reloads and loads share one: else these would evade the pause between polls of a
         # model.
-        self._polls = PollRequests(self._models.poll)
-        self._poll = self._polls.once
+        polls = PollRequests(self._models.poll)
+        closing.callback(polls.close)
+        self._poll = polls.once
         self._poll_all = self._workers.poll_all(self._poll)
         control = ModelControl(
             self._models,
@@ -343,22 +362,11 @@ class ServingApplication:
 
     async def close(self, limit_s: float) -> None:
         """See `Application`."""
-        async with AsyncExitStack() as closing:  # from the last line to the first, whatever raises
-            closing.push_async_callback(self._watch.close)
-            closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
-            closing.callback(self._repositories.shutdown)
-            closing.push_async_callback(self._models.close, limit_s)
-            closing.callback(self._residency.close)
-            closing.callback(self._shadows.close)
-            closing.callback(self._process.end)
-            closing.callback(self._sequences.close)
-            closing.callback(self._workers.end)
-            closing.callback(self._polls.close)
-            closing.callback(self._config.close)
-            closing.callback(self._fallback.stop)
-            closing.callback(self._gate.close)
-            # Downloads and starts stop first, to end while the rest is being closed.
-            closing.callback(self._repositories.stop)
+        self._limit_s = limit_s
+        await self._closing.aclose()
+
+    async def _close_models(self) -> None:
+        await self._models.close(self._limit_s)
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.rest.body import refusal

@@ -15,6 +15,7 @@ import pytest
 from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
 from ie_serving.app.workers import Workers
+from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.values.errors import StorageError
@@ -50,6 +51,10 @@ def version(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> ServingApplication:
+    return build(version, tmp_path)
+
+
+def build(version: Path, tmp_path: Path) -> ServingApplication:
     model = ModelConfig(name="m", base_path=str(version.parent))
     settings = Settings(server=ServerSettings(poll_wait_s=0), models=(model,))
     storage = StorageOptions(cache_dir=tmp_path / "cache")
@@ -116,17 +121,18 @@ async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
 
 
 async def test_a_part_that_fails_to_close_keeps_no_other_open(
-    built: ServingApplication, monkeypatch: pytest.MonkeyPatch
+    version: Path, engine: StandInEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
-        raise RuntimeError("the gate is stuck")
+    def fail(_: object) -> None:
+        raise RuntimeError("the file is stuck")
 
+    monkeypatch.setattr(FollowedConfig, "close", fail)
+    built = build(version, tmp_path)
     await built.start()
-    monkeypatch.setattr(built._gate, "close", fail)
-    with pytest.raises(RuntimeError, match="the gate is stuck"):
+    with pytest.raises(RuntimeError, match="the file is stuck"):
         await built.close(PATIENCE_S)
     with pytest.raises(RuntimeError, match="after shutdown"):
-        built._loads.submit(fail)
+        built._loads.submit(int)
 
 
 async def test_each_port_has_a_listener(built: ServingApplication) -> None:

@@ -44,12 +44,7 @@ def states(server: Server, name: str) -> list[tuple[str, str]]:
 
 def awaited_states(server: Server, name: str, wanted: str) -> None:
     """Wait until each version of a model is in a state."""
-    event = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.05)):
-        if {state for state, _ in states(server, name)} == {wanted}:
-            return
-        event.wait(0.05)
-    raise AssertionError(states(server, name))
+    until(lambda: {state for state, _ in states(server, name)} == {wanted})
 
 
 def test_a_model_is_known_and_ready_before_it_is_loaded(fleet: Server) -> None:

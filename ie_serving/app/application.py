@@ -119,7 +119,6 @@ class ServingApplication:
         self._closing.callback(self._gate.close)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(SHARE.of(most), each)
-        self._sharing = self._workers.sharing(self._connections)
         told = server.access_log, server.log_format, server.traces_url, server.server_timing
         self._watch = OptionalWatch(*told)
         self._closing.push_async_callback(self._watch.close)
@@ -170,21 +169,26 @@ class ServingApplication:
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         closing.callback(self._process.end)
         self._show_metrics(self._metrics, self._models.served)
-        self._changes = self._workers.over(self._models, self._metrics)
-        closing.callback(self._workers.end)
-        self._config = FollowedConfig(
-            self._settings, self._models, handovers, self._workers.among, self._fleet
+        self._group = self._workers.over(
+            self._models,
+            self._metrics,
+            self._connections,
+            lambda among: FollowedConfig(
+                self._settings, self._models, handovers, among, self._fleet
+            ),
         )
+        closing.callback(self._group.end)
+        self._config = self._group.config
         closing.callback(self._config.close)
         # Polls, reloads and loads share one: else these would evade the pause between polls of a
         # model.
         polls = PollRequests(self._models.poll)
         closing.callback(polls.close)
         self._poll = polls.once
-        self._poll_all = self._workers.poll_all(self._poll)
+        self._poll_all = self._group.poll_all(self._poll)
         control = ModelControl(
             self._models,
-            self._changes.apply,
+            self._group.changes.apply,
             self._config.configured,
             self._poll_all,
             is_explicit=server.is_explicit,
@@ -193,7 +197,7 @@ class ServingApplication:
             log_level,
             self._models.served.unbind,
             allowed=server.reload_by_rpc,
-            everywhere=self._workers.level_all,
+            everywhere=self._group.level_all,
         )
         self._management = management(control, self._log, server)
 
@@ -243,7 +247,7 @@ class ServingApplication:
         self._grpc_health = HealthService(
             self._services, self._plane.is_ready, drain_delay_s=server.drain_delay_s
         )
-        ready = self._workers.ready(self._models.ready)
+        ready = self._group.ready(self._models.ready)
         self._readiness = ProcessReadiness(self._health, self._grpc_health, ready)
         replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
@@ -280,7 +284,7 @@ class ServingApplication:
             self._interface,
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
-            partial(self._changes.apply, all_or_nothing=True),
+            partial(self._group.changes.apply, all_or_nothing=True),
             self._statuses,
             reload_allowed=self._settings.server.reload_by_rpc,
         )
@@ -324,7 +328,7 @@ class ServingApplication:
         """See `Application`."""
         self._gate.open()
         self._process.begin()
-        await self._workers.begin(self._config)
+        await self._group.begin()
 
     def model_names(self) -> Sequence[str]:
         """See `Application`."""
@@ -341,7 +345,7 @@ class ServingApplication:
         # Both can take over accepted sockets. grpcio cannot: the configuration refuses it here.
         rest, grpc = (cast("Callable[[], ProtocolServer]", each()) for each in prepare)
         limit, secure = self._connections, self._gate.secure(BOTH)
-        return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
+        return lambda: SharedPort(rest(), grpc(), limit, secure, self._group.sharing)
 
     async def set_ready(self, ready: bool) -> None:
         """See `Application`: ready once every model has served, or the start may lack some."""
@@ -383,7 +387,7 @@ class ServingApplication:
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=secure,
-            sharing=self._sharing,
+            sharing=self._group.sharing,
         )
 
     def _rest_chain(self, server: ServerSettings, *, secure: bool) -> tuple[App, VerbOf]:
@@ -429,10 +433,10 @@ class ServingApplication:
         reload = ReloadRequests(self._models, self._poll, self._config.reload_if_changed)
         return ConfigPages(
             self._models.served.all_statuses,
-            self._workers.reload_all(reload),
-            LabelChanges(self._models, self._changes.relabel),
+            self._group.reload_all(reload),
+            LabelChanges(self._models, self._group.changes.relabel),
             self._statuses,
-            config_fault=partial(self._workers.config_fault, self._config),
+            config_fault=self._group.config_fault,
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )
@@ -453,7 +457,12 @@ class ServingApplication:
         admission = self._gate.grpc(services, self._services_for, refused)
         noted, admission = self._watch.grpc(services, admission)
         carrier = fronts.Carrier(
-            self._gate, self._connections, refused, self._watch.calls, admission, self._sharing
+            self._gate,
+            self._connections,
+            refused,
+            self._watch.calls,
+            admission,
+            self._group.sharing,
         )
         return fronts.listener(self._settings.server, noted, carrier)
 

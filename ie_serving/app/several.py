@@ -9,10 +9,11 @@ import asyncio
 import logging
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
-from ie_serving.app.workers import Workers
-from ie_serving.config.files.followed import AppliedConfig, FollowedConfig
+from ie_serving.app.workers import Follow, WorkerGroup, Workers
+from ie_serving.config.files.followed import AppliedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.runtime.handover import Left
@@ -55,47 +56,80 @@ class SeveralWorkers(Workers):
     def __init__(self, ledger: Left, server: ServerSettings) -> None:
         assert isinstance(ledger, Ledger)  # the arbiter makes it where it starts several workers
         self._member = member = Member(ledger.crew, ledger.slot)
-        self._questions = Questions(member)
-        self.among = self
         self._ledger = ledger
         self._server = server
+        self.others = ListedPeers(partial(_shown, member), member.changed, member.show_changes)
+
+    def leads(self) -> bool:
+        """See `Workers`."""
+        return self._member.is_first
+
+    def over(
+        self, models: ModelManager, metrics: Metrics, limit: ConnectionLimit, follow: Follow
+    ) -> "SeveralWorkerGroup":
+        """See `Workers`."""
+        spread = Spread(self._member, lambda: limit.count)
+        limit.on_count = spread.tell
+        group = SeveralWorkerGroup(
+            self._member, self._ledger, self._server, models, metrics.own_page, spread, follow
+        )
+        metrics.united = group.page
+        return group
+
+
+class SeveralWorkerGroup(WorkerGroup):
+    """One of several workers, over its models. Methods of `WorkerGroup` are described there.
+
+    Args of the constructor:
+        member: this worker.
+        ledger: keeps the newest configuration of all.
+        server: the settings.
+        models: of this worker.
+        own_page: gives the page of metrics of this worker.
+        spread: spreads connections over the workers.
+        follow: see `Follow`.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        ledger: Ledger,
+        server: ServerSettings,
+        models: ModelManager,
+        own_page: Callable[[], Awaitable[memoryview]],
+        spread: Spread,
+        follow: Follow,
+    ) -> None:
+        self._member = member
+        self._ledger = ledger
+        self._server = server
+        self._models = models
+        self._own_page = own_page
+        self.sharing = self._spread = spread
+        self._questions = Questions(member)
+        self._questions.answer(PAGE, self._worker_page)
+        self._changes = Changes(member, ledger, self._apply_here, self._newest)
         self._known: Sequence[KnownStatuses] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
-        self.others = ListedPeers(self._shown, member.changed, member.show_changes)
-
-    def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
-        """See `Workers`."""
-        self._models = models
-        self._changes = Changes(self._member, self._ledger, self._apply_here, self._newest)
-        self._questions.answer(PAGE, self._worker_page)
-        self._counted = CounterStore(self._member.crew, self._member.slot)
+        self._counted = CounterStore(member.crew, member.slot)
         self._telling = asyncio.Lock()
-        self._own_page = metrics.own_page
-        metrics.united = self._page
-        return self
-
-    def sharing(self, limit: ConnectionLimit) -> Spread:
-        """See `Workers`."""
-        self._spread = spread = Spread(self._member, lambda: limit.count)
-        limit.on_count = spread.tell
-        return spread
+        super().__init__(self, self, follow)
 
     # -- the configuration -------------------------------------------------------------------
 
-    async def begin(self, config: FollowedConfig) -> None:
-        """See `Workers`."""
-        self._config = config
+    async def begin(self) -> None:
+        """See `WorkerGroup`."""
         self._follow_level()
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
         self._member.watch(self._follow_level)
         self._member.watch(self._show_fault)
         self._look()
-        await config.start()
+        await self.config.start()
         self._spread.expect()
         await self._changes.begin()
-        if not config.is_replacement:
+        if not self.config.is_replacement:
             await self._together()
 
     async def _together(self) -> None:
@@ -111,19 +145,19 @@ class SeveralWorkers(Workers):
 
     def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":
         check_models(self._server, configs)
-        return _Wanted(configs, self._config.seen, self._config.repositories)
+        return _Wanted(configs, self.config.seen, self.config.repositories)
 
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
         return self._member.is_first
 
-    def config_fault(self, own: FollowedConfig) -> str:
-        """See `Workers`."""
-        return own.fault if self.leads() else self._member.first.config_fault
+    def config_fault(self) -> str:
+        """See `WorkerGroup`."""
+        return self.config.fault if self.leads() else self._member.first.config_fault
 
     def _show_fault(self) -> None:
-        if self._config.fault != self._member.own.config_fault:
-            self._member.show(config_fault=self._config.fault)
+        if self.config.fault != self._member.own.config_fault:
+            self._member.show(config_fault=self.config.fault)
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
@@ -137,8 +171,8 @@ class SeveralWorkers(Workers):
     async def _apply_here(self, how: How, wanted: "_Wanted", agreed: Agreed) -> None:
         async def commit() -> None:
             await agreed()
-            self._config.seen = wanted.seen
-            self._config.repositories = wanted.repositories
+            self.config.seen = wanted.seen
+            self.config.repositories = wanted.repositories
 
         if how is How.LABELS:
             await self._models.relabel(lambda _: wanted.configs, agreed=commit)
@@ -146,14 +180,10 @@ class SeveralWorkers(Workers):
         strictly = how is How.ALL_OR_NOTHING
         await self._models.apply(wanted.configs, all_or_nothing=strictly, agreed=commit)
 
-    def _shown(self) -> list[KnownStatuses]:
-        self._member.read_boards()
-        return [board.statuses for board in self._member.open.values()]
-
     def _look(self) -> None:
         """Read the other workers' boards; let models switch to versions that became ready there."""
         before = self._known
-        self._known = self._shown()
+        self._known = _shown(self._member)
         # The objects are identical while no board has changed: this runs at each message, for
         # example for each connection, and comparing a thousand models takes milliseconds.
         if [*map(id, before)] == [*map(id, self._known)]:
@@ -164,14 +194,14 @@ class SeveralWorkers(Workers):
                 stream.others_changed()
 
     def end(self) -> None:
-        """See `Workers`."""
+        """See `WorkerGroup`."""
         self._member.end()
         self._changes.close()
 
     # -- work that all workers do ------------------------------------------------------------
 
     def poll_all(self, own: PollModel) -> PollModel:
-        """See `Workers`."""
+        """See `WorkerGroup`."""
         self._questions.answer(POLL, own)
 
         async def poll(model: str) -> None:
@@ -180,7 +210,7 @@ class SeveralWorkers(Workers):
         return poll
 
     def reload_all(self, own: ReloadRequests) -> Callable[[], Awaitable[bool]]:
-        """See `Workers`."""
+        """See `WorkerGroup`."""
         self._questions.answer(VERSIONS, own.versions)
 
         async def reload() -> bool:
@@ -190,7 +220,7 @@ class SeveralWorkers(Workers):
         return reload
 
     def level_all(self, own: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
-        """See `Workers`."""
+        """See `WorkerGroup`."""
         self._own_level = own
 
         async def follow() -> None:
@@ -215,7 +245,7 @@ class SeveralWorkers(Workers):
             self._own_level(logging.getLevelName(level))
 
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """See `Workers`."""
+        """See `WorkerGroup`."""
         member = self._member
 
         async def ready() -> None:
@@ -229,7 +259,8 @@ class SeveralWorkers(Workers):
 
     # -- metrics -----------------------------------------------------------------------------
 
-    async def _page(self) -> bytes:
+    async def page(self) -> bytes:
+        """Give the metrics of all workers together."""
         workers = 1 + len(self._member.open)
         found = await self._questions.ask_all(PAGE, limit_s=PAGE_S, of_silent=False)
         whole = len(found) >= workers
@@ -245,6 +276,11 @@ class SeveralWorkers(Workers):
             page = bytes(await self._own_page())
             self._counted.store(await asyncio.to_thread(counted, page))
         return _WorkerPage(self._member.slot, page, self._counted.before)
+
+
+def _shown(member: Member) -> list[KnownStatuses]:
+    member.read_boards()
+    return [board.statuses for board in member.open.values()]
 
 
 class _Wanted(NamedTuple):

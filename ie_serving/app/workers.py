@@ -18,6 +18,10 @@ Reload = Callable[[], Awaitable[bool]]
 """Reloads; returns whether anything changed. Raises ServingError."""
 
 
+Follow = Callable[[WorkersChange | None], FollowedConfig]
+"""Makes what follows the configuration; the argument is that of `FollowedConfig`."""
+
+
 class Changing(Protocol):
     """Changes the models of all workers; with one worker, `ModelManager` is this."""
 
@@ -28,36 +32,33 @@ class Changing(Protocol):
         """See `ModelManager.relabel`."""
 
 
-class Workers:
-    """The parts that differ between one worker and several; here those of a single worker.
+class WorkerGroup:
+    """The parts over the models that one worker has otherwise than several; here those of one.
+
+    Args of the constructor:
+        changes: see below.
+        among: changes the configuration of all workers; None where there is only one.
+        follow: see `Follow`.
 
     Attributes:
-        others: the other workers, as the models see them.
-        among: changes the configuration of all workers; None where there is only one.
+        changes: changes the models of all workers.
+        config: follows the configuration.
+        sharing: spreads connections over the workers; None where there is only one.
     """
 
-    others: Peers = NO_PEERS
-    among: WorkersChange | None = None
+    sharing: Sharing | None = None
 
-    def over(self, models: ModelManager, metrics: Metrics) -> Changing:
-        """Connect to the models and the metrics; return the object that changes the models."""
-        return models
+    def __init__(self, changes: Changing, among: WorkersChange | None, follow: Follow) -> None:
+        self.changes = changes
+        self.config = follow(among)
 
-    def leads(self) -> bool:
-        """Return whether this worker is the one that follows files and directories of models."""
-        return True
-
-    def config_fault(self, own: FollowedConfig) -> str:
+    def config_fault(self) -> str:
         """Return why the configuration file is not applied, as the worker that leads knows it."""
-        return own.fault
+        return self.config.fault
 
-    def sharing(self, limit: ConnectionLimit) -> Sharing | None:
-        """Return what spreads connections over the workers; None where there is only one."""
-        return None
-
-    async def begin(self, config: FollowedConfig) -> None:
+    async def begin(self) -> None:
         """Start the models; return when the ports may open. Raises: ServingError."""
-        await config.start()
+        await self.config.start()
 
     def poll_all(self, own: PollModel) -> PollModel:
         """Return a function that polls a model in all workers; `own` polls in this one."""
@@ -77,3 +78,23 @@ class Workers:
 
     def end(self) -> None:
         """Leave the group of workers."""
+
+
+class Workers:
+    """What a worker knows of the others before it has models; here it is the only one.
+
+    Attributes:
+        others: the other workers, as the models see them.
+    """
+
+    others: Peers = NO_PEERS
+
+    def leads(self) -> bool:
+        """Return whether this worker is the one that follows files and directories of models."""
+        return True
+
+    def over(
+        self, models: ModelManager, metrics: Metrics, limit: ConnectionLimit, follow: Follow
+    ) -> WorkerGroup:
+        """Connect the workers to this one's models, metrics and connections."""
+        return WorkerGroup(models, None, follow)

@@ -83,7 +83,7 @@ may load within seconds. A replacement worker does not wait for models missing i
 
 
 class WorkersChange(Protocol):
-    """Changes all workers of the server; `several.SeveralWorkers` is one."""
+    """Changes all workers of the server; `several.SeveralWorkerGroup` is one."""
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change to another configuration; see `ModelManager`."""

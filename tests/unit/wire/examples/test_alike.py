@@ -68,11 +68,11 @@ def test_what_is_not_alike_is_left_to_the_other_ways(row: Features) -> None:
         read_alike(SPEC.features, [*ROWS, *serialize_examples([row])])
 
 
-@pytest.mark.parametrize("cut", range(len(ROWS[0])))
-def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
-    for rows in ([ROWS[0], ROWS[0][:cut]], [ROWS[0][:cut], ROWS[0]]):
-        with pytest.raises(UnusualField):
-            read_alike(SPEC.features, rows)
+def test_a_cut_example_is_left_to_protobuf() -> None:
+    for cut in range(len(ROWS[0])):
+        for rows in ([ROWS[0], ROWS[0][:cut]], [ROWS[0][:cut], ROWS[0]]):
+            with pytest.raises(UnusualField):
+                read_alike(SPEC.features, rows)
 
 
 @given(st.integers(0, len(ROWS[0]) - 1), st.integers(0, 255))

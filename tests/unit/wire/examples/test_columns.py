@@ -47,10 +47,10 @@ def test_the_values_are_those_that_protobuf_reads(rows: list[Features]) -> None:
         assert column.lengths.tolist() == [len(one[each.values]) for one in alone]
 
 
-@pytest.mark.parametrize("cut", range(1, len(ROW)))
-def test_a_cut_example_is_left_to_protobuf(cut: int) -> None:
-    with pytest.raises(UnusualField):
-        ExampleBatch([ROW, ROW[:cut]]).column("n", DataType.INT64)
+def test_a_cut_example_is_left_to_protobuf() -> None:
+    for cut in range(1, len(ROW)):
+        with pytest.raises(UnusualField):
+            ExampleBatch([ROW, ROW[:cut]]).column("n", DataType.INT64)
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20))

@@ -70,58 +70,14 @@ def test_the_configuration_of_a_model(client: Any) -> None:
         client.get_model_config("none")
 
 
-def value(settings: Any, name: str) -> Any:
-    found = plain(settings)
-    if "settings" not in found:
-        return found[name]
-    (only,) = found["settings"][name].values()
-    return only
-
-
-def test_the_level_of_the_log(client: Any) -> None:
-    assert value(client.get_log_settings(), "log_info") is True
-    assert value(client.update_log_settings({"log_verbose_level": 1}), "log_verbose_level") == 1
-    assert value(client.update_log_settings({"log_info": False}), "log_info") is False
-    assert value(client.get_log_settings(), "log_warning") is True
-    assert value(client.update_log_settings({"log_info": True}), "log_verbose_level") == 0
-    for wanted, text in (
-        ({"log_file": "/tmp/other.log"}, '"log_file" cannot be changed'),
-        ({"log_error": False}, "no level of the log"),
-        ({"log_speed": True}, '"log_speed" is unknown'),
-    ):
-        with pytest.raises(Refused, match=text):
-            client.update_log_settings(wanted)
-    assert value(client.get_log_settings(), "log_info") is True
-
-
-def test_the_settings_of_traces(client: Any) -> None:
-    assert value(client.get_trace_settings(), "trace_level") == ["OFF"]
-    assert value(client.get_trace_settings("digits"), "trace_level") == ["OFF"]
-    assert value(client.update_trace_settings(settings={"trace_level": "OFF"}), "trace_level") == [
-        "OFF"
-    ]
-    with pytest.raises(Refused, match=r'"trace_level" cannot be changed.*OTEL_'):
-        client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]})
-
-
-def test_shared_memory_that_is_not_there_is_said(client: Any) -> None:
-    with pytest.raises(Refused):
-        client.get_cuda_shared_memory_status()
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "text"),
     [
-        ("GET", "/v2/nonsense", 404, "no path /v2/nonsense"),
         ("DELETE", "/v2/models/digits/versions/1/nonsense", 404, "no path"),
-        ("POST", "/v2/models/digits/generate", 501, "no generate"),
         ("POST", "/v2/models/digits/versions/1/generate_stream", 501, "no generate"),
-        ("GET", "/v2/cudasharedmemory/status", 501, "no cuda shared memory"),
-        ("GET", "/v2/models/none/trace/setting", 404, "none"),
         ("POST", "/v2/trace/setting", 400, "has to be a JSON object"),
         ("POST", "/v2/models/digits/config", 405, "GET"),
         ("DELETE", "/v2/logging", 405, "GET"),
-        ("GET", "/v2/models/digits/infer", 405, "POST"),
     ],
 )
 def test_errors_are_json(server: Server, method: str, path: str, status: int, text: str) -> None:

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
 from tests.functional.servers import SAMPLE_FLAGS, Server, rpc_refused
@@ -87,11 +87,6 @@ def test_metadata(client: Any) -> None:
         client.get_model_metadata("none")
 
 
-def test_the_index_of_the_repository(client: Any) -> None:
-    (found,) = client.get_model_repository_index().models
-    assert (found.name, found.version, found.state) == ("digits", "2", "READY")
-
-
 @pytest.mark.parametrize("rows", [1, 100, ROWS_OF_8_MB])
 def test_an_inference_answers_as_predict_does(client: Any, server: Server, rows: int) -> None:
     """Again and again: the third of its kind is read another way, see `Layout`."""
@@ -148,13 +143,6 @@ def test_a_stream(client: Any) -> None:
     client.async_stream_infer("digits", [image()])
     assert answers.get(timeout=PATIENCE_S)[1] is None
     client.stop_stream()
-
-
-def test_an_error_in_a_stream_has_the_id_of_its_request(server: Server) -> None:
-    stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(server.channel)
-    wrong = service_pb2.ModelInferRequest(model_name="none", id="7")
-    (reply,) = stub.ModelStreamInfer(iter([wrong]), timeout=PATIENCE_S)
-    assert (reply.error_message != "", reply.infer_response.id) == (True, "7")
 
 
 def test_a_deadline(client: Any) -> None:

@@ -18,7 +18,6 @@ from ie_serving import __version__
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from tests.functional.servers import SAMPLE, Server, config_flag
-from tests.unit.engines.openvino.stateful_models import accumulator
 
 HEADER = "inference-header-content-length"
 BOTH = pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
@@ -43,12 +42,10 @@ DTYPES = pytest.mark.parametrize("dtype", VALUES, ids=lambda dtype: NAME_OF[dtyp
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("models")
-    accumulator(root / "sum" / "1")
     shutil.copytree(SAMPLE, root / "triton")
     (root / "triton" / "config.pbtxt").write_text('name: "triton" backend: "openvino"')
     entries: list[dict[str, object]] = [
         {"name": "digits", "base_path": str(SAMPLE), "model_version_policy": {"all": {}}},
-        {"name": "sum", "base_path": "sum", "stateful": True},
         {"name": "triton", "base_path": "triton"},
         *[echo(root, each) for each in DataType],
         {"name": "pair", "base_path": directory(root, "pair"), **null(x="float", text="string")},
@@ -281,28 +278,6 @@ def test_a_request_without_json(server: Server) -> None:
     sizes = [each["parameters"]["binary_data_size"] for each in told["outputs"]]
     assert len(reply.content) == length + sum(sizes)
     assert asked(server, image[:-1], **{HEADER: "0"}).status_code == 400
-
-
-def test_a_sequence_is_told_by_parameters(client: Any) -> None:
-    def step(**options: Any) -> list[float]:
-        reply = client.infer("sum", [tensor("x", np.ones((1, 2), np.float32))], **options)
-        found: list[float] = reply.as_numpy(SUM_OUTPUT).reshape(-1).tolist()
-        return found
-
-    first = step(sequence_id=5, sequence_start=True)
-    second = step(sequence_id=5)
-    third = step(sequence_id=5, sequence_end=True)
-    assert first != second != third
-    with pytest.raises(InferenceServerException, match="does not exist"):
-        step(sequence_id=5)
-
-
-SUM_OUTPUT = "y"
-
-
-def test_the_index_of_the_repository(client: Any) -> None:
-    found = {(each["name"], each["version"]): each for each in client.get_model_repository_index()}
-    assert found["digits", "1"]["state"] == "READY"
 
 
 def test_large_bodies(client: Any, server: Server) -> None:

@@ -164,7 +164,7 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(
         102,
         "--reload_models",
-        f"{STFS_COMMAND}::test_models_are_not_looked_for_again_if_nobody_wants_that",
+        f"{STFS_COMMAND}::test_models_are_not_polled_with_reload_models_false",
     ),
     Example(102, "--custom_op_paths", f"{STFS_COMMAND}::test_custom_operations"),
     Example(102, "--session_config", f"{STFS_COMMAND}::test_session_options_have_no_effect"),

@@ -224,7 +224,7 @@ def test_health_is_open(server: Guarded, path: str) -> None:
     assert server.rest.get(path).status_code == 200
 
 
-def test_a_probe_of_no_model_names_none_to_who_has_no_credentials(server: Guarded) -> None:
+def test_a_probe_of_no_model_names_none_to_a_caller_without_credentials(server: Guarded) -> None:
     reply = server.rest.get("/v2/models/other/ready")
     assert reply.status_code == 404
     assert "no such model: other" in reply.text and "digits" not in reply.text

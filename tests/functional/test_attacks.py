@@ -140,7 +140,7 @@ def test_100_kb_of_gzip_over_rest_are_bounded(server: Server) -> None:
     assert "100 times" in reply.json()["error"]
 
 
-def test_a_header_table_that_churns_silences_nobody(server: Server) -> None:
+def test_a_header_table_that_churns_silences_no_other_client(server: Server) -> None:
     """2 MB of entries that drive each other out cost 5.4 s, and others waited as long."""
     churn = block(request(path="/nowhere")) + b"\x40\x01a\x01b" * 400
     flags = END_HEADERS | END_STREAM

@@ -136,7 +136,7 @@ def test_a_model_of_the_command_line_is_polled(serve: Serve, repository: Path) -
     assert server.rest.post(RELOAD).status_code == 201
 
 
-def test_whoever_is_closed_out_of_reloads_is_told(serve: Serve, repository: Path) -> None:
+def test_a_client_closed_out_of_reloads_is_told(serve: Serve, repository: Path) -> None:
     file = write(repository, "one")
     server = serve("ie_serving", f"--config_path={file}", "--reload_by_rpc=false")
     reply = server.rest.post(RELOAD)

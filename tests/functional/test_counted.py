@@ -243,7 +243,7 @@ AT_ENGINE = {"alone": 1, "batched": 2}
 
 @pytest.mark.parametrize("model", AT_ENGINE)
 @pytest.mark.parametrize("leave", [late_over_grpc, late_over_rest, gone_over_grpc, gone_over_rest])
-def test_a_request_that_nobody_waits_for_costs_no_inference(
+def test_a_request_whose_client_has_left_costs_no_inference(
     line: Line, leave: Callable[[Line, str], None], model: str
 ) -> None:
     """Those before it and the one behind it are answered, as by OpenVINO itself."""

@@ -97,7 +97,7 @@ def ask(server: Server, model: str, x: list[float]) -> Any:
 
 
 @pytest.mark.parametrize("model", ["thread", "inline", "process", "hooked"])
-def test_a_fork_that_comes_back_answers_nobody(server: Server, model: str) -> None:
+def test_a_fork_that_comes_back_answers_no_client(server: Server, model: str) -> None:
     """Both processes had read the next calls and answered them, each with the other's outputs."""
     for x in ([1.0], [2.0]):
         ask(server, model, x)

@@ -84,7 +84,9 @@ def right(server: Server, name: str, indices: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_index_out_of_range_is_refused_and_hurts_nobody(server: Server, name: str) -> None:
+def test_an_index_out_of_range_is_refused_and_harms_no_other_request(
+    server: Server, name: str
+) -> None:
     """Before, ScatterElementsUpdate with -10000000 ended the process by a segmentation fault."""
     right(server, name, [3, 1])
     for indices in BEYOND:

@@ -119,7 +119,7 @@ def test_integers_are_exact(server: Server, ask: Any, a: list[int], b: list[int]
 
 
 @BOTH
-def test_a_divisor_of_0_is_refused_and_hurts_nobody(server: Server, ask: Any) -> None:
+def test_a_divisor_of_0_is_refused_and_harms_no_other_request(server: Server, ask: Any) -> None:
     code, text = ask(server, "exact", a=[1, 2], b=[1, 0])
     assert (code, "Integer division by zero" in text) == (400, True), text
     a, b = CASES[0]

@@ -73,7 +73,7 @@ def test_probes_pass_without_credentials(probe: str, rest: httpx.Client) -> None
     assert rest.get(asked["path"]).status_code == 200
 
 
-def test_rest_answers_who_has_a_key(rest: httpx.Client) -> None:
+def test_rest_answers_a_caller_with_a_key(rest: httpx.Client) -> None:
     body = json.loads((ROOT / "examples/digits/request.json").read_text())
     asked = "/v1/models/digits:predict"
     assert rest.post(asked, json=body).status_code == 401
@@ -81,7 +81,7 @@ def test_rest_answers_who_has_a_key(rest: httpx.Client) -> None:
     assert rest.post(asked, json=body, headers=key).status_code == 200
 
 
-def test_grpc_answers_who_has_a_key(server: Server, authority: Authority) -> None:
+def test_grpc_answers_a_caller_with_a_key(server: Server, authority: Authority) -> None:
     trusted = grpc.ssl_channel_credentials(authority.path.read_bytes())
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "digits"

@@ -173,7 +173,7 @@ def test_sequences_are_what_openvino_computes(server: Server, root: Path, interf
 
 
 @INTERFACES
-def test_an_id_is_given_to_whoever_brings_none(server: Server, interface: str) -> None:
+def test_a_request_without_an_id_is_given_one(server: Server, interface: str) -> None:
     client = Client(server, "sum", interface)
     assert client.ask(0, START).tolist() == [[1.0, 1.0]]
     number = client.number

@@ -96,7 +96,7 @@ def test_hostile_traffic_stays_within_a_small_container(
     assert group is None or killed(group) == 0
 
 
-def test_replies_that_many_ask_for_and_nobody_reads_kill_nobody(
+def test_unread_replies_of_many_clients_do_not_end_the_server(
     tmp_path: Path, group: Path | None
 ) -> None:
     """Requests of 100 bytes, replies of 15 MB, of which few can be encoded at a time."""

@@ -103,7 +103,7 @@ def test_strings_over_rest(server: Server) -> None:
     assert reply.json() == {"predictions": [["a", "b"], ["ü", ""]]}
 
 
-def test_a_counter_counts_and_who_reads_it_sees_that(server: Server) -> None:
+def test_a_counter_counts_and_its_reader_sees_that(server: Server) -> None:
     before = int(predict(server, "counted", n=np.int64(0))["total"])
     assert predict(server, "count", n=np.int64(2))["total"] == before + 2
     assert predict(server, "count", n=np.int64(3))["total"] == before + 5

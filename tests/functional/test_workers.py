@@ -349,7 +349,7 @@ def test_clients_do_not_wait_where_no_worker_is_left(config: Path) -> None:
                     assert client.recv(1) == b""
 
 
-def test_a_worker_that_is_stopped_is_named_to_who_reloads(
+def test_a_stopped_worker_is_named_to_the_client_that_reloads(
     server: Server, clients: list[Client], repository: Path
 ) -> None:
     """Within the time of a request. The other one answers, and has new connections."""

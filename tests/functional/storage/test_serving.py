@@ -243,7 +243,7 @@ def test_a_cache_that_was_damaged_between_two_starts_serves_right_numbers(
     assert "compiled model damaged, compiled again" in server.log
 
 
-def test_downloads_that_trickle_hold_up_no_other_store_and_end_when_nobody_wants_them(
+def test_slow_downloads_hold_up_no_other_store_and_end_with_the_versions_that_want_them(
     stores: dict[str, Remote], launcher: Launcher, tmp_path: Path
 ) -> None:
     """More of them than one store may fetch at a time."""

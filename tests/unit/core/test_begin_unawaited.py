@@ -157,7 +157,7 @@ async def test_tasks_and_several_works_may_wait_for_the_same() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_whoever_keeps_ended_work_keeps_nothing_that_it_held(fails: bool) -> None:
+async def test_ended_work_holds_nothing_that_it_held_before(fails: bool) -> None:
     """As a call does whose reply waits for its client, and which is told of the end."""
 
     class Call:

@@ -30,7 +30,7 @@ def test_what_a_signature_gives_decides_and_not_its_method(exported: Method) -> 
         example_signature(servable_with(exported.value, "scores"), "s", Method.REGRESS)
 
 
-def test_the_method_is_checked_for_whoever_asks_for_it() -> None:
+def test_the_method_is_checked_for_each_caller_that_names_it() -> None:
     servable = servable_with(Method.CLASSIFY.value, "scores", "outputs")
     assert example_signature(servable, "s", Method.CLASSIFY, method_check=True).name == "s"
     phrase = "Expected regression signature method_name to be tensorflow/serving/regress. Was: "

@@ -259,7 +259,7 @@ async def test_the_limit_covers_each_kind_of_inference() -> None:
         pytest.param((Code.DEADLINE_EXCEEDED,), "DEADLINE_EXCEEDED", id="at its client's deadline"),
     ],
 )
-async def test_a_cancelled_request_is_counted_by_what_whoever_cancels_says(
+async def test_a_cancelled_request_is_counted_by_the_cause_of_its_canceller(
     said: tuple[Code, ...], status: str
 ) -> None:
     heart = Heart()

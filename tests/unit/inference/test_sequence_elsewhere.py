@@ -86,7 +86,7 @@ async def test_the_version_that_has_the_sequence_answers(model: dict[str, Any]) 
     assert world.newest.holders == 0
 
 
-async def test_whoever_names_a_version_is_told_of_the_other_one() -> None:
+async def test_a_client_that_names_a_version_is_told_of_the_other_one() -> None:
     world = World(3, 4)
     with pytest.raises(SequenceElsewhere, match="version 3 has it"):
         await world.ask(version=4)

@@ -207,7 +207,7 @@ async def test_a_version_that_a_graph_names_is_held_until_the_graph_has_gone() -
     assert (world.used.held("a"), stream.aspired) == (set(), 2)
 
 
-async def test_a_version_that_a_graph_names_and_nobody_has() -> None:
+async def test_a_version_that_a_graph_names_and_no_model_has() -> None:
     world = World(g={"a": frozenset({1, 2})})
     world.streams["a"].change(default=object(), available={2: object()}, is_settled=True)
     with pytest.raises(LoadFailed, match=r'it uses version 1 of model "a", which does not serve$'):

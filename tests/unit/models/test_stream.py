@@ -27,7 +27,7 @@ async def test_first_load_ends_with_every_wanted_version_loaded_or_failed(
     assert world.warmed == [1]
 
 
-async def test_whoever_waits_for_the_first_load_of_a_model_that_is_removed_goes_on(
+async def test_a_wait_for_the_first_load_of_a_model_that_is_removed_ends(
     world: World,
 ) -> None:
     """As a reload that a client asks for: it may never have been listed."""
@@ -132,7 +132,7 @@ async def test_a_failed_listing_changes_nothing(world: World) -> None:
     assert states(stream) == {1: State.AVAILABLE}
 
 
-async def test_unloading_waits_for_whoever_holds_a_handle(world: World) -> None:
+async def test_unloading_waits_for_the_holders_of_handles(world: World) -> None:
     world.write(1)
     stream = await started(world)
     assert stream.default

@@ -34,7 +34,7 @@ def test_a_server_of_the_plain_api_tells_states_alone() -> None:
         all_models(server)
 
 
-def test_a_caller_who_may_not_see_details_gets_states() -> None:
+def test_a_caller_without_the_right_to_details_gets_states() -> None:
     server: Any = Server(config={"m": {"model_version_status": [AVAILABLE]}}, details=403)
     assert all_models(server) == [Model("m", (ShownVersion(2, "AVAILABLE"),))]
 

@@ -220,5 +220,5 @@ def test_faults_of_a_file(tmp_path: Path, document: object, words: str) -> None:
     assert words in found
 
 
-def test_models_are_not_looked_for_again_if_nobody_wants_that() -> None:
+def test_models_are_not_polled_with_reload_models_false() -> None:
     assert server("--reload_models=False").poll_wait_s == 0

@@ -59,7 +59,7 @@ def test_files_at_fault(tmp_path: Path, text: str, expected: str) -> None:
         read(tmp_path, text)
 
 
-def test_a_key_that_nobody_has_hashed_is_not_shown(tmp_path: Path) -> None:
+def test_a_key_in_plain_text_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="keys:1: expected sha256:") as refused:
         read(tmp_path, "alice predict * my-very-secret-key")
     assert "secret" not in str(refused.value)

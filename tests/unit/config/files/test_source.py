@@ -115,7 +115,7 @@ def test_a_pipe_is_refused_since_it_is_read_once(tmp_path: Path) -> None:
         source.read(pipe)
 
 
-def test_a_pipe_that_nobody_writes_is_empty_and_keeps_no_thread(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_is_empty_and_keeps_no_thread(tmp_path: Path) -> None:
     """Callers and certificates are renewed by a thread, which looked at no file any more."""
     pipe = tmp_path / "keys"
     os.mkfifo(pipe)

@@ -49,7 +49,7 @@ def read(clock: Clock, steps_s: list[float]) -> int:
     return len(clock.slept)
 
 
-def test_a_load_that_nobody_interrupts_goes_on(clock: Clock) -> None:
+def test_a_load_without_an_interruption_goes_on(clock: Clock) -> None:
     assert read(clock, [INTERRUPTED_S / 2] * 100) == 0
 
 

@@ -158,7 +158,7 @@ def slack_ns() -> int:
     return int(Path(f"/proc/{threading.get_native_id()}/timerslack_ns").read_text())
 
 
-def test_the_loop_is_woken_on_time_and_who_loads_is_patient(
+def test_the_loop_is_woken_on_time_and_a_load_is_patient(
     spare: SpareCpu, load: ThreadPoolExecutor
 ) -> None:
     def loading() -> tuple[int, int]:
@@ -223,7 +223,7 @@ def test_a_thread_that_was_bound_before_stays_where_it_is(
     bound.end()
 
 
-def test_a_process_that_somebody_has_given_other_cpus_keeps_them() -> None:
+def test_a_process_that_was_given_other_cpus_keeps_them() -> None:
     spare = SpareCpu()
     spare.choose(slot=0, workers=1)
     spare.open()

@@ -194,7 +194,7 @@ def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     assert {name: getattr(found, name) for name in expected} == expected
 
 
-def test_lanes_are_as_many_as_infer_requests_where_nobody_says() -> None:
+def test_lanes_are_by_default_as_many_as_infer_requests() -> None:
     assert rules_of(Batching(max_batch_size=8), 4).lanes == 4
     assert rules_of(Batching(max_batch_size=8, num_batch_threads=2), 4).lanes == 2
 

@@ -119,7 +119,7 @@ def test_after_a_turn_of_several_the_first_waits_for_the_end_of_its_turn() -> No
     assert made.arrive()
 
 
-def test_what_is_brief_goes_at_once_whoever_else_comes() -> None:
+def test_a_brief_inference_starts_at_once_whatever_else_comes() -> None:
     made = gatherer(part(0), part(1))
     made.take(0.0)
     assert not made.arrive(brief=True)
@@ -179,7 +179,7 @@ def test_with_a_time_limit_a_second_lane_waits_for_more() -> None:
     assert taken(made, 6.0) == ([0, 1], Reason.TIMEOUT)
 
 
-def test_an_idle_model_waits_for_nobody_whatever_the_time_limit() -> None:
+def test_an_idle_model_waits_for_no_further_request_whatever_the_time_limit() -> None:
     made = gatherer(part(0), timeout_s=5.0)
     assert taken(made, 0.0) == ([0], Reason.LANE_FREE)
 

@@ -189,7 +189,7 @@ async def test_what_is_cancelled_as_its_batch_is_sent_costs_no_inference() -> No
     assert asked.model.batches == [1, 1]
 
 
-async def test_a_batch_that_nobody_waits_for_is_cancelled() -> None:
+async def test_a_batch_whose_clients_have_left_is_cancelled() -> None:
     model = Model()
     asked = Asked(model, lanes=2)
     tasks = [asked.ask(float(i)) for i in range(3)]

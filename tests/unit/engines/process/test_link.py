@@ -54,7 +54,7 @@ def test_small_tensors_need_no_memory(pair: Pair) -> None:
     assert os.fstat(memory).st_size == 0
 
 
-def test_memory_that_nobody_holds_closes_its_file() -> None:
+def test_memory_without_a_holder_closes_its_file() -> None:
     memory = Segment(os.memfd_create("test"))
     descriptor = memory.descriptor
     memory.at_least(1)

@@ -167,7 +167,7 @@ def test_a_close_ends_the_process(begin: Begin) -> None:
         supervisor.link()
 
 
-def test_what_is_abandoned_ends_without_anybody_waiting(begin: Begin) -> None:
+def test_an_abandoned_process_ends_without_a_waiter(begin: Begin) -> None:
     supervisor = begin()
     pid = pid_of(supervisor)
     supervisor.abandon()

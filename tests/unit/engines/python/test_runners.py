@@ -110,7 +110,7 @@ async def test_a_failure_is_its_own_calls(
     assert (await answer(model, x=[0.0]))["y"].tolist() == [[1.0, 2.0]]
 
 
-async def test_a_kernel_knows_who_asks(tmp_path: Path, opened: list[KernelModel]) -> None:
+async def test_a_kernel_knows_its_caller(tmp_path: Path, opened: list[KernelModel]) -> None:
     code = """
         def metadata():
             text = {"dtype": "string", "shape": []}

@@ -163,7 +163,7 @@ async def test_ranks_that_cannot_be_compiled_cost_no_other_its_program() -> None
     await asyncio.to_thread(program.close)
 
 
-async def test_what_nobody_waits_for_any_more_takes_a_place_too() -> None:
+async def test_an_inference_whose_client_has_left_takes_a_place_too() -> None:
     make = Maker()
     program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
     make.go.clear()
@@ -196,7 +196,7 @@ async def test_more_combinations_than_may_wait_are_refused_and_others_are_answer
     await asyncio.to_thread(program.close)
 
 
-async def test_whoever_asks_for_one_rank_too_many_in_turn_has_few_compiled() -> None:
+async def test_one_rank_too_many_in_turn_has_few_compiled() -> None:
     """Compiling takes a tenth of the time at most; what is kept is answered all the while."""
     now = 0.0
 

@@ -166,7 +166,7 @@ class Sized:
         return {"y": np.zeros(self.size, np.uint8)}
 
 
-async def test_an_answer_too_large_to_keep_is_given_to_those_who_wait() -> None:
+async def test_an_answer_too_large_to_keep_is_given_to_all_waiting_requests() -> None:
     kept, work = AnswerCache(math.inf, most_bytes=1), Work()
     asked = [asyncio.create_task(get(kept, work, 1)) for _ in range(3)]
     await settle()

@@ -182,7 +182,7 @@ def started() -> Supervisor:
     return supervisor
 
 
-async def test_a_program_that_nobody_holds_takes_its_process_along() -> None:
+async def test_a_program_without_a_holder_takes_its_process_along() -> None:
     supervisor = Supervisor(task())
     pid = int(json.loads(words(supervisor.start().tensors[0]))["pid"])
     program = TensorFlowProgram(supervisor, 0, COMMANDS)

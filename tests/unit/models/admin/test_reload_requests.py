@@ -113,7 +113,7 @@ async def test_after_a_listing_a_model_is_not_listed_for_a_while() -> None:
     assert store.begun == ["m", "other"]
 
 
-async def test_whoever_waits_is_told_what_is_wrong_and_the_next_tries_again() -> None:
+async def test_a_waiting_client_is_told_the_fault_and_the_next_one_tries_again() -> None:
     store = Store()
     store.error = Unreachable("s3: no answer")
     polls = PollRequests(store.poll, pause_s=0)

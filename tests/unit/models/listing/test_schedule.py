@@ -187,7 +187,7 @@ async def test_now_lists_at_once_what_is_followed_and_nothing_else() -> None:
     assert not left.told
 
 
-async def test_trouble_goes_to_the_model_and_to_who_waits() -> None:
+async def test_trouble_goes_to_the_model_and_to_the_waiting_caller() -> None:
     def fail() -> None:
         raise Unreachable("away")
 

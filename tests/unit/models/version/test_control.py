@@ -181,7 +181,7 @@ async def test_a_version_is_freed_after_its_last_holder(stand: Stand) -> None:
     assert stand.store.copies == []
 
 
-async def test_after_the_drain_timeout_the_memory_is_left_to_whoever_holds_it(stand: Stand) -> None:
+async def test_after_the_drain_timeout_the_memory_is_left_to_its_holders(stand: Stand) -> None:
     control = await serving(stand, drain_timeout_s=0.0)
     assert control.servable is not None
     with control.servable:

@@ -161,7 +161,9 @@ async def test_passwords_that_wait_are_bounded(hashed: Hashes) -> None:
     assert await gate.verified(BOB_PASSWORD) == BOB
 
 
-async def test_who_leaves_does_not_disturb_who_waits_for_the_same(hashed: Hashes) -> None:
+async def test_a_caller_that_leaves_does_not_disturb_others_that_wait_for_the_same(
+    hashed: Hashes,
+) -> None:
     gate = access()
     hashed.gate.clear()
     leaving, staying = (asyncio.ensure_future(gate.verified(BOB_PASSWORD)) for _ in range(2))

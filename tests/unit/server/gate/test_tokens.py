@@ -119,7 +119,9 @@ async def test_who_is_not(name: str) -> None:
     ("name", "said"),
     [("expired", "expired"), ("audience", "audience"), ("issuer", "issuer"), ("no end", "exp")],
 )
-async def test_what_is_wrong_is_told_to_who_has_a_signature(name: str, said: str) -> None:
+async def test_the_fault_of_a_token_is_told_to_the_holder_of_a_valid_signature(
+    name: str, said: str
+) -> None:
     with pytest.raises(Unauthenticated, match=said):
         await access().verified(bearer(WRONG[name]()))
 
@@ -138,7 +140,7 @@ async def test_a_token_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(counted) == 1
 
 
-async def test_who_leaves_does_not_disturb_who_waits_for_the_same() -> None:
+async def test_a_caller_that_leaves_does_not_disturb_others_that_wait_for_the_same() -> None:
     gate, asked = access(), bearer(token())
     leaving, staying = (asyncio.ensure_future(gate.verified(asked)) for _ in range(2))
     await asyncio.sleep(0)

@@ -73,7 +73,7 @@ def test_the_reservation_takes_no_connection_from_a_workers_socket() -> None:
 
 
 @pytest.mark.parametrize("interface", ["port", "rest_port"])
-def test_two_servers_do_not_share_a_port_that_nobody_listens_on_yet(interface: str) -> None:
+def test_two_servers_do_not_share_a_port_before_either_listens(interface: str) -> None:
     ports = {"port": free_port(), "rest_port": free_port()}
     others = {"port": free_port(), "rest_port": free_port(), interface: ports[interface]}
     with bound(**ports), pytest.raises(PortError, match=f"port {ports[interface]}: Address al"):

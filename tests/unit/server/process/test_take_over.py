@@ -167,7 +167,7 @@ def test_one_that_ends_because_this_process_stops(
         (7, {"SYSTEMD_EXEC_PID": "7"}, "set Type=notify in the unit"),
     ],
 )
-def test_where_whoever_started_it_would_end_both(
+def test_where_the_starting_process_would_end_both(
     pid: int,
     environment: dict[str, str],
     cause: str,
@@ -181,7 +181,7 @@ def test_where_whoever_started_it_would_end_both(
     assert not succession.is_under_way
 
 
-def test_a_process_that_replaces_nobody() -> None:
+def test_a_process_that_replaces_no_other() -> None:
     assert inherited({}) is None
 
 

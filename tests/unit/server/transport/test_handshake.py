@@ -120,7 +120,7 @@ ALERT_PROTOCOL_VERSION = b"\x15\x03\x01\x00\x02\x02\x46"
         pytest.param(HELLO_OF_TLS_1_0, ALERT_PROTOCOL_VERSION, "no_overlap", id="TLS 1.0"),
     ],
 )
-async def test_whoever_does_not_agree_is_told_and_counted(
+async def test_a_client_that_does_not_agree_is_told_and_counted(
     authority: Authority, said: bytes, answer: bytes, reason: str
 ) -> None:
     failed = FailedHandshakes()

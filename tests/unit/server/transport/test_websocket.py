@@ -79,7 +79,7 @@ async def test_a_client_that_reads_no_answers_is_not_read(ends: Ends) -> None:
         task.cancel()
 
 
-async def test_what_nobody_reads_is_bounded_and_counted(ends: Ends) -> None:
+async def test_unread_data_is_bounded_and_counted(ends: Ends) -> None:
     held = BUDGET.held
     sending = asyncio.create_task(ends.send(bytes(8 << 20)))
     done, _ = await asyncio.wait((sending,), timeout=0.5)

@@ -212,7 +212,7 @@ async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Me
         (ValueError("odd"), ServingError("ValueError: odd")),
     ],
 )
-async def test_an_error_is_told_to_whoever_asked(
+async def test_an_error_is_told_to_the_asking_worker(
     members: list[Member], raised: Exception, told: ServingError
 ) -> None:
     async def fail() -> None:

@@ -129,7 +129,7 @@ def test_the_file_gets_the_lines_too_and_is_opened_anew_after_rotation(
     assert len(written().splitlines()) == 2
 
 
-def test_a_file_that_is_gone_with_its_directory_fails_nobody_and_comes_back(
+def test_a_file_that_is_gone_with_its_directory_fails_no_caller_and_comes_back(
     tmp_path: Path, written: Written
 ) -> None:
     path = tmp_path / "logs" / "server.log"

@@ -61,7 +61,7 @@ async def test_a_loop_that_was_held_up_shows_in_its_lag(monkeypatch: pytest.Monk
     assert counted == looked
 
 
-async def test_nothing_looks_at_the_loop_where_nobody_reads_the_page() -> None:
+async def test_no_timer_watches_the_loop_of_a_server_whose_page_is_not_read() -> None:
     before = len(asyncio.get_running_loop()._scheduled)  # type: ignore[attr-defined]
     process.ProcessMetrics(Ports(), wanted=False).begin()
     assert len(asyncio.get_running_loop()._scheduled) == before  # type: ignore[attr-defined]

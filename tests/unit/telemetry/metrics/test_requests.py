@@ -91,7 +91,7 @@ def test_series_of_a_version_that_is_gone_go_and_the_model_counts_on(metrics: Me
     assert not [labels for _, labels in samples(metrics) if ("version", "1") in labels]
 
 
-def test_versions_that_come_and_go_pile_up_although_nobody_reads_the_page(
+def test_versions_that_come_and_go_do_not_pile_up_on_an_unread_page(
     metrics: Metrics,
 ) -> None:
     number = 0

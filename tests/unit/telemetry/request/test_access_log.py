@@ -162,7 +162,7 @@ def test_another_is_not(given: bytes) -> None:
     assert safe(given) == b""
 
 
-def test_one_that_is_made_is_made_by_nobody_else() -> None:
+def test_ids_of_two_makers_differ() -> None:
     made = {*islice(made_ids(), 100), *islice(made_ids(), 100)}
     assert len(made) == 200
     assert all(each.isalnum() for each in made)
@@ -223,7 +223,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
     os.close(reading)
 
 
-def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
+def test_a_full_pipe_holds_no_request_up_and_lost_lines_are_counted(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading, writing = pipe

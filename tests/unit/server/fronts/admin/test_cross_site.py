@@ -70,5 +70,5 @@ def test_a_name_that_its_owner_has_lead_here_may_not_where_all_may_ask(host: str
 
 
 @pytest.mark.parametrize("host", OF_THE_NETWORK)
-def test_addresses_and_names_that_nobody_owns_may(host: str) -> None:
+def test_addresses_and_names_that_cannot_be_registered_may(host: str) -> None:
     cross_site.check(of_host(host), any_site=False, open_to_all=True)

@@ -37,7 +37,9 @@ async def ask(routes: Routes[ParsedPath], method: str, path: str) -> Answer:
     return await routes.before(elsewhere)(Request(head(method, path), b""))
 
 
-async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_imported_before_the_first_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in (FRONT, WIRE):
         monkeypatch.delitem(sys.modules, name, raising=False)
     over = (await Heart().plane(), ServedModels(), Health(), Metrics())

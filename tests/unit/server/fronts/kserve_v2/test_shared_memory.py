@@ -164,7 +164,9 @@ def test_regions_are_bounded(
         regions.register("c", memory.name, 0, 1)
 
 
-def test_a_file_that_is_shortened_kills_nobody(memory: shared_memory.SharedMemory) -> None:
+def test_a_file_that_is_shortened_does_not_end_the_server(
+    memory: shared_memory.SharedMemory,
+) -> None:
     other = shared_memory.SharedMemory(create=True, size=SIZE)
     path, regions = Path(DIRECTORY) / other.name, SharedMemory()
     regions.register("r", other.name, 0, SIZE)

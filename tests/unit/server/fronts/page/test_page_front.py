@@ -79,7 +79,9 @@ async def shown(path: str, **server: Any) -> Any:
     return json.loads(reply.body)
 
 
-async def test_nothing_is_imported_before_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_imported_before_the_page_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, FRONT, raising=False)
     asked = await page()
     assert await ask(asked, "GET", "/v1/models") is ELSEWHERE
@@ -133,7 +135,7 @@ async def test_every_reply_is_shut_off_from_other_sites(path: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(routes.FILES.values())))
-def test_no_file_asks_anybody_else_or_makes_html_of_text(name: str) -> None:
+def test_no_file_asks_another_site_or_makes_html_of_text(name: str) -> None:
     text = (STATIC / name).read_text()
     addresses = set(re.findall(r"https?://[^\"'` ]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}, "names of XML are no addresses"

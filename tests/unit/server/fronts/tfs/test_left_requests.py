@@ -176,7 +176,7 @@ async def until(fulfilled: Callable[[], bool]) -> None:
     [(Grpc, "DEADLINE_EXCEEDED"), (Rest, "504"), (Grpc, ""), (Rest, "")],
     ids=["deadline over gRPC", "limit over REST", "gone over gRPC", "gone over REST"],
 )
-async def test_a_request_that_nobody_waits_for_costs_no_inference(
+async def test_a_request_whose_client_has_left_costs_no_inference(
     model: Callable[[Held], Model], client: Callable[[], Any], late: str
 ) -> None:
     request = Held()

@@ -78,7 +78,7 @@ async def test_a_message_that_never_fits_is_refused_when_it_is_announced(room: i
         assert [type(error) for error in served.refused] == [RequestTooLarge]
 
 
-async def test_replies_that_nobody_reads_are_refused_beyond_the_budget(room: int) -> None:
+async def test_unread_replies_are_refused_beyond_the_budget(room: int) -> None:
     """Requests of some bytes, whose replies wait for a window that never opens."""
     async with serving() as served:
         peer = await served.connect()

@@ -102,7 +102,7 @@ async def widened(peer: Peer) -> int:
     return int(update.window_increment)
 
 
-async def test_a_client_that_nobody_reads_has_its_window_and_no_more(served: Served) -> None:
+async def test_a_client_that_no_handler_reads_has_its_window_and_no_more(served: Served) -> None:
     peer = await served.connect()
     peer.send(headers(1, call_headers("Mute")))
     held = BUDGET.held

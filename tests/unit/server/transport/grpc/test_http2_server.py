@@ -202,7 +202,7 @@ async def test_an_answer_to_a_ping_that_was_not_sent_means_nothing(served: Serve
     assert (await peer.reply(1)).messages == [b"x"]
 
 
-async def test_after_the_end_nobody_listens(served: Served) -> None:
+async def test_after_the_end_no_socket_listens(served: Served) -> None:
     await served.server.drain(1)
     with pytest.raises(ConnectionError):
         await served.connect()

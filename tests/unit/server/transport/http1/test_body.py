@@ -61,7 +61,7 @@ async def test_what_is_taken_is_not_unread_and_the_connection_is_told() -> None:
     assert (stream.unread, connection.balanced) == (0, 1)
 
 
-async def test_a_client_that_waits_is_told_once_and_only_for_who_reads() -> None:
+async def test_a_waiting_client_is_told_once_and_only_for_a_reader() -> None:
     stream = BodyStream(connection := Connection(), client_waits=True)
     assert connection.allowed == 0
     task = begin(all_of(stream, []))
@@ -165,7 +165,7 @@ async def test_small_pieces_take_little_more_than_their_bytes() -> None:
     assert body == b"".join(number.to_bytes(2, "big") for number in range(count))
 
 
-async def test_what_nobody_has_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_data_without_a_reader_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to a megabyte of each connection was not: 1,000 of them held a gigabyte."""
     held = BUDGET.held
     monkeypatch.setattr(BUDGET, "limit", held + (1 << 20))

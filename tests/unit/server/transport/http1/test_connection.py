@@ -222,7 +222,7 @@ async def test_a_client_that_leaves_in_mid_request_leaves_nothing(cut: int) -> N
     assert talk.host.connections == []
 
 
-async def test_a_client_that_leaves_in_mid_body_is_told_to_who_reads() -> None:
+async def test_a_client_that_leaves_in_mid_body_is_told_to_the_reader() -> None:
     """Also where a large body is being read already."""
     got: list[Any] = []
 

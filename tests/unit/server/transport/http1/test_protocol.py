@@ -192,7 +192,7 @@ def test_nothing_is_sent_after_the_last(said: Reply) -> None:
     assert spoken.writer is Writer.LAST
 
 
-def test_nothing_is_replied_to_nobody() -> None:
+def test_no_reply_without_a_request() -> None:
     spoken = protocol()
     with pytest.raises(IllegalMove):
         spoken.send(OK)

@@ -221,7 +221,7 @@ def test_breaches_of_the_connection(sent: bytes, code: int) -> None:
     assert talk.verdict() == f"goaway {code}"
 
 
-def test_whoever_breaks_the_protocol_is_told_why() -> None:
+def test_a_client_that_breaks_the_protocol_is_told_why() -> None:
     """And nothing of what follows is taken; every stream is cancelled."""
     talk = Talk()
     talk.say(opened(1), raw_frame(PUSH, 4, 1, bytes(8)), opened(3))

@@ -96,7 +96,7 @@ def test_bytes_that_are_not_utf8_come_back() -> None:
     assert bytes_of(text) == b"a\xff\n\xe9"
 
 
-def test_levels_that_nobody_reads_are_checked_and_forgotten() -> None:
+def test_unread_levels_are_checked_and_forgotten() -> None:
     levels = 100_000
     body = b'{"deep":' + b'{"a":[' * levels + b"]}" * levels + b',"x":[1]}'
     document = parse_document(body)

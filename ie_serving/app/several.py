@@ -55,65 +55,49 @@ class SeveralWorkers(Workers):
 
     def __init__(self, ledger: Left, server: ServerSettings) -> None:
         assert isinstance(ledger, Ledger)  # the arbiter makes it where it starts several workers
-        self._member = member = Member(ledger.crew, ledger.slot)
-        self._ledger = ledger
-        self._server = server
+        self.member = member = Member(ledger.crew, ledger.slot)
+        self.ledger = ledger
+        self.server = server
         self.others = ListedPeers(partial(_shown, member), member.changed, member.show_changes)
 
     def leads(self) -> bool:
         """See `Workers`."""
-        return self._member.is_first
+        return self.member.is_first
 
     def over(
         self, models: ModelManager, metrics: Metrics, limit: ConnectionLimit, follow: Follow
     ) -> "SeveralWorkerGroup":
         """See `Workers`."""
-        spread = Spread(self._member, lambda: limit.count)
-        limit.on_count = spread.tell
-        group = SeveralWorkerGroup(
-            self._member, self._ledger, self._server, models, metrics.own_page, spread, follow
-        )
-        metrics.united = group.page
-        return group
+        return SeveralWorkerGroup(self, models, metrics, limit, follow)
 
 
 class SeveralWorkerGroup(WorkerGroup):
-    """One of several workers, over its models. Methods of `WorkerGroup` are described there.
-
-    Args of the constructor:
-        member: this worker.
-        ledger: keeps the newest configuration of all.
-        server: the settings.
-        models: of this worker.
-        own_page: gives the page of metrics of this worker.
-        spread: spreads connections over the workers.
-        follow: see `Follow`.
-    """
+    """One of several workers, over its models. Methods of `WorkerGroup` are described there."""
 
     def __init__(
         self,
-        member: Member,
-        ledger: Ledger,
-        server: ServerSettings,
+        workers: SeveralWorkers,
         models: ModelManager,
-        own_page: Callable[[], Awaitable[memoryview]],
-        spread: Spread,
+        metrics: Metrics,
+        limit: ConnectionLimit,
         follow: Follow,
     ) -> None:
-        self._member = member
-        self._ledger = ledger
-        self._server = server
+        self._member = member = workers.member
+        self._ledger = workers.ledger
+        self._server = workers.server
         self._models = models
-        self._own_page = own_page
-        self.sharing = self._spread = spread
+        self.sharing = self._spread = Spread(member, lambda: limit.count)
+        limit.on_count = self._spread.tell
         self._questions = Questions(member)
         self._questions.answer(PAGE, self._worker_page)
-        self._changes = Changes(member, ledger, self._apply_here, self._newest)
+        self._changes = Changes(member, self._ledger, self._apply_here, self._newest)
         self._known: Sequence[KnownStatuses] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
         self._counted = CounterStore(member.crew, member.slot)
         self._telling = asyncio.Lock()
+        self._own_page = metrics.own_page
+        metrics.united = self._page
         super().__init__(self, self, follow)
 
     # -- the configuration -------------------------------------------------------------------
@@ -259,8 +243,7 @@ class SeveralWorkerGroup(WorkerGroup):
 
     # -- metrics -----------------------------------------------------------------------------
 
-    async def page(self) -> bytes:
-        """Give the metrics of all workers together."""
+    async def _page(self) -> bytes:
         workers = 1 + len(self._member.open)
         found = await self._questions.ask_all(PAGE, limit_s=PAGE_S, of_silent=False)
         whole = len(found) >= workers

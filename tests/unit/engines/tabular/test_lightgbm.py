@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.tabular.lightgbm import load
 from tests.unit.engines.asking import answer, told
@@ -56,13 +55,3 @@ async def test_values(tmp_path: Path, objective: str) -> None:
     assert told(model)["y"] == "double [-1]"
     assert np.allclose((await answer(model, x=X))["y"], booster.predict(X), atol=1e-5)
     model.close()
-
-
-@pytest.mark.parametrize("content", [b"tree\nversion=v4\n", b"words\nend of trees", b""])
-def test_a_broken_file_fails_in_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "m.txt").write_bytes(content)
-    with pytest.raises(
-        LoadFailed, match=r"^m\.txt (cannot be read by lightgbm: |was cut)"
-    ) as failure:
-        load(tmp_path / "m.txt", EngineOptions())
-    assert "\n" not in str(failure.value)

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 from ie_serving.app.engine_stack import engine_of
 from ie_serving.commands.check import check
 from ie_serving.config.dialects.ie_serving import parse
-from ie_serving.core.values.errors import InvalidTensor
+from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.storage.backends.local import SingleFile
@@ -112,6 +113,32 @@ async def test_a_value_that_is_not_there_is_nan(tmp_path: Path, write: Write) ->
     rows = np.full((2, 4), np.nan)
     assert np.allclose((await answer(model, x=rows))["y"], predict(rows))
     model.close()
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "content", "text"),
+    [
+        ("sklearn", "m.joblib", b"no model\n", "cannot be read by scikit-learn: "),
+        ("sklearn", "m.pkl", b"no model\n", "cannot be read by scikit-learn: "),
+        ("sklearn", "m.skops", b"no model\n", "cannot be read by scikit-learn: "),
+        ("xgboost", "m.json", b'{"learner": {}}\n', "cannot be read by xgboost: "),
+        ("xgboost", "m.ubj", b'{"learner": {}}\n', "is damaged"),
+        ("lightgbm", "m.txt", b"tree\nversion=v4\n", "was cut"),
+        ("lightgbm", "m.txt", b"words\nend of trees", "cannot be read by lightgbm: "),
+        ("lightgbm", "m.txt", b"", "was cut"),
+        ("catboost", "m.cbm", b"no model\n", "cannot be read by catboost: "),
+    ],
+)
+def test_a_broken_file_fails_in_one_line(
+    tmp_path: Path, library: str, name: str, content: bytes, text: str
+) -> None:
+    needed = "skops" if name.endswith(".skops") else library
+    pytest.importorskip(needed, reason=f"{needed} is not installed; see `make drivers`")
+    driver = import_module(f"ie_serving.engines.tabular.{library}")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LoadFailed, match=f"^{name} {text}") as failure:
+        driver.load(tmp_path / name, EngineOptions(allow_pickle=True))
+    assert "\n" not in str(failure.value)
 
 
 def test_check_tells_by_what_a_file_is_served(

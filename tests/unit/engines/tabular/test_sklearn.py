@@ -227,14 +227,6 @@ def test_a_skops_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     assert str(failure.value) == f"m.skops cannot be read by scikit-learn: {text}"
 
 
-@pytest.mark.parametrize("name", ["m.joblib", "m.pkl", "m.skops"])
-def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"no model\n")
-    with pytest.raises(LoadFailed, match=f"^{name} cannot be read by scikit-learn: ") as failure:
-        load(tmp_path / name, ALLOWED)
-    assert "\n" not in str(failure.value)
-
-
 def test_the_version_of_the_library_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

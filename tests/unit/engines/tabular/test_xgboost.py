@@ -109,16 +109,6 @@ async def test_early_stopping_is_kept_as_the_library_keeps_it(tmp_path: Path) ->
     model.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("m.json", "cannot be read by xgboost: "), ("m.ubj", "is damaged")]
-)
-def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_bytes(b'{"learner": {}}\n')
-    with pytest.raises(LoadFailed, match=f"^{name} {text}") as failure:
-        load(tmp_path / name, EngineOptions())
-    assert "\n" not in str(failure.value)
-
-
 @pytest.mark.parametrize("name", ["m.ubj", "m.bst"])
 def test_a_file_that_was_cut_is_refused_before_the_library_reads_it(
     tmp_path: Path, name: str

@@ -7,7 +7,6 @@ logged as ever. JSON logs keep all lines, since programs read them.
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sized
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -194,8 +193,8 @@ async def reported(
     began, many = clock(), len(models) >= MANY
     shown = ProgressLine("loading models", len(models), "models")
     with details_of(models), shown.drawn(wanted=SHARE.workers == 1):
-        plan = ReportPlan(began, sums=many, hint=not opens_early)
-        looking = asyncio.create_task(_look(models, shown, plan, clock))
+        look = _look(models, shown, clock, many=many, opens_early=opens_early)
+        looking = asyncio.create_task(look)
         try:
             yield
         finally:
@@ -204,44 +203,26 @@ async def reported(
         log.info(Event("models loaded", **_sums(models), took_s=clock() - began))
 
 
-class ReportPlan:
-    """Decides when the log says more of a start.
-
-    Args of the constructor:
-        began: time of the start, by the clock of `due`.
-        sums: log sums, every `SUM_S` seconds.
-        hint: log once, after `HINT_S` seconds, how the ports open earlier.
-    """
-
-    def __init__(self, began: float, *, sums: bool, hint: bool) -> None:
-        self._sums_at = began + SUM_S if sums else math.inf
-        self._hint_at = began + HINT_S if hint else math.inf
-
-    def due(self, now: float) -> tuple[bool, bool]:
-        """Tell whether the hint is due, and whether sums are; each is due once."""
-        hint, sums = now > self._hint_at, now > self._sums_at
-        if hint:
-            self._hint_at = math.inf
-        if sums:
-            self._sums_at = now + SUM_S
-        return hint, sums
-
-
 async def _look(
     models: Collection[Served],
     shown: ProgressLine,
-    plan: ReportPlan,
     clock: Callable[[], float],
+    *,
+    many: bool,
+    opens_early: bool,
 ) -> None:
+    began = summed = clock()
+    hinted = opens_early
     while True:
         await asyncio.sleep(LOOK_S)
-        sums = _sums(models)
+        sums, now = _sums(models), clock()
         shown.show(sums["serving"] + sums["failed"])
-        hint_is_due, sums_are_due = plan.due(clock())
-        if hint_is_due:
+        if not hinted and now - began > HINT_S:
+            hinted = True
             how = Hint("{server.open_ports_early} true opens them for the models that serve")
             log.info(Event("ports open when every model has loaded", advice=how))
-        if sums_are_due:
+        if many and now - summed > SUM_S:
+            summed = now
             log.info(Event("models are loading", **sums))
 
 

@@ -111,22 +111,14 @@ class Serve:
 
 @dataclass(frozen=True)
 class Replace:
-    """The second engine serves.
-
-    Attributes:
-        cause: why OpenVINO does not.
-    """
+    """The second engine serves; `cause` says why OpenVINO does not."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class Fail:
-    """No engine serves.
-
-    Attributes:
-        cause: why, and what to do.
-    """
+    """No engine serves; `cause` says why, and what to do."""
 
     cause: str
 

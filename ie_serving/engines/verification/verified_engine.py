@@ -172,7 +172,7 @@ class _Load:
             choice = self._choice(shown)
             if isinstance(choice, Serve):
                 serving = self._by_openvino(model, shown)
-                if faster := self._faster(serving, shown):
+                if (faster := self._faster(serving, shown)) is not None:
                     return faster
                 unused.pop_all()
                 return serving

@@ -7,7 +7,6 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotFound, StorageError, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.models.first_loads import HINT_S, SUM_S, ReportPlan
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import LIMIT_S, World, managed, serves, until
 
@@ -139,12 +138,3 @@ async def test_a_model_that_ends_the_start_ends_the_loads_of_the_others(world: W
     left = [str(task) for task in asyncio.all_tasks() - before]
     go_on.set()
     assert not [task for task in left if "_begin_strictly" in task]
-
-
-def test_a_start_that_takes_long_is_logged_in_sums_and_hinted_at_once() -> None:
-    plan = ReportPlan(7.0, sums=True, hint=True)
-    times = (SUM_S, SUM_S + 1, HINT_S, HINT_S + 2, HINT_S + 3, HINT_S + 8)
-    due = [plan.due(7.0 + each) for each in times]
-    assert [sums for _, sums in due] == [False, True, False, True, False, True]
-    assert [hint for hint, _ in due] == [False, False, False, True, False, False]
-    assert ReportPlan(0.0, sums=False, hint=False).due(1e9) == (False, False)

@@ -117,13 +117,6 @@ def test_the_fastest_within_the_tolerance_is_taken(
     assert "precision chosen" in caplog.text
 
 
-def test_what_deviates_too_much_is_not_taken(engine: Engine) -> None:
-    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.001)
-    assert chosen(engine, asked(1.0), own=own) == "f16"
-    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.0)
-    assert chosen(engine, asked(1.0), own=own) == "f32"
-
-
 def test_a_trial_ends_with_the_first_answer_that_deviates_too_much(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,13 +11,22 @@ import enum
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+)
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import ModelSpec
@@ -174,7 +183,7 @@ def model_asked(path: bytes) -> ModelSpec | None:
 
 
 class ProcessPhase(enum.Enum):
-    """Phase of the process. Each phase follows the one above it, and none returns."""
+    """Phase of the process."""
 
     STARTING = "starting"
     """Not every model has served yet. Requests are answered: other models may serve already."""
@@ -184,11 +193,28 @@ class ProcessPhase(enum.Enum):
     """Clients should use another server: each reply closes its connection."""
 
 
+class PhaseEvent(enum.Enum):
+    """Events of the process."""
+
+    SERVED = "served"  # the ports are open, and every model has served
+    STOP = "stop"
+
+
+PHASES: Final[Mapping[ProcessPhase, Mapping[PhaseEvent, ProcessPhase]]] = {
+    ProcessPhase.STARTING: {
+        PhaseEvent.SERVED: ProcessPhase.READY,
+        PhaseEvent.STOP: ProcessPhase.STOPPING,
+    },
+    ProcessPhase.READY: {PhaseEvent.STOP: ProcessPhase.STOPPING},
+    ProcessPhase.STOPPING: {PhaseEvent.STOP: ProcessPhase.STOPPING},
+}
+
+
 class Health:
     """The replies to probes.
 
     Attributes:
-        phase: of this process; only `health.py` sets it.
+        phase: of this process; only `apply` sets it.
         lacking: names the models that readiness waits for; none where callers are asked who they
             are, since probes are not.
     """
@@ -196,6 +222,10 @@ class Health:
     def __init__(self) -> None:
         self.phase = ProcessPhase.STARTING
         self.lacking: Callable[[], Collection[str]] = tuple
+
+    def apply(self, event: PhaseEvent) -> None:
+        """Move the process to its next phase."""
+        self.phase = after(PHASES, self.phase, event, "process")
 
     def live_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a liveness probe."""
@@ -257,7 +287,7 @@ class ProcessReadiness:
         """Report not ready from now on, so that clients use another server."""
         if self._waiting:
             self._waiting.cancel()
-        self._health.phase = ProcessPhase.STOPPING
+        self._health.apply(PhaseEvent.STOP)
         self._grpc_health.refuse()
 
     def hand_over(self) -> None:
@@ -271,5 +301,5 @@ class ProcessReadiness:
             # The task is not awaited: without this log line its error would stay unseen.
             log.exception(Event("readiness failed by a defect"))
             return
-        self._health.phase = ProcessPhase.READY
+        self._health.apply(PhaseEvent.SERVED)
         self._grpc_health.allow()

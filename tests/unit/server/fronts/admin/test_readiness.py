@@ -6,10 +6,29 @@ import logging
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ie_serving.server.fronts.admin.health import NAME, Health, HealthService, ProcessReadiness
+from ie_serving.server.fronts.admin.health import (
+    NAME,
+    PHASES,
+    Health,
+    HealthService,
+    PhaseEvent,
+    ProcessPhase,
+    ProcessReadiness,
+)
 from ie_serving.server.transport.grpc.services import CallContext
+from tests.unit.moves import check_moves
 
 PATIENCE_S = 5
+MOVES = """
+          SERVED  STOP
+STARTING  READY   STOPPING
+READY     .       STOPPING
+STOPPING  .       STOPPING
+"""
+
+
+def test_every_event_in_every_phase() -> None:
+    check_moves(PHASES, ProcessPhase, PhaseEvent, MOVES)
 
 
 class Nobody(CallContext):

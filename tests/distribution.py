@@ -4,10 +4,12 @@ Collection takes 9 s of processor time, TensorFlow's import included; in pytest-
 collects for itself, and each test is told by several messages.
 """
 
+import faulthandler
 import io
 import itertools
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections import deque
@@ -19,11 +21,15 @@ from typing import Any
 
 import pytest
 from _pytest.config import create_terminal_writer
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 THREADS = Path("/proc/self/task")
 CRASHES = 2
 """So many ended processes end the run: after the first, its test is tried again in a new one."""
 
+AGAIN_S = 30.0
+"""So long is shorter than `faulthandler_timeout`, which begins anew only then. Each begin starts a
+thread and awaits the end of one, for milliseconds where more processes than processors run."""
 
 threaded: list[str] = []
 """What had been collected when there were threads, such as TensorFlow's once it computes."""
@@ -191,6 +197,7 @@ def _make_apart(config: pytest.Config, number: int) -> None:
     _captured(config).start_global_capturing()
     writer = create_terminal_writer(config, nowhere)  # pytest-timeout asks for one
     config.pluginmanager.unregister(name="terminalreporter")
+    config.pluginmanager.unregister(name="faulthandler")  # instead of it: `_watch`
     config.pluginmanager.register(SimpleNamespace(_tw=writer), "terminalreporter")
     temporary: Any = config._tmp_path_factory  # type: ignore[attr-defined]
     temporary._basetemp = temporary.getbasetemp() / f"p{number}"
@@ -205,10 +212,21 @@ def _run(session: pytest.Session, channel: connection.Connection) -> None:
     """Ask for the next file before the last test of one, after which its fixtures may end."""
     items = _items(session.items, channel)
     item = next(items, None)
+    watched_s = -AGAIN_S
     while item is not None:
+        if time.monotonic() - watched_s >= AGAIN_S:
+            watched_s = time.monotonic()
+            _watch(session.config)
         following = next(items, None)
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
+
+
+def _watch(config: pytest.Config) -> None:
+    """End this process, with the traceback of each thread, where it hangs from now on."""
+    if limit_s := float(config.getini("faulthandler_timeout") or 0.0):
+        error = config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(limit_s, file=error, exit=True)
 
 
 def _items(items: Sequence[pytest.Item], channel: connection.Connection) -> Iterator[pytest.Item]:

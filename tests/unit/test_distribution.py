@@ -41,7 +41,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the tests in a folder in two processes."""
     (folder / "conftest.py").write_text(CONFTEST)
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take seconds
-    flags = ("--processes=2", "-c", os.devnull, "-vrA")
+    flags = ("--processes=2", "-c", os.devnull, "-vrA", "-o", "faulthandler_timeout=2")
     return ran(sys.executable, "-m", "pytest", *flags, folder, env=alone)
 
 
@@ -73,12 +73,14 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_process_is_tried_again(
     assert process["a"] == process["b"] != process["z"]
 
 
-def test_a_second_process_that_ends_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "test_end.py").write_text("import os\ndef test_ends(): os._exit(3)")
+def test_a_process_that_hangs_ends_and_a_second_one_is_not_replaced(tmp_path: Path) -> None:
+    hangs = "import threading\ndef test_hangs(): threading.Event().wait()"
+    (tmp_path / "test_end.py").write_text(hangs)
     ended = run(tmp_path)
     assert ended.returncode == 2
-    assert re.search(r"Interrupted: p\d ended with exit code 3", ended.stdout)
+    assert re.search(r"Interrupted: p\d ended with exit code 1", ended.stdout)
     assert "2 failed" in ended.stdout
+    assert "in test_hangs" in ended.stderr
 
 
 def test_threads_that_no_fork_would_have_are_refused(tmp_path: Path) -> None:

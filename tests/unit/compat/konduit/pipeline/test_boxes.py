@@ -137,7 +137,7 @@ def test_a_region_is_cut_out(keys: dict[str, Any], first: list[int], shape: Any)
         (
             {"@type": "IMAGE_CROP", "cropName": "w"},
             {"i": picture(), "w": {**LEFT, "@x2": 0.0}},
-            "the region to crop is empty",
+            "the region to crop is 0 x 4 pixels; expected 1 to ",
         ),
         ({"@type": "IMAGE_CROP", "cropName": "w"}, {"i": picture(), "w": [1, 2]}, "two points"),
     ],

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from ie_serving.engines.process.link import KEPT_BYTES, Link, PeerGone, Segment
+from ie_serving.engines.process import link
+from ie_serving.engines.process.link import Link, PeerGone, Segment
 from ie_serving.engines.process.protocol import HEAD, FrameKind, text
 
 
@@ -36,16 +37,20 @@ def sent(sender: Link, receiver: Link, count: int) -> int:
     return int(np.count_nonzero(found == array))
 
 
-def test_memory_grows_for_large_tensors_and_is_given_back(pair: Pair) -> None:
+def test_memory_grows_for_large_tensors_and_is_given_back(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = 1 << 22
+    monkeypatch.setattr(link, "KEPT_BYTES", kept)
     first, second, memory, _ = pair
     sizes = []
-    for count in (1 << 16, KEPT_BYTES + (1 << 20), 1 << 16, KEPT_BYTES + (1 << 21)):
+    for count in (1 << 16, kept + (1 << 20), 1 << 16, kept + (1 << 21)):
         first.shrink()
         assert sent(first, second, count) == count
         assert sent(second, first, count) == count
         sizes.append(os.fstat(memory).st_size)
-    assert sizes[0] < KEPT_BYTES < sizes[1] < sizes[3]
-    assert sizes[2] == KEPT_BYTES
+    assert sizes[0] < kept < sizes[1] < sizes[3]
+    assert sizes[2] == kept
 
 
 def test_small_tensors_need_no_memory(pair: Pair) -> None:

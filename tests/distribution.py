@@ -180,9 +180,11 @@ def _work(session: pytest.Session, channel: connection.Connection, number: int) 
         _run(session, channel)
         session.config.hook.pytest_sessionfinish(session=session, exitstatus=0)
         code = 0
-    except BaseException:
+    except BaseException as error:
         _captured(session.config).stop_global_capturing()
-        traceback.print_exc()
+        # The others are of a run that was interrupted, or stopped by its first process.
+        if not isinstance(error, KeyboardInterrupt | BrokenPipeError | ConnectionResetError):
+            traceback.print_exc()
         session._setupstate.teardown_exact(None)
     finally:
         os._exit(code)

@@ -211,7 +211,7 @@ FOLDER = "verdicts"
 """Name of the folder: `engines.kept` manages files only, not folders."""
 
 
-RULES = 3
+RULES = 4
 """Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from ie_serving.engines.layers import own_loop
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification import comparison
+from ie_serving.engines.verification import comparison, lite_reference
 from ie_serving.engines.verification import verifier as module
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
@@ -102,6 +103,23 @@ def test_the_second_engine_serves_all_where_openvino_would_leave_out_a_signature
         x = {"x": np.array([[1, 3, 2]], np.float32)}
         (y,) = own_loop.run(model.infer(signature, x, copies)).values()
         assert y.tolist() == right
+
+
+@pytest.mark.parametrize(("name", "exact"), [("nearest", [True]), ("quantized", [True, False])])
+def test_a_quantized_model_is_compared_with_what_the_library_would_serve(
+    lite_exports: Path, monkeypatch: pytest.MonkeyPatch, name: str, exact: list[bool]
+) -> None:
+    """The kernels without the default delegate take up to 200 times as long, and lie as far off."""
+    opened, how = lite_reference.interpreter, list[bool]()
+
+    def noted(*given: Any, exact: bool) -> Any:
+        how.append(exact)
+        return opened(*given, exact=exact)
+
+    monkeypatch.setattr(lite_reference, "interpreter", noted)
+    (reference,) = lite_reference.opened(lite_exports / name / "1" / "model.tflite")
+    assert how == exact
+    assert bool(reference.tensors.precision) == (name == "quantized")
 
 
 def test_without_the_library_nothing_is_compared(

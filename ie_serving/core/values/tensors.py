@@ -221,6 +221,16 @@ class Evidence(NamedTuple):
     told: str
 
 
+def without_port(tensor: str) -> str:
+    """Give the name of a tensor without the port that TensorFlow gives a node's first output."""
+    return tensor.removesuffix(":0")
+
+
+def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
+    """Describe a tensor that has one name, in the API and in the model."""
+    return TensorSpec(name, dtype, shape, name)
+
+
 def specs_of(arrays: Arrays) -> dict[str, TensorSpec]:
     """Describe arrays without declared specs; their dtypes are those of `BY_NUMPY`."""
     return {

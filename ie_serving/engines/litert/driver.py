@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec
+from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec, without_port
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.reading.lite_signatures import (
@@ -113,8 +113,8 @@ def _program(
     refuse_unsupported(options, signature, NAME)
     idle: LifoQueue[Any] = LifoQueue()
     idle.put(first)
-    names = {alias: name.removesuffix(":0") for alias, name in lite.inputs.items()}
-    given = {alias: name.removesuffix(":0") for alias, name in lite.outputs.items()}
+    names = {alias: without_port(name) for alias, name in lite.inputs.items()}
+    given = {alias: without_port(name) for alias, name in lite.outputs.items()}
 
     def call(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         own = {names[alias]: array for alias, array in inputs.items()}
@@ -136,9 +136,7 @@ def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401
 
 
 def _specs(names: Mapping[str, str], details: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    return {
-        alias: _spec(alias, name, details[name.removesuffix(":0")]) for alias, name in names.items()
-    }
+    return {alias: _spec(alias, name, details[without_port(name)]) for alias, name in names.items()}
 
 
 def _spec(alias: str, name: str, details: Any) -> TensorSpec:  # noqa: ANN401  untyped

@@ -8,7 +8,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array
+from ie_serving.core.values.tensors import Array, without_port
 from ie_serving.engines.openvino.reading.lite_signatures import LiteSignature
 from ie_serving.engines.run.function import one_line
 
@@ -33,11 +33,6 @@ def interpreter(model: Path | bytes, threads: int, *, exact: bool) -> Any:  # no
         return Interpreter(*given, experimental_op_resolver_type=kernels, num_threads=threads)
     except (RuntimeError, ValueError) as error:
         raise LoadFailed(f"{LIBRARY} does not take the file: {one_line(error)}") from error
-
-
-def without_port(tensor: str) -> str:
-    """Give a tensor's name without the port that TensorFlow gives the first output."""
-    return tensor.removesuffix(":0")
 
 
 class LiteRun:

@@ -270,7 +270,7 @@ def _meet_numpy() -> None:
     assert ov.op.Constant(np.zeros(1, np.float32)).data.size
 
 
-def one_line(error: BaseException) -> str:
+def openvino_text(error: BaseException) -> str:
     """Give an exception of OpenVINO as one line without the places of its C++ sources."""
     return " ".join(_NOISE.sub(" ", str(error)).split())[:TEXT_LIMIT] or "no reason given"
 
@@ -280,7 +280,7 @@ def in_words(error: BaseException) -> str:
 
     OpenVINO's own text follows.
     """
-    text = _BEFORE.sub("", one_line(error))
+    text = _BEFORE.sub("", openvino_text(error))
     shapes = _SHAPES.search(text) if _UNFIT.search(text) else None
     if shapes:
         given = " and ".join(f"[{shape}]" for shape in _SHAPE.findall(shapes[2]))
@@ -304,5 +304,5 @@ def load_failures(what: str) -> Iterator[None]:
 
 
 def _refusal(error: BaseException) -> str:
-    text = one_line(error)
+    text = openvino_text(error)
     return text if isinstance(error, OSError) else with_culprit(text)

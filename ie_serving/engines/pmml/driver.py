@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
-from ie_serving.core.values.tensors import Array, Arrays, DataType
+from ie_serving.core.values.tensors import Array, Arrays, DataType, tensor
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
@@ -244,7 +244,7 @@ def _known(fields: Mapping[str, InputField], name: str) -> InputField:
 
 def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, ColumnPlaces]:
     """Describe the tensors of a model; outputs of other kinds keep the names of their fields."""
-    inputs = {each.name: rows.tensor(each.name, each.dtype, -1) for each in fields}
+    inputs = {each.name: tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
     given = [each for each in scorer.outputs if each.feature == "predictedValue"]
     classes = _classes(scorer.outputs, given)
@@ -266,13 +266,13 @@ def _named(
 
     With `wanted`, a predicted field has the document's name, not the library's.
     """
-    inputs = {each.name: rows.tensor(each.name, each.dtype, -1) for each in fields}
+    inputs = {each.name: tensor(each.name, each.dtype, -1) for each in fields}
     names = {} if wanted is None else scorer.targets
     named, places = {}, {}
     for at, each in enumerate(scorer.outputs):
         if wanted is None or each.name in wanted:
             name = names.get(each.name, each.name)
-            named[name] = rows.tensor(name, _dtype(each), -1)
+            named[name] = tensor(name, _dtype(each), -1)
             places[name] = [at]
     return TensorForm(inputs, named), places
 

@@ -6,6 +6,7 @@ same where these wrappers differ in nothing but their names, and are given the s
 
 from collections.abc import Mapping
 
+from ie_serving.core.values.tensors import without_port
 from ie_serving.engines.savedmodel.file import Declared, MetaGraph, TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS
 from ie_serving.wire.protobuf.messages import Proto
@@ -34,11 +35,11 @@ def _computation(
     """Describe what a signature computes: alike only for signatures that compute the same."""
     inputs, outputs = signature.inputs, signature.outputs
     specs = (signature.method, _specs(inputs), _specs(outputs))
-    given = [nodes.get(_output(info.tensor)) for info in inputs.values()]
+    given = [nodes.get(without_port(info.tensor)) for info in inputs.values()]
     places = [info.tensor.partition(":") for info in outputs.values()]
     called = {name for name, _, _ in places}
     if len(called) == 1 and all(node is not None and not node.input for node in given):
-        fed = {_output(info.tensor): alias for alias, info in inputs.items()}
+        fed = {without_port(info.tensor): alias for alias, info in inputs.items()}
         call = _call(nodes.get(called.pop()), fed, nodes, functions)
         if call:
             ports = tuple(port for _, _, port in places)
@@ -55,7 +56,7 @@ def _call(
 ) -> object:
     """Describe a call; None where it is given what other nodes compute."""
     function = functions.get(node.attr["f"].func.name) if node and node.op in CALLS else None
-    read = [_output(reference) for reference in node.input] if function else []
+    read = [without_port(reference) for reference in node.input] if function else []
     if function is None or any(each not in nodes or nodes[each].input for each in read):
         return None
     signature = function.signature
@@ -66,11 +67,6 @@ def _call(
         tuple(sorted(function.ret.items())),
         tuple((each in fed, fed.get(each, each)) for each in read),
     )
-
-
-def _output(reference: str) -> str:
-    """Give a reference to an output in its shortest form."""
-    return reference.removesuffix(":0")
 
 
 def _nameless(node: Proto) -> bytes:

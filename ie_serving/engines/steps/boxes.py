@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines.steps.declaration import fixed, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, tensor
+from ie_serving.engines.steps.declaration import fixed
 from ie_serving.engines.steps.texts import named, probabilities
 
 LIST = fixed(

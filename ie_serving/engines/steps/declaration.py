@@ -182,11 +182,6 @@ def _shaped(spec: TensorSpec, given: TensorSpec | None) -> TensorSpec:
     return TensorSpec(spec.name, spec.dtype, given.shape, spec.tensor)
 
 
-def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
-    """Declare an output."""
-    return TensorSpec(name, dtype, shape, name)
-
-
 def fixed(*outputs: TensorSpec) -> Callable[..., Specs]:
     """Declare outputs that depend on neither inputs nor options."""
     found = {spec.name: spec for spec in outputs}

@@ -11,8 +11,7 @@ import numpy as np
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
-from ie_serving.engines.steps.declaration import tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec, tensor
 from ie_serving.wire.image.draw import PALETTE, drawn
 from ie_serving.wire.image.pictures import decode, encoded, resized
 

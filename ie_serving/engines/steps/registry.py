@@ -5,9 +5,9 @@ To add a step, write its function and add a row to `TABLE`.
 
 from collections.abc import Mapping
 
-from ie_serving.core.values.tensors import DataType
+from ie_serving.core.values.tensors import DataType, tensor
 from ie_serving.engines.steps import boxes, declaration, images, texts, watching
-from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, StepInput, tensor
+from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, StepInput
 
 MOST_SIZE = 16_384
 """Most rows or columns of a picture that a step makes; larger sizes are refused."""

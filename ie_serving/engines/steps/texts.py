@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, RequestTooLarge
-from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
-from ie_serving.engines.steps.declaration import fixed, tensor
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec, tensor
+from ie_serving.engines.steps.declaration import fixed
 
 
 def classifier_output(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
+from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, tensor
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
@@ -46,7 +46,7 @@ def _inputs(model: Any) -> Specs:  # noqa: ANN401  the library's
     if not words:
         return rows.matrix(len(names), DataType.FP32)
     types = [DataType.STRING if at in words else DataType.FP32 for at in range(len(names))]
-    return {name: rows.tensor(name, dtype, -1) for name, dtype in zip(names, types, strict=True)}
+    return {name: tensor(name, dtype, -1) for name, dtype in zip(names, types, strict=True)}
 
 
 def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401

@@ -29,6 +29,7 @@ from ie_serving.core.values.tensors import (
     TensorSpec,
     decoded,
     encoded,
+    tensor,
 )
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
@@ -91,11 +92,6 @@ def classified(labels: DataType, probabilities: DataType | None, classes: int) -
     if probabilities is None:
         return _named(label)
     return _named(label, tensor(PROBABILITIES, probabilities, -1, classes))
-
-
-def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
-    """Describe one tensor."""
-    return TensorSpec(name, dtype, shape, name)
 
 
 def dtype_of(array: Array) -> DataType:

@@ -18,6 +18,7 @@ from ie_serving.core.values.tensors import (
     Signature,
     Specs,
     copies,
+    without_port,
 )
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import GeneratedInput, GeneratedRequest, ValueKind
@@ -76,11 +77,6 @@ def _in_the_file(specs: Specs, own: Mapping[str, str], known: Container[str]) ->
     # A file of ONNX that was made of TensorFlow's graph has the port in its names.
     tensors = {name: own.get(name, spec.tensor) for name, spec in specs.items()}
     return {name: each if each in known else without_port(each) for name, each in tensors.items()}
-
-
-def without_port(tensor: str) -> str:
-    """Give a tensor's name without the port that TensorFlow gives the first output."""
-    return tensor.removesuffix(":0")
 
 
 def has_time(number: int, began: float, most_s: float) -> bool:

@@ -97,7 +97,7 @@ def render(value: object) -> str:
     if _BARE.fullmatch(text) and text.isprintable():
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{one_line(quoted)}"'
+    return f'"{escaped(quoted)}"'
 
 
 def mask(text: str) -> str:
@@ -123,7 +123,7 @@ def is_secret(name: str) -> bool:
     return _NAMED_SECRET.search(f"{name}=x") is not None
 
 
-def one_line(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape characters that could end a line or control a terminal."""
     if text.isprintable():  # nearly every line, and one call in C
         return text

@@ -39,9 +39,9 @@ from ie_serving.telemetry.log.events import (
     Event,
     about,
     carried,
+    escaped,
     is_secret,
     mask,
-    one_line,
     render,
     shortened,
 )
@@ -300,7 +300,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         """Return the line of a record without its traceback."""
-        record.message = one_line(record.message)
+        record.message = escaped(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import ServingError
-from ie_serving.telemetry.log.events import mask, one_line
+from ie_serving.telemetry.log.events import escaped, mask
 from ie_serving.telemetry.metrics.text import (
     EVERY_SECOND,
     SETTLED_AT,
@@ -325,4 +325,4 @@ class RecentErrors:
 def _masked(failure: FailureCount) -> FailureCount:
     if failure.text is None:
         return failure
-    return failure._replace(text=one_line(mask(failure.text))[:LONGEST_TEXT])
+    return failure._replace(text=escaped(mask(failure.text))[:LONGEST_TEXT])

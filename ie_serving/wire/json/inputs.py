@@ -94,11 +94,12 @@ def dtypes_for(value: JsonValue, specs: Mapping[str, TensorSpec]) -> dict[str, D
 
 
 def _is_bytes(value: JsonValue, name: str) -> bool:
-    first = _first(value)
-    return is_base64(_first(first.get(name)) if is_named(first) else first)
+    first = first_scalar(value)
+    return is_base64(first_scalar(first.get(name)) if is_named(first) else first)
 
 
-def _first(value: JsonValue) -> JsonValue:
+def first_scalar(value: JsonValue) -> JsonValue:
+    """Give the first value in lists of lists; an empty list where one comes first."""
     while isinstance(value, list) and value:
         value = value[0]
     return value

@@ -31,7 +31,7 @@ _FORMATS: Final = {
 def predict_request(signature: Signature) -> Schema:
     """Return the schema of a `:predict` in columns."""
     named = signature.name != SERVING_DEFAULT
-    inputs = _object({name: tensor(spec) for name, spec in signature.inputs.items()})
+    inputs = _object({name: tensor_schema(spec) for name, spec in signature.inputs.items()})
     inputs["required"] = [name for name in signature.inputs if not _may_omit(name, signature)]
     if not inputs["required"]:
         del inputs["required"]
@@ -49,8 +49,8 @@ def predict_reply(signature: Signature) -> Schema:
     outputs = list(signature.outputs.values())
     if signature.gives_any:
         return _object({"outputs": {}})
-    several = _object({each.name: tensor(each) for each in outputs})
-    return _object({"outputs": tensor(outputs[0]) if len(outputs) == 1 else several})
+    several = _object({each.name: tensor_schema(each) for each in outputs})
+    return _object({"outputs": tensor_schema(outputs[0]) if len(outputs) == 1 else several})
 
 
 def examples_request(signature: Signature) -> Schema:
@@ -108,7 +108,7 @@ def infer_reply(signature: Signature) -> Schema:
     return made
 
 
-def tensor(spec: TensorSpec) -> Schema:
+def tensor_schema(spec: TensorSpec) -> Schema:
     """Return the schema of a tensor as nested lists, or as encoded images where it takes these."""
     if spec.shape is None:
         return {"description": str(spec)}

@@ -35,6 +35,7 @@ from ie_serving.core.values.tensors import (
 )
 from ie_serving.wire.form import FormField, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
+from ie_serving.wire.json.inputs import first_scalar
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
 from ie_serving.wire.json.rapidjson.document import JsonValue
 from ie_serving.wire.json.response import is_finite, known
@@ -116,7 +117,7 @@ class StfsBody:
             return strings([self._file(file, spec) for file in value])
         if spec.dtype is DataType.STRING:
             return decode_tensor(_decoded(value, texts=self._decodes), DataType.STRING)
-        if spec.image is not None and isinstance(_first(value), str | dict):
+        if spec.image is not None and isinstance(first_scalar(value), str | dict):
             return decode_tensor(_decoded(value, texts=True), DataType.STRING)
         return _numbers(value, spec.dtype)
 
@@ -183,12 +184,6 @@ def _is_on(given: JsonValue) -> bool:
 
 def _are_files(value: JsonValue) -> TypeGuard[list[bytes]]:
     return isinstance(value, list) and bool(value) and isinstance(value[0], bytes)
-
-
-def _first(value: JsonValue) -> JsonValue:
-    while isinstance(value, list) and value:
-        value = value[0]
-    return value
 
 
 def _decoded(value: JsonValue, ranks: int = MAX_RANK, *, texts: bool) -> JsonValue:

@@ -37,7 +37,7 @@ from ie_serving.engines.openvino.interface.tensor_specs import SignaturePorts, z
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
-from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.openvino.runtime import core, load_failures, openvino_text
 from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.threads import node_limit, thread_limit, threads
 
@@ -315,7 +315,7 @@ def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> o
         uncached = {name: value for name, value in config.items() if name != CACHE}
         compiled = core().compile_model(model, device, uncached)
         # This compilation has succeeded, so the cache was the cause.
-        warn_not_kept(config[CACHE], one_line(error))
+        warn_not_kept(config[CACHE], openvino_text(error))
         return compiled
 
 

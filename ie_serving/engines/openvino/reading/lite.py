@@ -31,9 +31,9 @@ from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
     customs,
     keeps_state,
+    node_of,
     signatures_of,
     with_first,
-    without_port,
 )
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
@@ -113,7 +113,7 @@ def _tensors(
 
 
 def _index(ports: Sequence[ov.Output], name: str, kind: str) -> int:
-    for known in (name, without_port(name)):
+    for known in (name, node_of(name)):
         for i, port in enumerate(ports):
             if known in port.get_names():
                 return i

@@ -395,15 +395,15 @@ def _from_definition(name: str, definition: Proto) -> LiteSignature:
     )
 
 
-def without_port(name: str) -> str:
-    """Give a tensor's name without the port that TensorFlow gives it."""
+def node_of(name: str) -> str:
+    """Name the node that gives a tensor: the name without the port that TensorFlow gives it."""
     return name.partition(":")[0]
 
 
 def _plainly_named(tensors: Sequence[FlatTable]) -> dict[str, FlatTable]:
     """Name tensors without their ports; with them where several would have one name."""
     names = [tensor.text(_TENSOR_NAME).removesuffix(":0") for tensor in tensors]
-    plain = [without_port(name) for name in names]
+    plain = [node_of(name) for name in names]
     return {
         name if plain.count(short) > 1 else short: tensor
         for name, short, tensor in zip(names, plain, tensors, strict=True)

@@ -17,7 +17,7 @@ from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
-from ie_serving.engines.openvino.runtime import Operation, core, load_failures, one_line
+from ie_serving.engines.openvino.runtime import Operation, core, load_failures, openvino_text
 from ie_serving.engines.savedmodel.as_sent import AsSent
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.file import (
@@ -396,7 +396,7 @@ def _evaluated(model: ov.Model, output: ov.Output) -> Array:
         if alone.evaluate([result], [ov.Tensor(zero) for zero in zeros]):
             return np.array(result.data)
     except RuntimeError as error:
-        cause = one_line(error)
+        cause = openvino_text(error)
     else:
         cause = "an operation has no reference"
     if output.get_element_type() in _CUT:

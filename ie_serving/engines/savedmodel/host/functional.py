@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.core.values.tensors import DataType
+from ie_serving.core.values.tensors import DataType, without_port
 from ie_serving.engines.savedmodel.frames import PASSES_ON, Library, name_of, noted_shape
 from ie_serving.engines.savedmodel.host.needs import on_host
 from ie_serving.engines.savedmodel.host.nodes import GraphNodes, Typed, data_inputs, set_inputs
@@ -272,7 +272,7 @@ class _Branches:
     def _origin(self, reference: str) -> str:
         while self._nodes.of(reference).op in PASSES_ON - {"IdentityN"}:
             reference = self._nodes.of(reference).input[0]
-        return reference.removesuffix(":0")
+        return without_port(str(reference))
 
     def _made(self, condition: str, branches: dict[int, tuple[str, list[str]]]) -> Proto:
         """Add the If. Args: branches: result and nodes, by the condition's value."""

@@ -3,8 +3,7 @@
 Commands that only query a running server are typed by people and run by probes, so they start
 quickly: they import neither numpy nor the server.
 
-Also opens the standard streams that a process was started without, such as by `2>&-`.
-
+Each also opens the standard streams that its process was started without, such as by `2>&-`.
 Daemons and log shippers close them. Python then has None for `sys.stderr`, and the next file or
 socket that is opened gets the number 2, into which libraries and crash reports would write.
 """

@@ -1,9 +1,7 @@
 """Key material: the ports' certificates, and the credentials that callers must match.
 
-`files/access_file.py` and the functions here produce these values, checked; `server/gate` takes
-them.
-
-Also reads certificate, key and authorities from the files that the settings name.
+The functions here read certificate, key and authorities from the files that the settings name, and
+`files/access_file.py` the callers. `server/gate` takes the checked values.
 
 Source of SSLConfig: ssl_config.proto of TensorFlow Serving, and its server.cc.
 """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "ie_serving.drivers"
-"""Entry points under which packages of others bring drivers (`drivers.py`)."""
+"""Entry points under which packages of others bring drivers."""
 
 LoadDirectory = Callable[[Path, EngineOptions], CompiledModel]
 """The function a row names: reads the model's file, or the version's directory where the driver
@@ -106,7 +106,7 @@ class DriverRow:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        from importlib.metadata import EntryPoint  # see `drivers.py`
+        from importlib.metadata import EntryPoint
 
         load = cast(
             "LoadDirectory", EntryPoint(self.name, self.place.format(name=self.name), GROUP).load()

@@ -1,17 +1,12 @@
 """Options of the layers around a model: batching, caching, sequences, recording, declared tensors.
 
-Field names are those of TensorFlow Serving's BatchingParameters, where it has the word.
+A field has the name of the server that had the option first:
 
-Options of the sequence layer, which keeps a model's state between requests.
-
-Field names are those of OpenVINO Model Server.
-
-Options of the layer that records requests: `logging_config` of TensorFlow Serving.
-
-Source: logging_config.proto and log_collector_config.proto of TensorFlow Serving; `max_file_bytes`
-and `drop_inputs` are additions.
-
-The tensors of a model as its `config.pbtxt` declares them.
+    batching            BatchingParameters of TensorFlow Serving
+    sequences           OpenVINO Model Server
+    recording           logging_config.proto and log_collector_config.proto of TensorFlow Serving;
+                        `max_file_bytes` and `drop_inputs` are additions
+    declared tensors    `config.pbtxt` of Triton
 
 Numpy is not imported at run time: the arbiter process holds settings with these.
 """

@@ -1,6 +1,4 @@
-"""Compiles one version with one setting after the other, and measures each.
-
-Also sends requests to a compiled model from concurrent callers, and measures the answers.
+"""Compiles one version with one setting after the other, and measures each by concurrent callers.
 
 Callers are tasks of one event loop, like a server's requests, but without its ports: the
 measurement covers the engine and its layers.

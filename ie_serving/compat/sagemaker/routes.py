@@ -1,17 +1,13 @@
 """`POST /invocations`, as Amazon SageMaker and its TensorFlow Serving container have it.
 
-The body is JSON, JSON lines, CSV or an array of numpy, by its Content-Type; the reply is JSON, or
-what Accept names first of these. `X-Amzn-SageMaker-Custom-Attributes` chooses model, version and
-method. Source: SageMaker's documentation of custom inference code, and of that container.
+The body is JSON, JSON lines, CSV or an array of numpy (`application/x-npy`), by its Content-Type;
+it becomes TensorFlow Serving's JSON, or an array. The reply is JSON, or what Accept names first of
+these. `X-Amzn-SageMaker-Custom-Attributes` chooses model, version and method.
 
-Arrays of numpy's files (`application/x-npy`) and CSV, as SageMaker's clients send and ask them.
+A file of numpy is read without numpy's own reader, which believes the shape before it has seen the
+bytes.
 
-A file is read without numpy's own reader, which believes the shape before it has seen the bytes.
-Source: numpy.lib.format.
-
-Bodies of SageMaker's `/invocations`: JSON, JSON lines and CSV become TensorFlow Serving's JSON.
-
-Source: the request forms that SageMaker's TensorFlow Serving container documents.
+Source: SageMaker's documentation of custom inference code and of that container; numpy.lib.format.
 """
 
 import dataclasses

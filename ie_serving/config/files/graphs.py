@@ -1,12 +1,12 @@
-"""Reads `graphs`, pipelines and MediaPipe graphs in the JSON file: models without a repository.
+"""Reads models without a repository in the JSON file: `graphs`, pipelines and MediaPipe graphs.
 
-Also translates `pipeline_config_list` of OpenVINO Model Server: a pipeline becomes a graph.
+A pipeline of OpenVINO Model Server (`pipeline_config_list`) becomes a graph. Its node with
+`demultiply_count` gives a list along its first dimension, of any length for -1, and for 0 in files
+before 2022. Nodes that read the list run once for each entry, and so do later nodes, up to a node
+that names it in `gather_from_node`. That node, like the pipeline's outputs, gets the results of the
+entries stacked. Lists may be nested. A custom node is Python code here, if its library names such
+code.
 
-A node with `demultiply_count` gives a list along its first dimension, of any length for -1, and for
-0 in files before 2022. Nodes that read the list run once for each entry, and so do later nodes, up
-to a node that names it in `gather_from_node`. That node, like the pipeline's outputs, gets the
-results of the entries stacked. Lists may be nested. A custom node is Python code here, if its
-library names such code.
 Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 """
 

@@ -3,11 +3,10 @@
 One table names each dtype in the four vocabularies that meet here: numpy (between the parts of
 this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serving's JSON errors.
 
-Also tensors whose dtype and shape only their sender knows (`TensorSpec.untyped`).
-
-Python nodes of OpenVINO Model Server take and give them. A tensor of one of the server's dtypes,
-with as many elements as its shape says, is an array as everywhere. Any other is one `Sent`, alone
-in an array without dimensions, which passes through steps and layers as a string does.
+Python nodes of OpenVINO Model Server take and give tensors whose dtype and shape only their sender
+knows (`TensorSpec.untyped`). A tensor of one of the server's dtypes, with as many elements as its
+shape says, is an array as everywhere. Any other is one `Sent`, alone in an array without
+dimensions, which passes through steps and layers as a string does.
 """
 
 import enum

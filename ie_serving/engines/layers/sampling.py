@@ -1,12 +1,8 @@
-"""The base class of layers that take copies of a share of the requests, with their answers.
+"""Layers that take copies of a share of the requests with their answers, to record or to compare.
 
-A request that is not sampled passes at the cost of one random number.
-
-The layer that records a share of the requests with their answers, for a replay or a warm-up.
-
-It copies the tensors of a sampled request before the answer leaves the engine's memory; encoding
-and writing are done by a thread. A request that is not sampled passes at the cost of one random
-number.
+A layer copies the tensors of a sampled request before the answer leaves the engine's memory; for a
+recording, a thread encodes and writes them. A request that is not sampled passes at the cost of one
+random number.
 """
 
 import random

@@ -1,7 +1,5 @@
 """Sessions of onnxruntime: their inputs and outputs as clients see them, and infer requests.
 
-Also describes the inputs and outputs of a session as clients see them.
-
 Converters end a classifier with ZipMap, whose output is a list of `{class: probability}`, one map
 for each row. It becomes a tensor with a row for each map and a column for each class, in sorted
 order as in scikit-learn's `classes_` and `predict_proba`.

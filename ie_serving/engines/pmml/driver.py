@@ -1,9 +1,8 @@
 """Serves PMML documents, which banks and insurers export, by PMML4S in a Java process.
 
-Also reads the input fields of a PMML document, and checks the values of requests against them.
-
 The library does not check values: for one that the document excludes it gives no result, or an
-arbitrary number. So the values of a request are checked first.
+arbitrary number. So the driver reads the input fields of the document, and checks the values of a
+request against them first.
 
 Source: PMML 4.4, DataDictionary (DataField, Value, Interval) and MiningSchema (MiningField).
 """

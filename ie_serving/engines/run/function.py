@@ -24,7 +24,7 @@ ArraysFunction = Callable[[Arrays], Arrays]
 """Computes the outputs, new arrays, by name. Several threads call it at once."""
 
 LONGEST_CAUSE = 600
-"""Characters of a library's error that are shown; some quote whole tables or graphs."""
+"""Characters of a library's error that are shown: some errors quote a whole graph or request."""
 
 
 class LibraryFailure(Exception):

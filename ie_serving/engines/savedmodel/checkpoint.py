@@ -1,14 +1,11 @@
 """Reads variables of a SavedModel by name from `variables.index` and `variables.data-*`.
 
 The index is a sorted table of LevelDB's form whose values are BundleEntryProto; the data files hold
-the tensors' bytes one after the other.
+the tensors' bytes one after the other. Variables are compared with the checksums that TensorFlow
+writes beside them.
 
-Source: tensor_bundle.cc, tensor_bundle.proto, and lib/io/format.cc and block.cc of TensorFlow.
-
-Also compares variables with the checksums that TensorFlow writes beside them.
-
-Source: tensor_bundle.cc (`BundleReader::GetValue`, `WriteStringTensor`), format.cc and crc32c.h of
-TensorFlow.
+Source: tensor_bundle.cc (`BundleReader::GetValue`, `WriteStringTensor`), tensor_bundle.proto,
+crc32c.h, and lib/io/format.cc and block.cc of TensorFlow.
 """
 
 import math

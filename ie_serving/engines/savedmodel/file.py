@@ -1,10 +1,9 @@
-"""Reads `saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures.
+"""Reads the graph for serving and the signatures of a SavedModel, or of a frozen graph.
 
-Also reads a frozen graph of TensorFlow like a SavedModel.
-
-A GraphDef names no inputs and outputs: its placeholders are the inputs, and results that no other
-node uses are the outputs, as in OpenVINO. With a signature of these it is treated like a
-SavedModel, so operations that OpenVINO lacks or computes wrongly are replaced or refused.
+A SavedModel is `saved_model.pb` or `saved_model.pbtxt`. A frozen graph is a GraphDef, which names
+no inputs and outputs: its placeholders are the inputs, and results that no other node uses are the
+outputs, as in OpenVINO. With a signature of these it is treated like a SavedModel, so operations
+that OpenVINO lacks or computes wrongly are replaced or refused.
 """
 
 from collections.abc import Collection, Mapping

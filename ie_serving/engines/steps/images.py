@@ -1,8 +1,7 @@
-"""Steps that prepare pictures for models: decode, resize, and convert to tensors.
+"""Steps that decode pictures, resize them, convert them to tensors, draw on them and encode them.
 
-Also decodes and encodes pictures: steps take encoded ones or pixels, and give pixels, PNG or JPEG.
-
-Pixels are rows x columns x channels, 1 or 3 of them, in the order red, green, blue.
+Steps take encoded pictures or pixels, and give pixels, PNG or JPEG. Pixels are rows x columns x
+channels, 1 or 3 of them, in the order red, green, blue.
 """
 
 from typing import Any

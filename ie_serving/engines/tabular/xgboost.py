@@ -1,8 +1,8 @@
 """Serves XGBoost's own files, as `Booster.save_model` and `XGBClassifier.save_model` write them.
 
-Also detects truncated UBJSON files by the lengths in them.
-
 XGBoost reads past the end of a truncated file, and may take minutes and all memory before it fails.
+So a truncated UBJSON file is detected first, by the lengths in it.
+
 Source: the UBJSON specification, draft 12; big-endian, as XGBoost writes it.
 """
 

@@ -1,8 +1,7 @@
-"""The findings of a comparison of two engines, and the tolerances for equal answers.
+"""Verdicts of comparisons of two engines: the findings, the tolerances, and their files.
 
-Also stores verdicts of comparisons, which workers of one server and later starts reuse.
-
-A verdict is a file in the folder of a version's compiled models, named by its own digest.
+Workers of one server and later starts reuse a verdict. It is a file in the folder of a version's
+compiled models, named by its own digest.
 """
 
 import fcntl

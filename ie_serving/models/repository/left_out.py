@@ -1,9 +1,8 @@
-"""Directories that are not complete versions, and which of them a poll looks at again.
+"""Directories that are not complete versions: the reason, and which of them a poll looks at again.
 
-Also explains files that are no version of a model: another form, a folder too deep, none at all.
-
-Pure: from the names of files to a text with what was found, and the one command or step that makes
-a version of it.
+A text explains files that are no version of a model: another form, a folder too deep, none at all.
+It is made from the names of the files alone, and ends with the one command or step that makes a
+version of them.
 """
 
 import shlex

@@ -1,14 +1,12 @@
-"""Limits the open connections of both ports together, and closes idle ones to make room.
+"""Limits the open connections of both ports together, and those of one client address.
 
 A process without free file descriptors accepts nothing on any port, so that health probes fail, and
 cannot open model files. So the limit is lower. At the limit, the connections that have been idle
 longest are closed, as in web servers. If none is idle, a few more are accepted for a short time,
 long enough for a health probe.
 
-Also limits the open connections of one client address, beside the limit for all addresses.
-
-At the limit, the connection of the same address that has been idle longest is closed; if none is
-idle, the new one is refused. Connections of other addresses are not affected.
+At the limit of an address, its connection that has been idle longest is closed; if none is idle,
+the new one is refused. Connections of other addresses are not affected.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
 """Memory for bytes of an announced length, counted in the budget as they arrive.
 
-For messages of gRPC and bodies of HTTP/1.1: what arrives is copied once, to where it stays.
-
-Also reads a large body or message from the socket to memory that the connection names.
-
-Otherwise the transport makes bytes of each read, of 256 KB at most, which are copied once more.
+Messages of gRPC and bodies of HTTP/1.1 are copied once, to where they stay. A large one is read
+from the socket to memory that the connection names; otherwise the transport would make bytes of
+each read, of 256 KB at most, and these would be copied once more.
 """
 
 import asyncio

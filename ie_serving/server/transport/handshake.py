@@ -1,15 +1,16 @@
-"""A connection during its TLS handshake; afterwards the protocol of the port takes it over.
+"""TLS handshakes: the alert that a failed one owes its client, and its place in counts and log.
 
-TLS of one connection; a client whose handshake fails receives the TLS alert that says why.
+`Opening` is the protocol of a connection during its handshake; afterwards the protocol of the port
+takes the connection over.
 
 When a handshake fails, the library writes an alert into the outgoing bytes, and the event loop
-closes the connection without sending them. So this class presents a failed handshake to the event
-loop as one that waits for more data, and the loop sends the alert. `handshake.py` then ends it.
+would close the connection without sending them. So `Agreeing`, the TLS object, presents a failed
+handshake to the event loop as one that waits for more data. The loop sends the alert, and `Opening`
+then ends the connection.
 
-Also counts failed TLS handshakes by reason, and logs them at a bounded rate.
-
-Any client can cause them, so a log line for each would let it fill the disk; but a client without a
-certificate is most often a customer's, whose operator needs the log.
+Any client can cause failures, so a log line for each would let it fill the disk; but a client
+without a certificate is most often a customer's, whose operator needs the log. So failures are
+counted by reason, and logged at a bounded rate.
 """
 
 import asyncio

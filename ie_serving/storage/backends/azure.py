@@ -1,8 +1,7 @@
 """`az://` and other forms: Azure Blob Storage.
 
-Source: Azure Storage REST API (List Blobs, Get Blob, Get Blob Properties).
-
-Error codes of Azure. Source: Azure Storage REST API, "Blob service error codes".
+Source: Azure Storage REST API (List Blobs, Get Blob, Get Blob Properties; "Blob service error
+codes").
 """
 
 import base64

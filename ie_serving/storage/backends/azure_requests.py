@@ -1,9 +1,9 @@
-"""Requests to Azure Blob Storage, by its REST API over urllib3.
+"""Requests to Azure Blob Storage, by its REST API over urllib3, and their credentials.
 
 Not by the client of Azure: it gives the bytes of a range only once it has all of them, so a
 download that trickles would be seen too late, and eight of them would hold 128 MB.
 
-Credentials of requests to Azure. Source: Azure Storage REST API, "Authorize with Shared Key".
+Source: Azure Storage REST API, "Authorize with Shared Key".
 """
 
 import base64

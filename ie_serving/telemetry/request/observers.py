@@ -1,12 +1,9 @@
-"""The observers of requests: access log, traces, and `Server-Timing`.
+"""The observers of requests (access log, traces, `Server-Timing`), and what they observe.
 
 With an access log all requests have an entry, with `Server-Timing` all REST requests; otherwise
-only requests whose trace is kept.
-
-Also adds the parts of a request to its entry: inferences, steps of a graph, shared batches.
-
-Used only if traces or `Server-Timing` are on, in place of the plain records of versions and steps.
-The times are those that the metrics count.
+only requests whose trace is kept. If traces or `Server-Timing` are on, `Noting` takes the place of
+the plain record of a version: it adds the parts of a request to its entry, which are inferences,
+steps of a graph and shared batches. The times are those that the metrics count.
 """
 
 from array import array

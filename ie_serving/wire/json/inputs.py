@@ -3,13 +3,11 @@
 Whole columns are decoded at once. When that fails, the rows are checked in TensorFlow Serving's
 order, so that the error names the same row and key as TensorFlow Serving's.
 
+A signature may take any inputs. One named like an input of the underlying model has that dtype, if
+the JSON can be read so: the number 5 as a float, but not "five". For others the value decides: an
+integer is int64, any other number float32, as in TensorFlow, a text or `{"b64": ...}` a string.
+
 Source: json_tensor.cc of TensorFlow Serving.
-
-Also reads JSON for a signature that takes any inputs: infers undeclared dtypes.
-
-An input named like an input of the underlying model has that dtype, if the JSON can be read so: the
-number 5 as a float, but not "five". For others the value decides: an integer is int64, any other
-number float32, as in TensorFlow, a text or `{"b64": ...}` a string.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,16 +1,14 @@
 """Encodes outputs to REST replies, with TensorFlow Serving's layout and number texts.
 
 A reply of at most `EXACT_NUMBERS` elements is byte for byte what TensorFlow Serving writes
-(`pretty.py`); the usual one, a single output of few numbers, is written here in few
-calls. A larger reply has the same values in fewer bytes. In both, NaN and infinity
-are the bare words `NaN`, `Infinity` and `-Infinity`, as TensorFlow Serving has them.
+(`pretty.py`); the usual one, a single output of few numbers, is written here in few calls.
 
-Source: json_tensor.cc of TensorFlow Serving.
-
-Also writes replies of more than `EXACT_NUMBERS` numbers: no white space, and the shortest texts.
-
-`0.33333334` instead of `0.333333343`: any JSON reader gets the same values, several times sooner.
+A larger reply has the same values in fewer bytes: no white space, and the shortest texts, such as
+`0.33333334` instead of `0.333333343`. Any JSON reader gets the same values, several times sooner.
 The numbers are printed straight from numpy's memory, in pieces.
+
+In both, NaN and infinity are the bare words `NaN`, `Infinity` and `-Infinity`, as TensorFlow
+Serving has them. Source: json_tensor.cc of TensorFlow Serving.
 """
 
 import math

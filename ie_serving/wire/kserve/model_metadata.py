@@ -1,9 +1,7 @@
-"""Describes models and their tensors by the Open Inference Protocol, for REST and gRPC.
+"""Describes models for the Open Inference Protocol, and as Triton's `ModelConfig`.
 
-Also describes a model as Triton's `ModelConfig`, for REST and gRPC.
-
-Source: `model_config.proto` and `extension_model_configuration.md` of Triton. Only what is true
-here is set; clients take a field that is missing for its default.
+Only what is true here is set in a `ModelConfig`; clients take a field that is missing for its
+default. Source: `model_config.proto` and `extension_model_configuration.md` of Triton.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,11 +1,10 @@
-"""The OpenAPI document of the REST routes of served models. Pure.
+"""The OpenAPI document of the REST routes of served models, with example bodies. Pure.
 
 Version 3.0.3, not 3.1: every viewer, generator and gateway reads it, and no schema here needs more.
 A version has its schemas and examples once, in `components`; each path refers to them.
 
-Example bodies of requests: `wire/clients/sample.py` makes the values, as for generated programs.
-
-A body is None where the server knows no valid one: an input of any dtype, or too many elements.
+`wire/clients/sample.py` makes the values of an example body, as for generated programs. A body is
+None where the server knows no valid one: an input of any dtype, or too many elements.
 """
 
 import base64

@@ -1,11 +1,10 @@
-"""Reads and writes TFRecord files of PredictionLog: recorded requests, as for a version's warm-up.
+"""Reads and writes TFRecord files of PredictionLog: recorded requests, and their replies.
 
-Source: record_writer.h of TensorFlow (each record: length, masked CRC-32C of the length, data,
-masked CRC-32C of the data; little-endian) and prediction_log.proto.
+Files for a version's warm-up have requests; TensorFlow Serving's request logger writes a Predict
+and its reply into each record. A record is length, masked CRC-32C of the length, data, masked
+CRC-32C of the data; little-endian.
 
-Also reads TFRecord files of PredictionLog whose records hold a Predict and its reply.
-
-Source: prediction_log.proto of TensorFlow Serving; its request logger writes such files.
+Source: record_writer.h of TensorFlow, and prediction_log.proto of TensorFlow Serving.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Bodies of `POST /` of simple_tensorflow_serving -> model, signature and numpy inputs.
+"""`POST /` of simple_tensorflow_serving: reads its body, and writes its reply.
 
     {"model_name": "default", "model_version": 1, "data": {"keys": [[11.0]], "features": [[1, 1]]}}
 
@@ -8,9 +8,7 @@ Only `data` is required; it holds inputs by name. What its clients rely on beyon
 - whole numbers may be written as floats for inputs of integers, as TensorFlow's sessions take them;
 - images are base64 with `-` and `_`, or files of a form in the fields `image` and `images`.
 
-Source: its documentation and code, version 0.8.2.
-
-Outputs -> the reply of `POST /` of simple_tensorflow_serving: an object with each by its name.
+The reply is an object with each output by its name.
 
 Source: its documentation and code, version 0.8.2.
 """

@@ -1,9 +1,8 @@
-"""Device properties of a model: the user's, with names of 2020 translated, and the server's.
+"""Device and properties of a model: the user's, checked and translated, and the server's own.
 
-Also checks `target_device` and `plugin_config` against the devices of this machine.
-
-`AUTO`, `HETERO` and `MULTI` accept unknown properties, so a misspelt one would silently have no
-effect.
+Names of 2020 are translated. `target_device` and `plugin_config` are checked against the devices
+of this machine: `AUTO`, `HETERO` and `MULTI` accept unknown properties, so a misspelt one would
+silently have no effect.
 """
 
 import logging

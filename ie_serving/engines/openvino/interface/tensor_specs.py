@@ -1,9 +1,8 @@
-"""The specs of a model's tensors for clients, and the ports of the engine behind them.
+"""The specs of a model's tensors for clients, the ports of the engine, and the memory of a request.
 
-Also estimates the least memory of one request of a reshaped model, before it is allocated.
-
-For a fixed size memory is allocated when the model is compiled: a mistyped batch of 1000000000
-would take all memory of the machine, and then fail without naming its cause.
+The least memory of a request of a reshaped model is estimated before it is allocated. For a fixed
+size memory is allocated when the model is compiled: a mistyped batch of 1000000000 would take all
+memory of the machine, and then fail without naming its cause.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Reads `*.tflite` to a draft for each signature; leaves out those that cannot be converted.
 
-Also converts MediaPipe's operation `Convolution2DTransposeBias` in TFLite files.
-
-The front end does not show an operation's custom options, so they are read from the file: 32-bit
-numbers for padding and the two strides, as in TfLiteTransposeConvParams.
+MediaPipe's operation `Convolution2DTransposeBias` is converted here. The front end does not show an
+operation's custom options, so they are read from the file: 32-bit numbers for padding and the two
+strides, as in TfLiteTransposeConvParams.
 """
 
 import struct

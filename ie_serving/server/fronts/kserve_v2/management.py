@@ -1,13 +1,10 @@
-"""What the protocol tells and changes of models and server beside inferences, for REST and gRPC.
+"""Calls of the Open Inference Protocol beside inferences, for REST and gRPC, as Triton extends it.
 
-Also answers the calls of the repository for REST and gRPC: index, load, unload.
+They describe server and models; index, load and unload models of the repository; and read or
+change the settings of the log and of traces. The level of the log can be changed; a change of
+anything else is refused, as it has no effect here.
 
-Source: Triton's `extension_model_repository.md`.
-
-Also answers Triton's calls for the settings of the log and of traces, for REST and gRPC.
-
-Source: Triton's `extension_logging.md` and `extension_trace.md`. The level of the log can be
-changed; a change of anything else is refused, as it has no effect here.
+Source: Triton's `extension_model_repository.md`, `extension_logging.md`, `extension_trace.md`.
 """
 
 from collections.abc import Callable, Mapping

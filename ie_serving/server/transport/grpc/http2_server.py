@@ -1,8 +1,7 @@
-"""gRPC server over our own HTTP/2: listens, routes calls, drains.
-
-Also ends old connections, so that new servers behind a load balancer get a share of the calls.
+"""gRPC server over our own HTTP/2: listens, routes calls, ends old connections, drains.
 
 A gRPC client keeps its connection for hours, and a Kubernetes Service balances connections, not
+calls. So old connections are ended, and new servers behind a load balancer get a share of the
 calls. Source: gRPC's proposal A9 (server-side connection management), with its argument names.
 """
 

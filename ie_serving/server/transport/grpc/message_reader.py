@@ -1,6 +1,6 @@
-"""Splits a request's data into messages. Source: "gRPC over HTTP2", Length-Prefixed-Message.
+"""Splits a request's data into messages; inflates these, and compresses replies.
 
-Compression of gRPC messages, both ways. Source: "gRPC over HTTP2", Compression Algorithms.
+Source: "gRPC over HTTP2", Length-Prefixed-Message and Compression Algorithms.
 """
 
 import asyncio

@@ -46,7 +46,7 @@ class Carrier(NamedTuple):
 
     Attributes:
         gate: has the certificates.
-        limit: of the connections of all ports.
+        limit: limit of the connections of all ports.
         refused: called for each call that ends before its method has begun.
         calls: makes the object that carries calls over this package's own HTTP/2.
         admission: chooses the handler of a call; None: callers are not authenticated.

@@ -154,7 +154,7 @@ class StorePools:
 
     Args of the constructor:
         threads: of each pool; made as they are needed.
-        name: of the threads, together with the store's.
+        name: name of the threads, together with the store's.
     """
 
     def __init__(self, threads: int, name: str) -> None:

@@ -67,7 +67,7 @@ def typed(name: str, value: object) -> tuple[Array, DataType]:
     """Give the array and the element type of an input.
 
     Args:
-        name: of the input, for the error.
+        name: name of the input, for the error.
         value: an array keeps its dtype; floats of Python become float32, as in TensorFlow; texts
             become bytes in UTF-8.
 

@@ -49,7 +49,7 @@ class MqttBridge:
     """One bridge. `run` is called once.
 
     Args of the constructor:
-        options: of the command line.
+        options: options of the command line.
 
     Raises:
         ConfigError: answers would match the request topic, or a certificate cannot be read.
@@ -209,8 +209,8 @@ class BridgeConnection:
     """One connection to a server, opened anew when it breaks. Blocking.
 
     Args of the constructor:
-        url: of the server.
-        path: of the model's `:predict`.
+        url: URL of the server.
+        path: path of the model's `:predict`.
         key: see `BridgeOptions.api_key`.
         timeout_s, retry_s: see `BridgeOptions`.
         wait: waits for so many seconds.

@@ -57,11 +57,11 @@ def check(
     """Print the report on standard output; give the exit code.
 
     Args:
-        settings: of the server that would start.
+        settings: settings of the server that would start.
         engine_of: gives the engine of a model.
         open_storage: opens a base path.
         at_start: reads certificates and keys.
-        without_effect: of the settings that would not work as written.
+        without_effect: texts about the settings that would not work as written.
         as_json: print one document at the end instead of lines.
     """
     with ProgressLine("checking", len(settings.models), "models") as progress:

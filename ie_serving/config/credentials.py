@@ -25,8 +25,8 @@ class TlsMaterial:
 
     Attributes:
         place: the file it comes from, for errors.
-        certificate: of the server, followed by the intermediate ones.
-        key: of the first certificate.
+        certificate: certificate of the server, followed by the intermediate ones.
+        key: key of the first certificate.
         client_ca: authorities of clients; empty: clients need no certificate.
         revoked: revocation lists of each of those authorities; empty: none.
     """
@@ -44,7 +44,7 @@ class Password:
 
     Attributes:
         caller: the user.
-        salt: of the hash.
+        salt: salt of the hash.
         n, r, p: cost of the hash.
         digest: the hash.
     """
@@ -62,7 +62,7 @@ class Claim:
     """The claim by which a token identifies its caller.
 
     Attributes:
-        name: of a claim, with dots for nested ones; empty: any valid token matches.
+        name: name of a claim, with dots for nested ones; empty: any valid token matches.
         value: the claim's value, or one of its values.
         caller: the bearer of such a token.
     """

@@ -65,7 +65,7 @@ class DriverRow:
     Attributes:
         name: word of the setting `driver`.
         place: its `LoadDirectory`, as `module:name`, in which `{name}` is the driver's.
-        suffixes: of files that only this driver reads; none where it needs no file.
+        suffixes: suffixes of files that only this driver reads; none where it needs no file.
         begins: suffixes shared with other formats, each with the first bytes of a model.
         marks: names of files that together are a model, each with text found within its first
             `MOST_MARK` bytes. Such a row is tried before all other drivers, since the other files
@@ -254,7 +254,7 @@ def parse_name(value: object, place: str, beside: Collection[str] = ()) -> str:
 
     Args:
         value: given.
-        place: of it, for errors.
+        place: its place, for errors.
         beside: words that the caller takes beside these, for errors.
     """
     given = "null" if value is None else value.strip() if isinstance(value, str) else ""

@@ -51,7 +51,7 @@ class GeneratedRequest:
     """One generated request.
 
     Attributes:
-        kind: of its values.
+        kind: kind of its values.
         label: a description of its values.
         inputs: arrays by the names of inputs.
     """
@@ -105,7 +105,7 @@ class Guess:
     """One guess about a model's inputs.
 
     Attributes:
-        sizes: of open dimensions, by their names.
+        sizes: sizes of open dimensions, by their names.
         integers: a key of `INTEGERS`, or of `MORE_INTEGERS`.
         parameters: a key of `PARAMETERS`.
     """
@@ -146,7 +146,7 @@ def requests(inputs: Sequence[GeneratedInput], guess: Guess) -> Iterator[Generat
     """Give the requests that a model is tried with beside usual ones, first those that tell most.
 
     Args:
-        inputs: of the model.
+        inputs: inputs of the model.
         guess: sizes and integers that the model takes.
     """
     has_floats = any(is_float(each.dtype) and not _is_parameter(each, inputs) for each in inputs)

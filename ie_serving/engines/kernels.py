@@ -24,7 +24,7 @@ class KernelPlace:
 
     Attributes:
         file: in the version directory, else beside the configuration; or absolute.
-        name: of a class, a function or an object; empty: the one class there is.
+        name: name of a class, a function or an object; empty: the one class there is.
         beside: directory of the configuration.
     """
 
@@ -172,10 +172,10 @@ class ChainedModel:
 
     Attributes:
         driver: as the user wrote it, for hooks that read it.
-        path: of a file, or of a directory with the files of one version.
+        path: path of a file, or of a directory with the files of one version.
         options: how it is compiled, its driver included; hooks do not change them.
         weights: file that a `.xml` reads its weights from; empty: the one beside it.
-        signature: of the model; empty for `serving_default`.
+        signature: signature of the model; empty for `serving_default`.
         outputs: the model's outputs to return; empty for all.
         flexible: a request may have more rows, or fewer, than the model's fixed batch.
     """

@@ -161,7 +161,7 @@ class RequestLog:
     """Which requests of a model are recorded, and where.
 
     Attributes:
-        prefix: of the files' paths.
+        prefix: prefix of the files' paths.
         sampling_rate: share of the requests that are recorded, 0 to 1.
         max_file_bytes: a file that has as many bytes is followed by another.
         drop_inputs: names of inputs whose values are left out of the records.

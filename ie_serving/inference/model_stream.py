@@ -42,7 +42,7 @@ class VersionStream(Generic[T]):
 
     Args of the constructor:
         plane: counts refused requests.
-        interface: of the front end.
+        interface: interface of the front end.
         servable: the version that answers.
         bound: the signature of the stream.
         stream: see `engines.base.Stream`.

@@ -61,11 +61,11 @@ class AnsweredRequest:
     Attributes:
         model: name of the model.
         version: its number.
-        signature: of that version.
+        signature: signature of that version.
         inputs: as it took them.
         outputs: as it gave them; none until it has.
         taken: when it was copied.
-        nbytes: of its tensors; of one that is not answered yet, an estimate.
+        nbytes: bytes of its tensors; of one that is not answered yet, an estimate.
     """
 
     model: str
@@ -81,10 +81,10 @@ class ShadowCopier:
     """Copies requests of one model, and compares their answers with those of its shadow.
 
     Args of the constructor:
-        name: of the model.
+        name: name of the model.
         rule: its shadow.
         shadows: of all models.
-        counts: of sampled requests, by what has become of them.
+        counts: counts of sampled requests, by what has become of them.
         samples: keep different answers; None: none are kept.
 
     Attributes:

@@ -144,7 +144,7 @@ class StreamAnswers(Generic[T]):
 
     Args of the constructor:
         plane: answers requests.
-        interface: of the front end.
+        interface: interface of the front end.
         every: all streams of the process.
         finish: adds to a reply what depends on its request, such as an id; None if nothing does.
             Not called for replies of a kernel's own stream, which belong to no single request.

@@ -186,7 +186,7 @@ async def reported(
     """Report the first loads of `models` while the body waits for them.
 
     Args:
-        models: of the start.
+        models: models of the start.
         opens_early: the ports open before; then nothing is said about that.
         clock: seconds that only grow.
     """

@@ -335,7 +335,7 @@ class Successors:
     Args of the constructor:
         take_over: told of each successor in the step in which it serves.
         on_failed: told of each that cannot serve yet, with the cause, at each of its changes.
-        tasks: of the owner, who awaits them at its end.
+        tasks: tasks of the owner, who awaits them at its end.
     """
 
     def __init__(

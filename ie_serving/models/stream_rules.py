@@ -132,7 +132,7 @@ class StreamRules:
         version.
 
         Args:
-            trouble: of the listings.
+            trouble: trouble of the listings.
             retries: when failed versions are due for a retry, by `clock`.
             is_moving: whether a version is still being written.
         """

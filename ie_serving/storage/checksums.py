@@ -111,7 +111,7 @@ def from_s3_headers(
     Args:
         tag: ETag without quotes.
         size: bytes of the object.
-        headers: of HeadObject, names in lower case.
+        headers: headers of HeadObject, names in lower case.
         part_bytes: requests the size of the first part; called only for a multipart upload
             without a checksum of the whole object.
     """

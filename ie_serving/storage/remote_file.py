@@ -23,7 +23,7 @@ class RemoteFile:
 
     Args of the constructor:
         store: how it is reached.
-        location: of the object, as if it were a directory.
+        location: location of the object, as if it were a directory.
 
     Raises:
         ConfigError: the location is a whole bucket or a directory.

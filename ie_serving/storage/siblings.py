@@ -70,7 +70,7 @@ class _Turn:
     """The next listing of one base path, or of the parent itself.
 
     Attributes:
-        prefix: of the base path; empty for the parent.
+        prefix: prefix of the base path; empty for the parent.
         is_idle: no caller waits for it, so a listing made a few seconds ago will do.
         outcome: what was found below the parent.
     """
@@ -223,7 +223,7 @@ class Whole:
     """The parent of base paths, with all that lies below. Made by `Neighbours`.
 
     Attributes:
-        location: of the parent.
+        location: location of the parent.
     """
 
     def __init__(self, siblings: Siblings, location: Location) -> None:

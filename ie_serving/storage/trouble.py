@@ -176,7 +176,7 @@ def translated(
     """Translate a client's exception into the StorageError that it means, and raise that.
 
     Args:
-        url: of the store, without credentials.
+        url: URL of the store, without credentials.
         action: the attempted action, such as `list` or `read 3/model.xml`.
         classify: sorts the client's exceptions.
         advice: the advice for each trouble, with the backend's names of settings.

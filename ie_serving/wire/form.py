@@ -42,7 +42,7 @@ class FormField:
     """One field of the form.
 
     Attributes:
-        name: of the field.
+        name: name of the field.
         is_file: whether it has a file name.
         data: a view of the body.
     """
@@ -218,7 +218,7 @@ class FormBody:
     Attributes:
         signature_name: the requested signature; empty for `serving_default`.
         outputs: names of the requested outputs; empty for all.
-        media_type: of the reply; empty for JSON.
+        media_type: media type of the reply; empty for JSON.
     """
 
     __slots__ = ("_form", "_parts", "media_type", "outputs", "signature_name")

@@ -24,7 +24,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Args:
         argv: without the program's name.
-        environ: of the process.
+        environ: environment variables of the process.
 
     Raises:
         SystemExit: `--help`, or flags that do not belong here.

@@ -33,7 +33,7 @@ def read(file: str, form: str | None, name: str, signature: str) -> GivenRequest
     Args:
         file: its path, or `-`.
         form: one of `FORMATS`; None derives it from the path.
-        name: of the input that gets the array, table or image; empty for the only input.
+        name: name of the input that gets the array, table or image; empty for the only input.
         signature: name of the signature; empty for the default, or for the one that JSON names.
 
     Raises:

@@ -121,7 +121,7 @@ def place_of(
 
     Args:
         given: what `add_flags` has read.
-        environ: of the process.
+        environ: environment variables of the process.
         warn: called with each warning about security.
 
     Raises:

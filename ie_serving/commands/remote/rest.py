@@ -78,7 +78,7 @@ class RestPort:
         """Ask once.
 
         Args:
-            method: of HTTP.
+            method: HTTP method, such as `GET`.
             path: and query.
             body: bytes to send, or pieces of them with their length in `headers`.
             headers: added to those of the address.

@@ -102,7 +102,7 @@ class Bench:
 
     Attributes:
         engine: compiles.
-        directory: of the version.
+        directory: directory of the version.
         options: as configured.
         with_keys: gives options with keys of a model's entry added.
         asked: requests, which callers take in turn.

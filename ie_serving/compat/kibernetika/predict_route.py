@@ -130,7 +130,7 @@ def encode(outputs: Arrays, form: ReplyForm) -> bytes:
 
     Args:
         outputs: arrays by name; not kept.
-        form: of the request.
+        form: form of the request.
 
     Raises:
         InvalidRequest: the outputs have no such form.
@@ -184,7 +184,7 @@ class FormRequest:
     """A request.
 
     Attributes:
-        values: of the inputs by name: arrays, or JSON that is still to be decoded.
+        values: values of the inputs by name: arrays, or JSON that is still to be decoded.
         outputs: names of those that are wanted; none are all.
         mime_type: that is asked for; empty for JSON.
     """

@@ -116,7 +116,7 @@ def models(
         origin: its directory, where paths begin.
         known: base paths of the models of the file, by name.
         engine: options that hold for all models.
-        faults: of the file.
+        faults: faults of the file.
     """
     try:
         read(top[KEY], KEY)

@@ -207,7 +207,7 @@ def decode_marked(
 
     Args:
         values: by name; of a model with one input a single value may have any name.
-        specs: of the inputs.
+        specs: specs of the inputs.
         optional: inputs that may be left out.
 
     Raises:

@@ -74,7 +74,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
 
     Args:
         argv: without the program's name.
-        environ: of the process.
+        environ: environment variables of the process.
 
     Raises:
         ConfigError: a flag has an invalid value.

@@ -24,8 +24,8 @@ class KernelRun:
     """The kernel to run, and its request.
 
     Attributes:
-        directory: of the version.
-        options: of the engine, for the kernel.
+        directory: directory of the version.
+        options: options of the engine, for the kernel.
         input: file of the request; None reads standard input.
         raw: request and answer are bytes of the kernel, as with `:invoke`.
     """

@@ -21,11 +21,11 @@ class Verify:
     """The version and the requests to compare.
 
     Attributes:
-        directory: of the version.
+        directory: directory of the version.
         against: one of `AGAINST`.
         requests: file with bodies of REST Predicts, one a line; None generates requests.
         write: keep the requests with the framework's answers as golden requests.
-        precision: of the server's computation; empty leaves it to the load.
+        precision: precision of the server's computation; empty leaves it to the load.
     """
 
     directory: Path

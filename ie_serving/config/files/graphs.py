@@ -47,7 +47,7 @@ def graphs(
         models: names that are taken.
         engine: options that hold for all models.
         origin: directory of the configuration file, where files of steps may be.
-        faults: of the file.
+        faults: faults of the file.
     """
     known: dict[str, Definition | None] = {}
     places: dict[str, str] = {}
@@ -149,8 +149,8 @@ def translated(
 
     Args:
         given: the list.
-        code: of custom nodes, by their library.
-        faults: of the file.
+        code: code of custom nodes, by their library.
+        faults: faults of the file.
     """
     if not isinstance(given, list):
         faults.add(PIPELINES, "expected a list of pipelines")

@@ -46,7 +46,7 @@ def listed_repositories(
     Args:
         given: the list.
         origin: path or URL where a relative `base_path` begins.
-        findings: of the file.
+        findings: findings of the file.
         note_unknown: see `Unknown`.
     """
     if not isinstance(given, list):

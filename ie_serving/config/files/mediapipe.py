@@ -86,7 +86,7 @@ def translated(
     Args:
         given: the list.
         origin: directory that a relative `base_path` begins at.
-        faults: of the file.
+        faults: faults of the file.
     """
     if not isinstance(given, list):
         faults.add(KEY, 'expected a list of {"name": .., "base_path": ..}')

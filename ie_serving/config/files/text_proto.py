@@ -79,7 +79,7 @@ def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator
 
     Args:
         text: the file's content, which has been parsed.
-        descriptor: of the message.
+        descriptor: descriptor of the message.
         skipped: full names of messages whose fields are not looked at.
     """
     tokens = text_format.Tokenizer(text.split("\n"))
@@ -133,7 +133,7 @@ def from_message(message: Proto, engine: EngineOptions | None = None) -> tuple[M
     """Read models from a ModelServerConfig message; one without a list has none.
 
     Args:
-        message: of the private pool's class.
+        message: message of the private pool's class.
         engine: options of every model.
 
     Raises:

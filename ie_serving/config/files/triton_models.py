@@ -101,7 +101,7 @@ def translated_text(text: str, place: str, name: str) -> Imported:
     Args:
         text: its content.
         place: for faults.
-        name: of the directory.
+        name: name of the directory.
 
     Raises:
         ConfigError: every fault.

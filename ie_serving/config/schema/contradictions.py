@@ -79,7 +79,7 @@ def _of_shadows(models: Sequence[ModelConfig], *, are_all: bool) -> Iterator[str
     """Yield the faults of shadows by other models; of unknown ones, unless directories have more.
 
     Args:
-        models: of the file.
+        models: models of the file.
         are_all: whether there are no others.
     """
     known = {model.name: model for model in models}

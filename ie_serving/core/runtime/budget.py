@@ -94,8 +94,8 @@ class Budget:
         """Get an uninitialised array; count it, unless it is small, before it is made.
 
         Args:
-            shape: of the array.
-            dtype: of the array.
+            shape: shape of the array.
+            dtype: dtype of the array.
             beside: further bytes to count as long as the array exists, for data made from it.
 
         Raises:

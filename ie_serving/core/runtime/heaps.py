@@ -87,7 +87,7 @@ def unreclaimable_bytes(pid: int | None = None) -> int:
     """Return the resident bytes that the kernel cannot drop: without pages of mapped files.
 
     Args:
-        pid: of the process; None for this one.
+        pid: process id of the process; None for this one.
 
     Returns:
         0 if the system does not report them, or the process has ended.

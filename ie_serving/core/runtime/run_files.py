@@ -26,7 +26,7 @@ class RunningServer(NamedTuple):
     """A server that runs.
 
     Attributes:
-        pid: of its arbiter.
+        pid: process id of its arbiter.
         rest, grpc: URLs of its ports; empty for a port that is off.
     """
 
@@ -39,7 +39,7 @@ class RunFile:
     """The note of one server. Never raises: it serves as well without.
 
     Args of the constructor:
-        environ: of the process.
+        environ: environment variables of the process.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:

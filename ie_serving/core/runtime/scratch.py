@@ -47,11 +47,11 @@ class Scratch:
     """A temporary directory, created at its first use. A context manager.
 
     Args of the constructor:
-        prefix: of its name.
+        prefix: prefix of its name.
         path: the whole name, if another process removes the directory as well.
 
     Attributes:
-        path: of the directory, whether it exists or not.
+        path: path of the directory, whether it exists or not.
     """
 
     def __init__(self, prefix: str = PREFIX, path: Path | None = None) -> None:

@@ -225,7 +225,7 @@ def division(
 
     Args:
         cpus: CPUs that the server may use.
-        slot: of this worker, from 0.
+        slot: slot of this worker, from 0.
         workers: number of workers.
     """
     ordered = sorted(cpus)

@@ -28,7 +28,7 @@ def after(
     """Return the state after `event`.
 
     Args:
-        table: of the machine.
+        table: table of the machine.
         state: the present one.
         event: what happens.
         what: names the thing that has the state, for the error.

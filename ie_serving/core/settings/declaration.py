@@ -34,10 +34,10 @@ class Setting(NamedTuple):
         example: a useful value as text.
         shown_default: the default as documentation shows it.
         required: whether it must be given; then there is no default.
-        flag: of `ie_serving`, without dashes; empty for none.
+        flag: flag of `ie_serving`, without dashes; empty for none.
         tfs: flag of `tensorflow_model_server`, without dashes. Its unit and default are the
             original's; `config/dialects/tfs_flags.py` has them.
-        key: of a model in the JSON file.
+        key: key of a model in the JSON file.
         variables: of the environment. The first that is not empty counts, unless a flag is given.
         reads: parser of a variable's text, for a variable of 2020 with other words.
         ovms: parameters or keys of OpenVINO Model Server with this meaning, in any form.
@@ -113,7 +113,7 @@ class SettingKind(NamedTuple):
         """Declare a setting of this kind, on its field of a dataclass; see `Setting`.
 
         Args:
-            default: of the field, or `REQUIRED`.
+            default: default of the field, or `REQUIRED`.
             meaning: see `Setting`.
             example: a useful value as text; by default, for a boolean, the value not the default.
             shown: the default as documentation shows it; `required` if users must give a value.
@@ -159,7 +159,7 @@ def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False)
     """List the settings of an owner in the order of their fields.
 
     Args:
-        name: of the owner, the first word of the settings' places.
+        name: name of the owner, the first word of the settings' places.
         owner: dataclass with the fields.
         flags: whether the settings are flags of `ie_serving`.
         keys: whether the settings are keys of a model.

@@ -209,7 +209,7 @@ def too_long(kind: str, name: str) -> str:
 
     Args:
         kind: kind of the name, such as "label".
-        name: of any length.
+        name: the name, of any length.
     """
     if len(name) <= LONGEST:
         return ""

@@ -43,7 +43,7 @@ def difference(name: str, found: Array, expected: Array, rtol: float, atol: floa
     """Describe how an output differs from the expected one; empty if it does not.
 
     Args:
-        name: of the output.
+        name: name of the output.
         found: output of the model.
         expected: floats may differ from it by `atol + rtol * |expected|`, NaN equals NaN; all other
             types have to be equal.

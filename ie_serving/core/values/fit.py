@@ -124,8 +124,8 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
     """Cast `array` to the dtype of `spec`.
 
     Args:
-        array: of another dtype.
-        spec: of its input.
+        array: array of another dtype.
+        spec: spec of its input.
         index: the input's position, for the error text.
 
     Returns:

@@ -99,7 +99,7 @@ def named(signatures: Mapping[str, Signature], name: str, whose: str) -> Signatu
 
     Args:
         signatures: the model's signatures.
-        name: of one of them, or empty.
+        name: name of one of them, or empty.
         whose: words for the error, such as `model "m" version 3`.
 
     Raises:

@@ -43,7 +43,7 @@ def chosen(
 
     Args:
         step: chooses.
-        value: of `on`, or of `sticky`; None where the weights alone decide.
+        value: value of `on`, or of `sticky`; None where the weights alone decide.
         chance: 0 to 1 at random.
 
     Raises:
@@ -136,7 +136,7 @@ class CallTarget(NamedTuple):
 
     Attributes:
         held: the model's version; it stays loaded until the request ends.
-        signature: of the model.
+        signature: signature of the model.
     """
 
     held: LoadedModel

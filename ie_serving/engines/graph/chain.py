@@ -32,7 +32,7 @@ class Ready(NamedTuple):
     """Facts derived once from a step and the signature that it runs.
 
     Attributes:
-        signature: of the step's model.
+        signature: signature of the step's model.
         takes: the sources of its inputs.
         known: by which the inputs are seen to fit; None where `fit` has to check them.
         read: copies the step's outputs, since the engine reuses their memory.
@@ -52,7 +52,7 @@ class ChainStep:
 
     Args of the constructor:
         step: which.
-        place: of its model among those that a request holds.
+        place: place of its model among those that a request holds.
         own: part of the graph that computes it in place of a model.
         given: places of the steps and of the request, by name.
 
@@ -97,7 +97,7 @@ class StepChain:
     """Steps that each take items of the step before; each step runs once.
 
     Args of the constructor:
-        plan: of the graph; `only` has the steps.
+        plan: plan of the graph; `only` has the steps.
         places: index of each step's model among those that a request holds, by the step's name.
         own: parts of the graph that compute in place of a model, by the step's name.
         record: called with the time of each step.
@@ -129,7 +129,7 @@ class StepChain:
 
         Args:
             held: the models, each held for this request.
-            inputs: of the request.
+            inputs: inputs of the request.
             read: see `engines.base`.
 
         Raises:

@@ -152,7 +152,7 @@ class KernelStep(CallStep):
     """A kernel that belongs to the graph.
 
     Attributes:
-        place: of its code.
+        place: place of its code.
         params: its parameters, with the types of JSON.
         isolation: see `KernelOptions`.
         max_concurrency: see `KernelOptions`.

@@ -35,8 +35,8 @@ class Parts:
     """Makes and keeps the parts of one graph.
 
     Args of the constructor:
-        directory: of the graph's version.
-        options: of the graph.
+        directory: directory of the graph's version.
+        options: options of the graph.
         watch: counts values for the page of metrics; None counts nothing.
 
     Attributes:
@@ -113,7 +113,7 @@ class GraphModel(CompiledModel):
     """Runs the steps of a graph. See `engines.base.CompiledModel`.
 
     Args of the constructor:
-        plan: of the graph, checked against the served models.
+        plan: plan of the graph, checked against the served models.
         models: gives their versions.
         parts: the graph's own kernels and built-in steps; closed with it.
         record: called with the time of each step.

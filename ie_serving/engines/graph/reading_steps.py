@@ -59,8 +59,8 @@ class StepReader:
     """Reads one step; adds its faults to `faults`.
 
     Args of the constructor:
-        name: of the step.
-        place: of the step, for faults.
+        name: name of the step.
+        place: place of the step, for faults.
         faults: those of the graph so far.
     """
 

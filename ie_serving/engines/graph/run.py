@@ -43,10 +43,10 @@ class GraphRun:
     """One request, with the versions that it uses from its beginning to its end.
 
     Args of the constructor:
-        plan: of the graph.
+        plan: plan of the graph.
         targets: the model of each step, by its name; the caller holds the versions.
-        caches: of the steps that have one, by name.
-        inputs: of the request.
+        caches: caches of the steps that have one, by name.
+        inputs: inputs of the request.
         record: called with the time of each step.
     """
 

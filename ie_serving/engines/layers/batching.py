@@ -53,7 +53,7 @@ class BatchedModel(Layer):
 
     Args of the constructor:
         inner: infers the batches.
-        queues: of the signatures that gather requests, by name.
+        queues: queues of the signatures that gather requests, by name.
         notes: remarks on a signature for `ie_serving check`, beside the name of its engine.
     """
 
@@ -203,7 +203,7 @@ def warm(model: CompiledModel, signature: Signature, sizes: Iterable[int], count
 
     Args:
         model: infers.
-        signature: of the model.
+        signature: signature of the model.
         sizes: as many as `count`, which may be more than memory holds or time allows.
         count: how many there are.
 

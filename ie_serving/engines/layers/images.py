@@ -66,7 +66,7 @@ def with_images(signatures: Mapping[str, Signature], colours: str = "") -> Mappi
     """Add the image form to the specs of inputs; give the same mapping where no input has one.
 
     Args:
-        signatures: of one model.
+        signatures: signatures of one model.
         colours: order of the channels that clients send; empty for each input's own.
     """
     noted = {name: _noted(signature, colours) for name, signature in signatures.items()}
@@ -135,7 +135,7 @@ class ImageBatch:
         abandoned: the result is no longer wanted; no further image is begun.
 
     Args of the constructor:
-        spec: of the input; it has an image form.
+        spec: spec of the input; it has an image form.
         strings: one file each; a scalar is a batch of one.
 
     Raises:

@@ -205,7 +205,7 @@ def candidates(signature: Signature, count: int) -> Iterator[Arrays]:
 
     Args:
         signature: all of whose inputs have the batch as their first dimension.
-        count: of the rows.
+        count: count of the rows.
     """
     for size in OPEN_SIZES if has_open_rows(signature) else OPEN_SIZES[:1]:
         random = np.random.default_rng(_SEED)

@@ -62,10 +62,10 @@ class Queue:
 
     Args of the constructor:
         model: infers the batches.
-        signature: of the requests.
-        rules: of the policy.
+        signature: signature of the requests.
+        rules: rules of the policy.
         record: called for each batch.
-        most_rows: of one request; more are refused. 0 takes any, in pieces.
+        most_rows: largest number of rows in one request; more are refused. 0 takes any, in pieces.
         brief_s: seconds of an inference below which requests are not gathered on an idle model.
         report: called with each batch whose requests are observed; None where no request is.
     """

@@ -32,8 +32,8 @@ class ResponseCache(Layer):
 
     Args of the constructor:
         inner: the wrapped model.
-        most_bytes: of outputs that are kept.
-        counts: of the model.
+        most_bytes: largest sum of bytes of the outputs that are kept.
+        counts: counts of the model.
     """
 
     def __init__(self, inner: CompiledModel, most_bytes: int, counts: CacheMetrics) -> None:

@@ -127,7 +127,7 @@ class Sequence:
         stage: present stage.
         state: the state after the last answered request, by name; empty before the first.
         idle: whether no request came since the last scan.
-        turns: of admitted requests, in the order of their arrival.
+        turns: turns of admitted requests, in the order of their arrival.
     """
 
     __slots__ = ("idle", "number", "signature", "stage", "state", "turns")

@@ -66,7 +66,7 @@ class SequenceLayer(Layer):
 
     Args of the constructor:
         inner: takes and gives states; see `Signature.states`.
-        table: of the sequences.
+        table: table of the sequences.
 
     Raises:
         LoadFailed: `inner` has none, or tensors of the names that are added.

@@ -20,7 +20,7 @@ def interpreter(model: Path | bytes, threads: int, *, exact: bool) -> Any:  # no
 
     Args:
         model: its file, or what that has.
-        threads: of one inference.
+        threads: threads of one inference.
         exact: without the default delegate, which is several times faster, and gives NaN for
             1 / sqrt(0) and a number for log(NaN).
 

@@ -28,7 +28,7 @@ def unsupported(options: EngineOptions, signature: Signature) -> str:
     """Name the settings that need OpenVINO; empty where there are none.
 
     Args:
-        options: of the model.
+        options: options of the model.
         signature: as the model has it. A batch equal to the model's own needs nothing.
     """
     own, steps = options.of(OpenVinoOptions), options.of(Preprocessing)

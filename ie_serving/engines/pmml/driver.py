@@ -77,8 +77,8 @@ class InputField:
     """An input field, with one value for each row.
 
     Attributes:
-        name: of the field, and of the input.
-        dtype: of its values.
+        name: name of the field, and of the input.
+        dtype: dtype of its values.
         values: accepted values, as text; empty accepts all.
         intervals: accepted intervals of numbers; empty accepts all.
         takes_missing: the model accepts a missing number (NaN).

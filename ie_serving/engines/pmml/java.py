@@ -35,7 +35,7 @@ class OutputField(NamedTuple):
     """An output field of the model.
 
     Attributes:
-        name: of the field.
+        name: name of the field.
         type: in the library's words: `string`, `real`, `integer` and so on.
         feature: its meaning, such as `predictedValue` or `probability`.
         value: the class that it is for; None if it is for none.

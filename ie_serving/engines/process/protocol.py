@@ -85,7 +85,7 @@ class FrameHead:
     """The first bytes of a frame.
 
     Attributes:
-        kind: of the frame.
+        kind: kind of the frame.
         number: see `FrameKind`.
         tensors: how many the frame has.
         size: bytes that follow.
@@ -107,7 +107,7 @@ def pack(
     """Make a frame.
 
     Args:
-        kind: of the frame.
+        kind: kind of the frame.
         number: see `FrameKind`.
         tensors: arrays of a numpy dtype of `DataType`; strings as objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
@@ -150,7 +150,7 @@ def unpack(head: FrameHead, body: FrameBytes, memory: FrameBytes) -> list[Array]
     """Give the tensors of a frame.
 
     Args:
-        head: of the frame.
+        head: head of the frame.
         body: the `size` bytes after it.
         memory: the shared memory from its beginning, at least `shared_bytes` bytes.
 

@@ -39,7 +39,7 @@ class TrialTask:
 
     Attributes:
         directory: its files.
-        options: of its model.
+        options: options of its model.
     """
 
     directory: Path
@@ -63,7 +63,7 @@ class TrialLoads:
         Args:
             load: the name of the load: equal for equal content.
             directory: the version's files.
-            options: of its model.
+            options: options of its model.
             given_up: set when the version is no longer wanted; then this returns soon.
 
         Raises:

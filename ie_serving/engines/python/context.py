@@ -31,7 +31,7 @@ class Context:
 
     Attributes:
         request_id: the header `x-request-id`, or a generated id.
-        headers: of the request by name, in lower case; metadata over gRPC.
+        headers: headers of the request by name, in lower case; metadata over gRPC.
         deadline: Unix time at which the caller gives up; None where none is known.
         state: for the kernel's own use; it ends with the call.
         skipped: the argument of `skip`.
@@ -92,10 +92,10 @@ class LoadContext:
     """The context of a kernel's `load`.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         version: its number; None where the directory's name is no number.
         path: the version's directory, read-only.
-        params: of the model's entry, with the types of JSON.
+        params: params of the model's entry, with the types of JSON.
         own_process: the kernel has a process of its own: its environment, its working directory.
     """
 

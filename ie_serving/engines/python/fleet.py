@@ -96,7 +96,7 @@ class Growth:
     """How many runners there may be.
 
     Attributes:
-        name: of the kernel, for the log.
+        name: name of the kernel, for the log.
         least, most: runners.
         idle_s: seconds without a call after which one beyond `least` is ended.
         start: makes one more that is ready. Blocking; raises whatever goes wrong.

@@ -35,7 +35,7 @@ class KernelModel(base.CompiledModel):
     """See `engines.base.CompiledModel`.
 
     Args of the constructor:
-        name: of the kernel, for errors.
+        name: name of the kernel, for errors.
         signature: as clients see it.
         fleet: runs it; as many batches at once.
         begin: runs them, each in a thread.
@@ -205,7 +205,7 @@ class Line:
     """The calls of one kernel. Used from one event loop at a time.
 
     Args of the constructor:
-        name: of the kernel, for errors.
+        name: name of the kernel, for errors.
         fleet: the runners; as many batches at once.
         begin: runs them, each in a thread.
         most: calls of a batch.

@@ -60,7 +60,7 @@ class OwnModules:
     """The modules of one version.
 
     Args of the constructor:
-        directory: of its files.
+        directory: directory of its files.
         shims: modules that only its files can import, by their full names, packages included: they
             stand in for a library that the files were written for.
     """
@@ -221,7 +221,7 @@ def opened(
     """Load a version's kernel, which `undone` closes.
 
     Args:
-        directory: of the version.
+        directory: directory of the version.
         options: with `KernelOptions`.
         undone: closes the kernel.
         scratch: directory for its own files; None takes a new one.
@@ -303,7 +303,7 @@ def telling(place: KernelPlace, lacks: str) -> Iterator[None]:
     """Report an exception of loading code by its class and text; the log has the traceback.
 
     Args:
-        place: of the code.
+        place: place of the code.
         lacks: see `lacking`; told where an import fails.
     """
     try:

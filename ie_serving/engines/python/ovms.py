@@ -59,7 +59,7 @@ class Tensor(np.ndarray[Any, Any]):
     """A named buffer. It is an array, since arrays give buffers of any format in Python.
 
     Args of the constructor:
-        name: of the input or output.
+        name: name of the input or output.
         data: has a buffer: bytes, an array, another tensor. Also called `buffer`, as in its code.
         shape: value of the attribute `shape`, even if the buffer's differs; None: the buffer's.
         datatype: value of the attribute `datatype`; None: the name of the buffer's format.

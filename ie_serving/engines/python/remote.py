@@ -45,7 +45,7 @@ class KernelProcess(Supervisor):
     """The process of a kernel, kept alive.
 
     Args of the constructor:
-        task: of the process.
+        task: task of the process.
         scratch: directory for the kernel's files; removed after the process has ended in any way.
     """
 

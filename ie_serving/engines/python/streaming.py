@@ -54,7 +54,7 @@ class KernelStream:
     """One stream of one client.
 
     Args of the constructor:
-        stream: of the kernel.
+        stream: stream of the kernel.
         answer: makes the call that checks one reply; see `calls.KernelCall`.
         ctx: the kernel's context.
         inputs: the client's inputs; fetched on the server's loop.

@@ -39,7 +39,7 @@ class BySentShape(ByRank):
     """Runs one signature for shapes as they are sent. Used from one event loop.
 
     Args of the constructor:
-        program: of the declared shapes.
+        program: program of the declared shapes.
         make: compiles for shapes, one for each input in order; -1 for any size.
         read_by: of the signature.
         clock: gives seconds.

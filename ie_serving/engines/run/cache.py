@@ -49,7 +49,7 @@ class AnswerCache:
 
         Args:
             whose: the model with its versions; answers of others are not given.
-            inputs: of the request.
+            inputs: inputs of the request.
             compute: begins the work.
 
         Raises:

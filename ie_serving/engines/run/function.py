@@ -86,7 +86,7 @@ def program(
     Args:
         signature: as clients see it.
         call: the function.
-        options: of the model.
+        options: options of the model.
         library: its name, for errors.
         refusals: types of error by which the library refuses inputs; others are its failures.
         is_short: its time depends only on the sizes of the inputs, and it never blocks: it runs on

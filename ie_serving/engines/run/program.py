@@ -282,9 +282,9 @@ class Fallback(Protocol):
         """Make programs of those that it can run. Blocking.
 
         Args:
-            directory: of the version.
+            directory: directory of the version.
             left_out: the signatures as the file declares them, each with why it is left out.
-            options: of the model.
+            options: options of the model.
 
         Returns:
             The programs, and the other signatures; it may add to why these are left out.

@@ -87,7 +87,7 @@ def limit(
     """Give the tightest limit in whole threads; None when that is all `cpus` or more.
 
     Args:
-        cpus: of the machine.
+        cpus: processors of the machine.
         usable: the numbers of those that this process may run on; None where that is not known.
         quota: in CPUs.
         read: gives the files of the system.

@@ -63,7 +63,7 @@ class AsSent:
     """One signature for inputs of other shapes than its file declares.
 
     Attributes:
-        name: of the signature.
+        name: name of the signature.
         shapes: of all inputs, by the names of clients.
     """
 
@@ -123,7 +123,7 @@ def _check(outputs: list[NodeOutput], changed: Mapping[str, RankChange]) -> None
     """Follow inputs of other shapes downwards.
 
     Args:
-        outputs: of the signature.
+        outputs: outputs of the signature.
         changed: ranks of such inputs, by the names of their nodes.
     """
     readers: dict[Key, list[tuple[NodeOutput, int]]] = {}

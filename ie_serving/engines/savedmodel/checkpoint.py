@@ -96,7 +96,7 @@ class Checkpoint:
         """Write an index of the same files by other names, without the graph of objects.
 
         Args:
-            keys: of entries, by their new names.
+            keys: keys of entries, by their new names.
         """
         named = {name: self._entries[key] for name, key in keys.items() if key in self._entries}
         entries = [(b"", self._header.SerializeToString()), *sorted(named.items())]

@@ -172,7 +172,7 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
 
     Args:
         file: the GraphDef, serialized.
-        types: of the outputs, as far as OpenVINO tells; of others a node's attributes do.
+        types: types of the outputs, as far as OpenVINO tells; of others a node's attributes do.
 
     Raises:
         LoadFailed: it is no GraphDef, or gives no output of a known type.

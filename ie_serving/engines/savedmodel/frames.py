@@ -117,7 +117,7 @@ class Frame:
     """The nodes of a graph, or of one call of a function.
 
     Args of the constructor:
-        library: of the graph.
+        library: library of the graph.
         graph_def: for the outermost frame.
         parent: the frame of the call, for a function's.
         call: name of the calling node there.

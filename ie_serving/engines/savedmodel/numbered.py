@@ -26,7 +26,7 @@ class Numbers:
         """Number an output of a node.
 
         Args:
-            node: of a function.
+            node: node of a function.
             port: the part of a reference after the node's name: `output name:index`.
         """
         output, _, index = port.rpartition(":")

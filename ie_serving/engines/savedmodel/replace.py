@@ -45,7 +45,7 @@ class EditedNodes:
     """The nodes of the graph or of one function, to which nodes are added.
 
     Args of the constructor:
-        nodes: of the graph or the function.
+        nodes: nodes of the graph or the function.
         function: the FunctionDef; None for the graph.
     """
 

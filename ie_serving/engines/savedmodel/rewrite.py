@@ -57,7 +57,7 @@ class PreparedGraph:
     Attributes:
         signature: as the file declares it.
         inputs: of the model to convert, by alias; those of `signature` but for parsed Examples.
-        outputs: of the model to convert, by alias.
+        outputs: outputs of the model to convert, by alias.
         parsings: parsed tensors, by the alias of the input that holds the Examples.
         constants: values of outputs, by alias.
         computed: outputs that depend on no input and that OpenVINO computes once.
@@ -291,10 +291,10 @@ def directory_for(
     """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be.
 
     Args:
-        directory: of the version.
-        meta_graph: of its file.
+        directory: directory of the version.
+        meta_graph: MetaGraph of its file.
         prepared: the signature.
-        index: of the variables, in place of the file's.
+        index: index of the variables, in place of the file's.
     """
     # A copy costs a second pass over the graph, so the file is read in place wherever it can be.
     clash = prepared.inputs.keys() & prepared.outputs.keys()

@@ -191,8 +191,8 @@ class Writes:
     """The writes that running one node of the graph causes.
 
     Args of the constructor:
-        frame: of the graph.
-        functions: of the graph.
+        frame: frame of the graph.
+        functions: functions of the graph.
         root: name of the node; "" for none.
     """
 
@@ -220,7 +220,7 @@ class Initial:
 
     Args of the constructor:
         meta_graph: as the file has it.
-        checkpoint: of the version; None where there is none.
+        checkpoint: checkpoint of the version; None where there is none.
     """
 
     def __init__(self, meta_graph: Proto, checkpoint: Checkpoint | None = None) -> None:

@@ -23,8 +23,8 @@ def compiled(
     """Make the model of a step.
 
     Args:
-        row: of the table.
-        name: of the row, for errors.
+        row: row of the table.
+        name: name of the row, for errors.
         step: name in its graph.
         options: as `row.read` gives them.
         signature: as `row.signature` gives it.

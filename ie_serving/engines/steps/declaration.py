@@ -71,7 +71,7 @@ class Option:
         read: converts the JSON value to the function's value. Raises: UnexpectedOption. Its second
             argument finds files; with None it reads no file.
         form: the accepted form, for the documentation.
-        default: of a step without the option, or `REQUIRED`.
+        default: default of a step without the option, or `REQUIRED`.
     """
 
     read: Callable[[object, FindFile | None], Any]

@@ -163,7 +163,7 @@ def pictures(image: Array, channels: int = 3) -> list[Array]:
 
     Args:
         image: one encoded picture or a list, as bytes; or pixels of one, or of several of one size.
-        channels: of decoded pictures; pixels keep theirs.
+        channels: channels of decoded pictures; pixels keep theirs.
 
     Raises:
         InvalidTensor: not a picture, or too many.
@@ -292,7 +292,7 @@ def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int
     """Give the pixels of each box: left, top, right, bottom; each has one pixel at least.
 
     Args:
-        pixels: of the picture.
+        pixels: pixels of the picture.
         boxes: float [n, 4], as shares of the picture.
         margin: added to each box, as a share of its sides.
 

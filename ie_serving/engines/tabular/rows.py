@@ -50,7 +50,7 @@ class TensorForm:
     Attributes:
         inputs: by name.
         outputs: by name.
-        classes: of a classifier, in the order of its probabilities.
+        classes: classes of a classifier, in the order of its probabilities.
     """
 
     inputs: Specs
@@ -142,7 +142,7 @@ def compiled(
     Args:
         form: its tensors.
         predict: computes them.
-        options: of the model.
+        options: options of the model.
         library: its name, for errors and `ie_serving check`.
         refusals: errors of the library for inputs, beside ValueError and TypeError.
 

@@ -38,8 +38,8 @@ class RemoteRequest:
     """An infer request with a link to the serving process, opened at its first use.
 
     Args of the constructor:
-        supervisor: of the process.
-        number: of the signature in that process.
+        supervisor: supervisor of the process.
+        number: number of the signature in that process.
         signature: gives the order of inputs and outputs.
         abandoned_s: see `ABANDONED_S`.
     """
@@ -239,8 +239,8 @@ class TensorFlowProgram:
     """Runs one signature. See `engines.run.program.Runs`.
 
     Args of the constructor:
-        supervisor: of the started process.
-        number: of the signature in that process.
+        supervisor: supervisor of the started process.
+        number: number of the signature in that process.
         signature: as clients see it.
         at_once: requests that run at once.
         abandoned_s: seconds that a run may continue after its client has left.

@@ -46,7 +46,7 @@ class ComparedSignature:
         inputs: by their names in the file.
         outputs: by their names in the file.
         signature: its name.
-        precision: of the second engine, if coarser than f32.
+        precision: precision of the second engine, if coarser than f32.
     """
 
     inputs: frozenset[str]
@@ -58,7 +58,7 @@ class ComparedSignature:
         """Find the file's names of a signature's tensors.
 
         Args:
-            signature: of the model.
+            signature: signature of the model.
             own: the file's names of tensors that a mapping has renamed.
 
         Raises:
@@ -111,8 +111,8 @@ class Comparison:
 
     Args of the constructor:
         found: findings, which this object extends.
-        tensors: of the signature.
-        model: of OpenVINO.
+        tensors: tensors of the signature.
+        model: model of OpenVINO.
         begins: called with each request before the model runs; False skips the request.
 
     Attributes:

@@ -19,7 +19,7 @@ class Framework(Protocol):
 
     Attributes:
         release: name and version of the library.
-        precision: of its computation, if coarser than f32.
+        precision: precision of its computation, if coarser than f32.
     """
 
     release: str

@@ -104,7 +104,7 @@ class HandingOver(Layer):
 
     Args of the constructor:
         inner: of OpenVINO.
-        kinds: of requests that OpenVINO answers differently from the second engine.
+        kinds: kinds of requests that OpenVINO answers differently from the second engine.
         reads: loads the model in the second engine; None if that does not answer them either, so
             that they are refused.
         cause: the finding, for clients that send such a request.

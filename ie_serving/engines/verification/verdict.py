@@ -52,7 +52,7 @@ class ComparisonTask:
     """One model to compare.
 
     Attributes:
-        file: of the model.
+        file: file of the model.
         options: with which OpenVINO compiles it.
         large: whether, if all inputs are floats, only the second engine runs, on few requests: the
             server compiles the model meanwhile, and a second compilation would double the load.
@@ -161,7 +161,7 @@ def differences(found: Arrays, expected: Arrays, precision: str) -> str:
 
     Args:
         found: of OpenVINO, by the names of the reference.
-        expected: of the reference.
+        expected: outputs of the reference.
         precision: that OpenVINO computes in, such as `bf16`; empty counts as f32.
     """
     said = (_difference(name, found[name], expected[name], precision) for name in expected)
@@ -218,9 +218,9 @@ class Verdicts:
     """The verdict of one model, for these packages, options and this kind of processor.
 
     Args of the constructor:
-        folder: of the version's compiled models.
-        file: of the model; other files in its directory may hold weights, and count as well.
-        options: of the comparison.
+        folder: folder of the version's compiled models.
+        file: file of the model; other files in its directory may hold weights, and count as well.
+        options: options of the comparison.
         package: of the second engine; its release decides, as OpenVINO's and this server's do.
 
     Raises:

@@ -131,10 +131,10 @@ class _Load:
 
     Attributes:
         engine: OpenVINO's.
-        driver: of the second engine.
+        driver: driver of the second engine.
         verifier: compares.
-        file: of the model, of a format that has a second engine.
-        options: of the model.
+        file: file of the model, of a format that has a second engine.
+        options: options of the model.
     """
 
     engine: Engine

@@ -35,8 +35,8 @@ class Watched(NamedTuple):
     """A directory whose entries matter.
 
     Attributes:
-        path: of the directory.
-        names: of the entries that matter; None: all do.
+        path: path of the directory.
+        names: names of the entries that matter; None: all do.
     """
 
     path: str

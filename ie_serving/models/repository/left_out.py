@@ -26,7 +26,7 @@ class LeftOut:
     Attributes:
         version: its number.
         directory: its name.
-        fingerprint: of its present files.
+        fingerprint: fingerprint of its present files.
         lacks: the missing files; empty where only the marker file is missing.
         since_s: when this content was seen first.
         due_s: when the next look is due.
@@ -126,7 +126,7 @@ def incomplete(lacks: str, files: Collection[str], place: str, missing: FindMiss
 
     Args:
         lacks: names the missing files.
-        files: of the version.
+        files: files of the version.
         place: its directory.
         missing: of the engine.
     """

@@ -24,7 +24,7 @@ class ListingTrouble:
         clock: seconds that only grow.
 
     Attributes:
-        error: of the last listing; None when it succeeded.
+        error: error of the last listing; None when it succeeded.
         retry_s: seconds to wait before the next one; 0 without trouble.
     """
 

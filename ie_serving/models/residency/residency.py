@@ -395,7 +395,7 @@ class TrackedServable(Servable):
     property, so that models which are always loaded pay nothing for it.
 
     Args of the constructor:
-        usage: of its model.
+        usage: counts of its model.
         clock: seconds that only grow; the others are those of `Servable`.
     """
 

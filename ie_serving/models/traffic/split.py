@@ -85,7 +85,7 @@ class SplitTraffic:
 
     Attributes:
         traffic: as above.
-        ranges: of the versions now; None where no version with a share is AVAILABLE.
+        ranges: ranges of the versions now; None where no version with a share is AVAILABLE.
         rolled_back: why a version has lost its share, by its number.
     """
 

@@ -23,7 +23,7 @@ class ExaminedVersion:
         left_out: the reason for each signature that would not, by its name.
         fault: why the version as a whole does not load; empty for one that does, and where
             `left_out` has the reason.
-        signatures: of a version that loads, for graphs that use it.
+        signatures: signatures of a version that loads, for graphs that use it.
     """
 
     version: int

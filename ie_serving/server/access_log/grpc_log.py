@@ -74,7 +74,7 @@ class _Logged:
     """The common part of all calls of one method.
 
     Args of the constructor:
-        path: of the method.
+        path: path of the method.
         watch: the observers of its calls.
 
     Attributes:

@@ -28,7 +28,7 @@ class OptionalWatch:
 
     Args of the constructor:
         target: file of the access log, or `-` for standard output; empty: no access log.
-        form: of its lines, `text` or `json`.
+        form: form of its lines, `text` or `json`.
         traces: URL that spans are posted to; empty: no traces.
         timing: REST replies have `Server-Timing`.
 

@@ -44,7 +44,7 @@ class RestParts(NamedTuple):
         api: TensorFlow Serving's REST API.
         plane: runs the models.
         served: the models.
-        interface: of `api`.
+        interface: interface of `api`.
         secure: callers connect by TLS.
     """
 
@@ -64,7 +64,7 @@ class OtherFront(ABC, Generic[FoundT]):
     """The front end of another server's routes, which ends each reply as the REST API does.
 
     Args of the constructor:
-        parts: of the REST port.
+        parts: parts of the REST port.
     """
 
     def __init__(self, parts: RestParts) -> None:

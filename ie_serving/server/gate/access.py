@@ -70,7 +70,7 @@ class KnownCredentials(NamedTuple):
     Attributes:
         keys: hashes of keys with their callers, by the first bytes of the hashes.
         dummy: password for unknown users, which takes as long to verify as a real one.
-        verifier: of tokens; None if tokens are not accepted.
+        verifier: verifier of tokens; None if tokens are not accepted.
     """
 
     keys: Mapping[bytes, Sequence[tuple[bytes, Principal]]]

@@ -272,7 +272,7 @@ class Gate:
     """The gate of all ports. Belongs to one event loop.
 
     Args of the constructor:
-        settings: of the server.
+        settings: settings of the server.
         read_tls, read_access: read certificates and keys, and callers, as the settings say.
             Blocking. Raise ConfigError.
         certificates, callers: hold the last valid material of an earlier worker, then this one's.

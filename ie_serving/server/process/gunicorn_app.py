@@ -78,7 +78,7 @@ def run(settings: Settings, build: Build, *, environment: MutableMapping[str, st
     Args:
         settings: checked.
         build: called in each worker after the fork.
-        environment: of this process; says whether it takes over from another.
+        environment: environment of this process; says whether it takes over from another.
     """
     predecessor = inherited(environment)
     try:

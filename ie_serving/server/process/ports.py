@@ -62,7 +62,7 @@ class _Wanted:
         name: see `PortSockets`.
         host: addresses, separated by commas; empty for all.
         number: port number; 0: off.
-        path: of a UNIX socket; empty: off.
+        path: path of a UNIX socket; empty: off.
         reserved: only reserve the address, since a library may bind it again in each worker.
         takes_path: the UNIX socket replaces that of a running server.
     """

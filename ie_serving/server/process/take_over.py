@@ -123,7 +123,7 @@ class Successor:
 
     Args of the constructor:
         sockets: that this process has bound.
-        environment: of this process.
+        environment: environment of this process.
 
     Raises:
         OSError: the process cannot be started.
@@ -193,7 +193,7 @@ class Succession:
     """Replaces this process by a successor.
 
     Args of the constructor:
-        environment: of this process.
+        environment: environment of this process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

@@ -36,7 +36,7 @@ def has_left(transport: asyncio.BaseTransport, *, once_silent: bool) -> bool:
     """Return whether a client has left a connection from which the event loop does not read.
 
     Args:
-        transport: of the connection.
+        transport: transport of the connection.
         once_silent: a client that has closed its sending side has left; else it may still read.
     """
     own_end = transport.get_extra_info("socket")

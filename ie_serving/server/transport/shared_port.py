@@ -49,7 +49,7 @@ class SharedPort:
     Args of the constructor:
         rest: serves HTTP/1.1, and refuses clients that speak neither protocol.
         grpc: serves HTTP/2.
-        limit: of the connections of all ports.
+        limit: limit of the connections of all ports.
         secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
     """

@@ -34,7 +34,7 @@ def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
     """Return the headers that accept a handshake.
 
     Args:
-        head: of the request.
+        head: head of the request.
         any_origin: pages of other origins may open a WebSocket, too.
 
     Raises:

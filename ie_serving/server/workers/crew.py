@@ -219,7 +219,7 @@ class Ledger:
 
     Attributes:
         crew, slot: as given.
-        number: of the change that this worker has applied last.
+        number: number of the change that this worker has applied last.
     """
 
     def __init__(self, crew: Crew, slot: int, *, is_first: bool) -> None:

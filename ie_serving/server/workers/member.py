@@ -50,7 +50,7 @@ class ConfigChange(NamedTuple):
     """A change of the configuration of all workers, which one of them leads.
 
     Attributes:
-        number: of the change: above those of all changes before it.
+        number: number of the change: above those of all changes before it.
         body: pickled description of the change (`changes.py`).
     """
 
@@ -62,7 +62,7 @@ class ChangeAnswer(NamedTuple):
     """A worker's answer to a change.
 
     Attributes:
-        number: of the change.
+        number: number of the change.
         error: why the worker cannot make the change; None if it is prepared.
     """
 
@@ -75,9 +75,9 @@ class Board:
     """The state that a worker publishes to the others.
 
     Attributes:
-        pid: of its process.
-        phase: of the worker.
-        statuses: of its versions, by the model's name.
+        pid: process id of the worker.
+        phase: phase of the worker.
+        statuses: statuses of its versions, by the model's name.
         change: the change that this worker leads at present.
         answer: to the last change that another worker has led.
         applied: number of the change that this worker has applied last.
@@ -97,7 +97,7 @@ class Member:
     """This worker, as a member of the crew. Lives on one event loop.
 
     Attributes:
-        boards: of the other running workers, by slot, as last read.
+        boards: boards of the other running workers, by slot, as last read.
     """
 
     def __init__(self, crew: Crew, slot: int) -> None:

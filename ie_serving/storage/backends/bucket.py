@@ -183,7 +183,7 @@ def warn_of_plain_http(bucket: str, url: str, proxy: str = "") -> None:
 
     Args:
         bucket: its name.
-        url: of the store.
+        url: URL of the store.
         proxy: the address of the proxy in between; empty for none.
     """
     for what, host in exposed(url, proxy):
@@ -209,7 +209,7 @@ def proxy_of(url: str, *others: str) -> str:
     """Give the address of the proxy that a client uses for a URL; empty for none.
 
     Args:
-        url: of the store.
+        url: URL of the store.
         others: proxy keys that the client tries where the URL's scheme has none, such as `all`.
     """
     # Imported here: it brings an HTTP client, which a server of local models should not pay for.

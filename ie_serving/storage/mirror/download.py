@@ -33,7 +33,7 @@ class LeastSpeed:
     """Counts the bytes that arrive for one version, in several threads; ends a slow download.
 
     Args of the constructor:
-        name: of the download, for the error.
+        name: name of the download, for the error.
         least_bytes_per_s: 0 sets no limit.
         window_s: seconds over which the speed is measured.
         clock: seconds that only grow.

@@ -143,7 +143,7 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
     Args:
         level: least severe level of this server's own lines that is logged.
         path: file that the lines are appended to; empty for none.
-        form: of the lines, one of `FORMS`. In JSON, Python's warnings are log lines, too.
+        form: form of the lines, one of `FORMS`. In JSON, Python's warnings are log lines, too.
 
     Raises:
         ServingError: the file cannot be opened.

@@ -39,7 +39,7 @@ class ProgressLine:
     Args of the constructor:
         what: name of the work.
         total: number of units in all; None if unknown.
-        unit: of the count; bytes are shown in MB. Empty shows only seconds.
+        unit: unit of the count; bytes are shown in MB. Empty shows only seconds.
         stream: destination; standard error.
     """
 

@@ -37,7 +37,7 @@ class Inferences:
     """The record of one version. Belongs to one event loop.
 
     Attributes:
-        pools: of its infer requests; weak, since the engine frees them.
+        pools: pools of its infer requests; weak, since the engine frees them.
         streams: inferences that the device computes side by side; 0 if it does not tell.
         ran: seconds of each inference, a batch counting as one; `Program` appends to it directly.
         waiting: inferences that are waiting for an infer request or a thread.

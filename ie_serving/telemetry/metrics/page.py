@@ -87,15 +87,15 @@ class ModelMetrics:
     """The series of one model name.
 
     Attributes:
-        batches: of requests that were batched.
-        caches: of kept answers.
-        recorded: of recorded requests.
-        sequences: of requests that share a state.
+        batches: batches of requests that were batched.
+        caches: caches of kept answers.
+        recorded: counts of recorded requests.
+        sequences: sequences of requests that share a state.
         shadowed: sampled requests, by what has become of their copies.
-        steps: of a graph.
+        steps: steps of a graph.
         requests: by outcome.
         rejected: requests that were refused because of the server's state, by reason.
-        loads: of versions, by outcome.
+        loads: loads of versions, by outcome.
         attempts: the same by version and path, in the words of TensorFlow Serving.
         listing_failures: listings of the model's repository that failed.
         versions_changed: changes of the files of a version that serves.

@@ -70,8 +70,8 @@ class ProcessMetrics:
     """The series of this worker.
 
     Args of the constructor:
-        connections: of both ports.
-        budget: of the memory of requests.
+        connections: connections of both ports.
+        budget: budget of the memory of requests.
         wanted: whether there is a page that shows them.
     """
 

@@ -44,7 +44,7 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = T
     Families stand in the order of the first page; samples and families of later ones follow.
 
     Args:
-        pages: of the workers that answered.
+        pages: pages of the workers that answered.
         gone: counts of workers that have ended; they are added if model and version are still on a
             page, since unloaded ones have no series.
         whole: the pages are of all workers that accept requests. If one is missing, a model that

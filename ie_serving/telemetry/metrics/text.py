@@ -15,7 +15,7 @@ def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterat
     """Yield a family with its meaning; nothing if it has no samples.
 
     Args:
-        name: of the metric.
+        name: name of the metric.
         kind: `counter`, `gauge` or `histogram`.
         meaning: one line for readers of the page.
         samples: their lines.
@@ -34,7 +34,7 @@ def counters(
     """Yield a family of counters that differ in one label.
 
     Args:
-        name: of the metric.
+        name: name of the metric.
         meaning: one line for readers of the page.
         label: its name; its values are the server's own words, which need no escape.
         found: the samples' other labels, as `written` returns them, and their numbers by the value
@@ -149,7 +149,7 @@ class Histogram:
         """Yield the samples.
 
         Args:
-            name: of the metric.
+            name: name of the metric.
             labels: written before `le`.
             unit: factor for bounds and sum.
             shown: the finite buckets that are shown.

@@ -156,7 +156,7 @@ def version_lines(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) 
 
     Args:
         live: AVAILABLE versions.
-        requests: of the models, by name.
+        requests: requests of the models, by name.
     """
     found = [(each, {"model_name": each.name, "version": str(each.version)}) for each in live]
     yield from family(

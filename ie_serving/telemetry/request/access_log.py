@@ -56,7 +56,7 @@ class AccessLog:
 
     Args of the constructor:
         target: file that lines are appended to; `-` is standard output.
-        form: of the lines, `text` or `json`.
+        form: form of the lines, `text` or `json`.
 
     Raises:
         ServingError: the file cannot be opened.

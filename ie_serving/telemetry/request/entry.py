@@ -44,8 +44,8 @@ class RequestPart(NamedTuple):
 
     Attributes:
         what: `infer` or `step`.
-        name: of the model, or of the step.
-        version: of the model.
+        name: name of the model, or of the step.
+        version: version of the model.
         began, ended: on the clock of the entry.
         waited_s: seconds before `began` for which an inference waited for an infer request.
         batch: the span of the batch that was inferred, if several requests shared it.
@@ -66,7 +66,7 @@ class RequestTarget(NamedTuple):
     Attributes:
         interface: `REST` or `gRPC`.
         method: HTTP's, or the name of the RPC.
-        path: of the request, without the query, not longer than `LONGEST`.
+        path: path of the request, without the query, not longer than `LONGEST`.
     """
 
     interface: str = ""
@@ -176,7 +176,7 @@ class ProfiledRequest(NamedTuple):
     """One request. Times are of `time.perf_counter()`, 0.0 if unknown.
 
     Attributes:
-        name: of the operation, such as `predict`.
+        name: name of the operation, such as `predict`.
         facts: name and value of what else is known: front end, model, version, code.
         began: when it arrived.
         started: when its inputs were decoded.

@@ -34,9 +34,9 @@ class RecordFiles:
     time.
 
     Args of the constructor:
-        prefix: of the files' paths.
+        prefix: prefix of the files' paths.
         most_bytes: a file with as many is followed by another.
-        counts: of the model.
+        counts: counts of the model.
     """
 
     def __init__(self, prefix: str, most_bytes: int, counts: RecordMetrics) -> None:
@@ -150,7 +150,7 @@ class SampleFiles:
     is bounded, whatever happens.
 
     Args of the constructor:
-        prefix: of the files' paths.
+        prefix: prefix of the files' paths.
         most: records in all files of a kind, together with those that are there already.
         encode: writes a record.
         count: gives the number of records in a file.

@@ -62,8 +62,8 @@ class QueuedSpan(NamedTuple):
     """An ended request or batch in the library's queue, which reads only `context`.
 
     Attributes:
-        entry: of the request or batch.
-        links: of a batch, to its requests.
+        entry: entry of the request or batch.
+        links: links of a batch, to its requests.
     """
 
     entry: RequestEntry

@@ -101,7 +101,7 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> SamplePieces:
     """Write an object with a value for each input.
 
     Args:
-        specs: of the inputs.
+        specs: specs of the inputs.
         open_size: the size for open dimensions.
 
     Raises:
@@ -202,7 +202,7 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
     Args:
         url: address of the server, as `checked_url` gives it.
         model: which servable; its `signature` may be empty.
-        signatures: of the version that answers.
+        signatures: signatures of the version that answers.
 
     Raises:
         InvalidRequest: no such signature, or its inputs cannot be generated.

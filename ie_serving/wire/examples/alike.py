@@ -55,8 +55,8 @@ class _Head:
 
     Attributes:
         data: its bytes in the first Example.
-        key: of the feature.
-        dtype: of the values.
+        key: key of the feature.
+        dtype: dtype of the values.
         lengths: nothing follows the values, so each counts up to the end of the entry.
     """
 

@@ -43,7 +43,7 @@ class FeatureSpec:
 
     Attributes:
         key: name of the feature.
-        dtype: of its values.
+        dtype: dtype of its values.
     """
 
     key: str
@@ -64,7 +64,7 @@ class Dense(FeatureSpec):
             padded to the longest of the batch.
         default: value for an Example that lacks it; None where each must have it. For a first size
             of -1 the padding, one element.
-        name: of the tensor in the result of `parse`.
+        name: name of the tensor in the result of `parse`.
     """
 
     shape: tuple[int, ...]

@@ -39,7 +39,7 @@ def drawn(
 
     Args:
         pixels: uint8, rows x columns x channels, 3 or 1.
-        places: of the boxes.
+        places: places of the boxes.
         texts: one for each box, which may be empty.
         colours: one for each box.
         line: width of a box's line in pixels.

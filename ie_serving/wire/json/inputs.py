@@ -82,7 +82,7 @@ def dtypes_for(value: JsonValue, specs: Mapping[str, TensorSpec]) -> dict[str, D
     """Give the dtype to read each input as: strings for images, which come as base64.
 
     Args:
-        value: of `inputs` or `instances`; the first element tells for all.
+        value: value of `inputs` or `instances`; the first element decides for all.
         specs: of all inputs.
     """
     return {
@@ -109,7 +109,7 @@ def without_left_out(
     """Take out the inputs in `optional` that a body does not name.
 
     Args:
-        value: of `inputs` or `instances`; in a list the first row tells for all.
+        value: value of `inputs` or `instances`; in a list the first row decides for all.
         dtypes: of all inputs.
         optional: inputs that have a default.
     """
@@ -214,7 +214,7 @@ def open_specs(value: JsonValue, behind: Mapping[str, TensorSpec]) -> dict[str, 
     """Give the inputs that a body names, with dtypes and any shape.
 
     Args:
-        value: of `inputs` or `instances`.
+        value: value of `inputs` or `instances`.
         behind: inputs of the model behind whatever takes these.
 
     Raises:

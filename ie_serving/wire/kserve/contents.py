@@ -57,7 +57,7 @@ def decode_contents(
 
     Args:
         contents: the message, or where its lists lie.
-        dtype: of the tensor.
+        dtype: dtype of the tensor.
         shape: no dimension is negative.
         tensor: name of the input, for errors.
 

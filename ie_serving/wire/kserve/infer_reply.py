@@ -43,7 +43,7 @@ class GrpcReplyEncoder:
     Args of the constructor:
         model: model name, as requests have it.
         version: number of the version that answers.
-        specs: of the outputs that the replies have, by alias.
+        specs: specs of the outputs that the replies have, by alias.
         raw: in `raw_output_contents`; else typed, unless one of them can only be raw.
     """
 

@@ -64,7 +64,7 @@ class ModelInfer(InferRequest):
             Empty where there is none.
         classes: how many classes, by the names of the outputs that are wanted as such; None where
             none are.
-        form: of the reply: whether it is raw, or a `Placing`.
+        form: form of the reply: whether it is raw, or a `Placing`.
     """
 
     id: bytes = b""
@@ -92,7 +92,7 @@ def parse_soon(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> Mod
     Args:
         spec_of: see `SpecOf`.
         payload: kept alive, unchanged, by the request and the arrays that it decodes.
-        regions: of shared memory; inputs that lie there are copied.
+        regions: regions of shared memory; inputs that lie there are copied.
 
     Raises:
         InvalidRequest: malformed, or against the rules of the protocol.
@@ -188,7 +188,7 @@ def _with_regions(
 
     Args:
         tensors: all inputs of a request.
-        size: of the request in bytes.
+        size: size of the request in bytes.
         regions: in which some are.
 
     Returns:
@@ -334,7 +334,7 @@ class InferLayout(Layout[ModelInfer]):
     """See `Layout`.
 
     Args of the constructor:
-        payload: of a request.
+        payload: payload of a request.
         request: its parsed message.
         walked: the places of its fields.
         tensors: its inputs, whose values are all in place.

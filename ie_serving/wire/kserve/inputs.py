@@ -67,8 +67,8 @@ def sequence_inputs(
     """Give the inputs that stand for a request's sequence parameters.
 
     Args:
-        signature: of the model.
-        parameters: of the request.
+        signature: signature of the model.
+        parameters: parameters of the request.
         given: inputs that it has as tensors.
 
     Returns:

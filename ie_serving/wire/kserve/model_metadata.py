@@ -66,9 +66,9 @@ def model_metadata(name: str, versions: Iterable[int], signature: Signature) -> 
     """Describe a model by the signature that requests of the protocol run.
 
     Args:
-        name: of the model.
+        name: name of the model.
         versions: that answer now.
-        signature: of one of them.
+        signature: signature of one of them.
     """
     return ModelMetadata(
         name,
@@ -108,7 +108,7 @@ class ModelDescription(NamedTuple):
     """What the configuration of a version says beside its signature.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         version_policy: as JSON, such as `{"latest": {"num_versions": 1}}`.
         instances: inferences that run at once.
         batch_rows: most rows of a gathered batch; 0 where requests run alone.

@@ -37,7 +37,7 @@ def checked_shape(sizes: Sequence[object], tensor: str) -> tuple[int, ...]:
     """Give a shape that a client sent.
 
     Args:
-        sizes: of its dimensions, as they came.
+        sizes: sizes of its dimensions, as they came.
         tensor: name of the input, for the error.
 
     Raises:
@@ -64,7 +64,7 @@ def decode_raw(raw: Encoded, dtype: DataType, shape: tuple[int, ...], tensor: st
 
     Args:
         raw: exactly its bytes.
-        dtype: of the tensor.
+        dtype: dtype of the tensor.
         shape: no dimension is negative.
         tensor: name of the input, for errors.
 

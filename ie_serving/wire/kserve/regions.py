@@ -29,7 +29,7 @@ class RegionPart(NamedTuple):
     Attributes:
         region: name of a registered region.
         size: number of bytes; of an output the most that it may take.
-        offset: of the first one in the region.
+        offset: offset of the first one in the region.
     """
 
     region: str
@@ -99,7 +99,7 @@ class Placing:
     """The form of a reply that writes some of its outputs to regions.
 
     Attributes:
-        places: of these outputs, by name.
+        places: places of these outputs, by name.
         regions: in which they are.
         binary: which of the others are raw, by name, over REST.
         raw: whether the others are, over gRPC.

@@ -52,7 +52,7 @@ class ReplyEncoder:
     Args of the constructor:
         model: name of the model.
         version: its number.
-        specs: of the outputs by name.
+        specs: specs of the outputs by name.
     """
 
     def __init__(self, model: str, version: int, specs: Mapping[str, TensorSpec]) -> None:

@@ -295,7 +295,7 @@ def parse_infer(body: BodyBytes, length: int | None, regions: Regions = OFF) -> 
     Args:
         body: all of it.
         length: bytes of JSON at its beginning; None where it has nothing else.
-        regions: of shared memory; inputs that lie there are copied.
+        regions: regions of shared memory; inputs that lie there are copied.
 
     Raises:
         InvalidRequest: it is none of the protocol.

@@ -28,7 +28,7 @@ class InputTensor(NamedTuple):
     """An input whose values are not yet decoded.
 
     Attributes:
-        name: of the input.
+        name: name of the input.
         dtype: as it is declared.
         shape: as it is declared.
         data: values in JSON; None where they are raw.
@@ -101,7 +101,7 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
     Args:
         given: its object.
         tail: bytes after the JSON; None where the request has no header for them.
-        regions: of shared memory; an input that lies there is copied.
+        regions: regions of shared memory; an input that lies there is copied.
         only: it is the only input, and may leave out its number of bytes.
 
     Raises:
@@ -191,7 +191,7 @@ def read_tensors(tensors: Sequence[InputTensor], text: bytes, others: int) -> di
     """Decode all inputs.
 
     Args:
-        tensors: of one request.
+        tensors: tensors of one request.
         text: its JSON.
         others: lists in the JSON beside their data.
 

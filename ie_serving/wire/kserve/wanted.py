@@ -83,8 +83,8 @@ class RequestedOutputs(NamedTuple):
     """The outputs that a request wants.
 
     Attributes:
-        names: of the outputs; empty for all.
-        form: of the reply, or of its part that is in no region.
+        names: names of the outputs; empty for all.
+        form: form of the reply, or of its part that is in no region.
         binary: whether each is raw, by its name; for a mixed reply.
         classes: how many classes, by the names of the outputs that are wanted as such.
         placing: outputs that are wanted in regions; None where none are.
@@ -108,8 +108,8 @@ def wanted_outputs(
 
     Args:
         outputs: objects of the list in the request.
-        parameters: of the request.
-        regions: of shared memory.
+        parameters: parameters of the request.
+        regions: regions of shared memory.
 
     Raises:
         InvalidRequest: one has no name, or a repeated name, or a parameter of a wrong type.

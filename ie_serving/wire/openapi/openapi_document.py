@@ -185,7 +185,7 @@ def document(targets: Sequence[Target], *, release: str, asks_callers: bool) -> 
 
     Args:
         targets: the paths to describe.
-        release: of the server.
+        release: release of the server.
         asks_callers: requests need credentials.
     """
     calls = sum(len(each) for target in targets for each in target.calls.values()) or 1

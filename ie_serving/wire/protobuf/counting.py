@@ -52,8 +52,8 @@ def check_count(
     """Count the messages of a request, and refuse it when it holds too many.
 
     Args:
-        payload: of the request.
-        descriptor: of its message.
+        payload: payload of the request.
+        descriptor: descriptor of its message.
         messages: that it may hold, at any depth.
         fields: that are looked at.
 

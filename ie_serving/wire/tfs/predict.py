@@ -183,7 +183,7 @@ class OpenEncoder:
     """Encodes the replies of a signature whose outputs are known only when they come.
 
     Args of the constructor:
-        signature: of the replies.
+        signature: signature of the replies.
         outputs: aliases of the outputs to reply with; empty for all.
         made: gives the encoder for that signature with the actual outputs.
     """
@@ -242,7 +242,7 @@ class _Output:
     """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:
-        encoder: of its values.
+        encoder: encoder of its values.
         in_memory: see `TensorEncoder`.
         head: gives the bytes before the values for a shape and a length; caches the latest.
     """

@@ -115,7 +115,7 @@ class RepeatedParser(Generic[R]):
         """Find where a request's values lie.
 
         Args:
-            payload: of a request that was parsed.
+            payload: payload of a request that was parsed.
             request: what it was parsed to.
 
         Raises:

@@ -51,7 +51,7 @@ class ListField(NamedTuple):
         number: field number.
         name: field name.
         kind: wire type of one value.
-        dtype: of its values as they travel; None for bytes.
+        dtype: dtype of its values as they travel; None for bytes.
     """
 
     number: int
@@ -170,7 +170,7 @@ def decode_tensor(
     Args:
         tensor: message, or message and views.
         alias: name of the input, for errors.
-        filling: of the request; None when this is its one tensor.
+        filling: filling of the request; None when this is its one tensor.
 
     Returns:
         Array of the tensor's shape, dtype as in `tensors.DataType.numpy`. From `tensor_content` it

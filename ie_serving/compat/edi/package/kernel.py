@@ -50,7 +50,7 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | Non
     """Load the kernel of a package; None where the directory holds none.
 
     Args:
-        directory: of the package.
+        directory: directory of the package.
         ctx: tells the model, and has a directory to write to.
         undone: forgets the modules of the kernel, whose `close` comes before.
 

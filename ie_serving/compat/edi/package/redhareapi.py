@@ -41,7 +41,7 @@ class TaskContext:
     """One task, in a chain with those of the same batch.
 
     Args of the constructor:
-        task_id: of the request.
+        task_id: id of the request.
         data: its body.
         model, version: of the kernel.
 

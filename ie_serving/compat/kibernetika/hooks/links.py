@@ -38,7 +38,7 @@ def link_of(
 
     Args:
         driver: word of `--driver`; empty where there is none.
-        path: of the model.
+        path: path of the model.
         given: options by key, as text or with the types of Python.
         base: options that hold for all.
 

@@ -32,10 +32,10 @@ class HookedModel(CompiledModel):
     """See `engines.base.CompiledModel`.
 
     Args of the constructor:
-        file: of the hooks, for errors; empty where there are none.
+        file: file of the hooks, for errors; empty where there are none.
         signature: what clients see.
         stages: in order.
-        models: of these, and those that hooks have loaded.
+        models: models of these, and those that hooks have loaded.
         process: answers the whole request in their place; None where there is none.
         asking: by which hooks ask models.
         timeout_s: longest time of a request; None sets no limit.

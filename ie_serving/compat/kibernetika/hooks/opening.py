@@ -38,7 +38,7 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
 
     Args:
         engine: compiles each model.
-        directory: of the version; a chain's is not looked at for models.
+        directory: directory of the version; a chain's is not looked at for models.
         options: with `HookOptions`.
 
     Raises:

@@ -99,7 +99,7 @@ def load_image(inputs: Mapping[str, Any], key: str, rgb: bool = True) -> tuple[A
     """Give an image of a request, as rows x columns x 3, and whether it came decoded.
 
     Args:
-        inputs: of the request.
+        inputs: inputs of the request.
         key: name of an input: the bytes of a file, alone or as the one element of an array, or a
             frame that is decoded already.
         rgb: order of the colours of a file that is decoded here; else blue comes first.
@@ -134,7 +134,7 @@ def get_param(
     """Give an input as a plain value: of one element that, of several a list.
 
     Args:
-        inputs: of the request.
+        inputs: inputs of the request.
         key: name of the input.
         default: given where there is no such input.
         raw_bytes: texts come as they are, and not as `str`.

@@ -73,11 +73,11 @@ class HookTurn:
     """One hook, and how long it takes.
 
     Args of the constructor:
-        turns: of its version.
+        turns: turns of its version.
         hook: the function.
 
     Attributes:
-        name: of the hook.
+        name: name of the hook.
     """
 
     __slots__ = ("_call", "_latency", "_longest_inline_s", "_mean_s", "_turns", "name")
@@ -97,7 +97,7 @@ class HookTurn:
 
         Args:
             tensors: by name.
-            ctx: of the request.
+            ctx: context of the request.
             own: the same tensors, given if no other code has them: the hook may then change and
                 keep these arrays. Without it the hook gets copies of those that it could change.
 

@@ -324,7 +324,7 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel:
     """Load a pipeline.
 
     Args:
-        directory: of the version.
+        directory: directory of the version.
         ctx: tells the model.
         undone: has nothing to undo here.
 

@@ -45,7 +45,7 @@ class Variable:
 
     Attributes:
         key: name in the data.
-        name: of the variable.
+        name: name of the variable.
         python: its type in the script, as Konduit names it.
         kind: its type in the data.
     """

@@ -233,7 +233,7 @@ def encode(outputs: Arrays, specs: Specs, platform: str) -> bytes:
     Args:
         outputs: arrays by name; not kept.
         specs: the signature's outputs.
-        platform: of the model.
+        platform: platform of the model.
     """
     if platform == PMML:
         # One record was asked, and its values are the answer.

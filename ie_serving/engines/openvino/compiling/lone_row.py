@@ -46,7 +46,7 @@ def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> LoneRowGraph | N
 
     Args:
         model: with the weights, which both graphs share until they are compiled.
-        ports: of the model.
+        ports: ports of the model.
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give

@@ -75,8 +75,8 @@ class Graph(NamedTuple):
 
     Attributes:
         model: the graph.
-        ports: of it.
-        hazards: of it.
+        ports: ports of the model.
+        hazards: hazards of the model.
         admission: tells which shapes it takes; None where only one combination is.
         is_row: whether it is fixed to one row, beside a graph for batches.
         detour: for requests with NaN or infinity; None where this graph keeps these.
@@ -98,7 +98,7 @@ def program_of(
     Args:
         draft: the signature.
         model: its graph, which is changed.
-        options: of the version.
+        options: options of the version.
         nonfinite: treatment of NaN and infinity.
 
     Raises:

@@ -77,7 +77,7 @@ class CompiledCandidate:
     Attributes:
         model: compiled.
         config: its properties.
-        seconds: of one inference of zeros, with one row; None if not known.
+        seconds: seconds of one inference of zeros, with one row; None if not known.
         batch_s: the same with `MANY_ROWS` where sizes are open; None if it was not measured.
     """
 
@@ -100,8 +100,8 @@ def compile_fastest(
     Args:
         model: to compile.
         ports: its inputs and outputs.
-        options: of the version.
-        hazards: of its graph.
+        options: options of the version.
+        hazards: hazards of its graph.
         admission: tells which shapes it takes; None where only one combination is.
         slower: factor by which a request may become slower by one thread.
 
@@ -358,7 +358,7 @@ class KeptChoice:
     """The choice for models of one structure, on the present number of threads.
 
     Args of the constructor:
-        folder: of the version's compiled models; None where nothing is kept on disk.
+        folder: folder of the version's compiled models; None where nothing is kept on disk.
         parts: all that the measurements depend on.
     """
 

@@ -79,9 +79,9 @@ def check_range(port: Port, kind: ov.Type, array: Array) -> None:
     """Refuse values that the plugin would change.
 
     Args:
-        port: of the compiled model.
+        port: port of the compiled model.
         kind: element type that the compiled model takes at this port.
-        array: of a request.
+        array: array of a request.
 
     Raises:
         InvalidTensor: naming the input and the first such value.

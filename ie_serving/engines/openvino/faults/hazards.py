@@ -152,7 +152,7 @@ def guard(
 
     Args:
         model: the graph.
-        inputs: of the graph.
+        inputs: inputs of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
         integers: `exact`, `fast` or `refuse`, for operations that are inexact.
         keeps_nonfinite: refuse NaN and infinity where an operation may lose them.

@@ -61,7 +61,7 @@ def _bounds(
     """Bound the inputs of an operation that a request chooses.
 
     Args:
-        numbers: of the inputs that are replaced by 1 where `fits` is false.
+        numbers: numbers of the inputs that are replaced by 1 where `fits` is false.
         fits: gives a graph of booleans: whether the inputs are in range.
         cause: message for the client, after the name of the operation.
         of_shapes: whether inputs that follow from shapes alone are bounded too.

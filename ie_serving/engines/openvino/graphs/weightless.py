@@ -28,8 +28,8 @@ class OperationPair(NamedTuple):
     """An operation of a graph, and the same one of its copy.
 
     Attributes:
-        node: of the graph.
-        copied: of the copy; for weights a constant that the copy has no longer.
+        node: node of the graph.
+        copied: the node of the copy; for weights a constant that the copy has no longer.
         inside: whether it is inside a body.
     """
 

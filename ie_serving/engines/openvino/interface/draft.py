@@ -53,8 +53,8 @@ class Draft:
         name: signature name.
         method: its method.
         model: its graph; None where `beside` answers all of it.
-        inputs: of the model.
-        outputs: of the model.
+        inputs: inputs of the model.
+        outputs: outputs of the model.
         beside: the part answered beside the model; None where the model is the whole signature.
         listed: the signature as the file declares it, for the metadata of one that is left out;
             None where the file declares none.

@@ -104,8 +104,8 @@ class SignaturePorts:
 
     Attributes:
         signature: as clients see it.
-        inputs: of the model.
-        outputs: of the model.
+        inputs: inputs of the model.
+        outputs: outputs of the model.
         keepers: operations of the reshaped model that must still keep rows apart; see `rows`.
     """
 

@@ -73,7 +73,7 @@ def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -
     Indices are guarded, so that an axis which is out of range is refused.
 
     Args:
-        data: of known rank; the result has its shape, for any axis.
+        data: data of known rank; the result has its shape, for any axis.
         axis: a number, or a row of one.
         along: computes along one of the axes.
     """
@@ -89,7 +89,7 @@ def read(file: Path, own: Mapping[str, Convert], *, partially: bool = False) -> 
     """Read a file of ONNX.
 
     Args:
-        file: of the model.
+        file: file of the model.
         own: converts operators, by their names, for this file alone.
         partially: whether operators that are not converted may remain.
 

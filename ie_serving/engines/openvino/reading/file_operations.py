@@ -24,9 +24,9 @@ def operations(file: Path, tags: Collection[str], signature: str = "") -> Iterat
     """List the operations; none for formats whose files have no names for them.
 
     Args:
-        file: of the model.
-        tags: of the graph of a SavedModel.
-        signature: of a SavedModel, whose outputs count; else the whole graph.
+        file: file of the model.
+        tags: tags of the graph of a SavedModel.
+        signature: signature of a SavedModel, whose outputs count; else the whole graph.
 
     Raises:
         LoadFailed: the file is damaged.

@@ -143,7 +143,7 @@ def read(path: str, options: Mapping[str, Options]) -> ov.Model:
     """Read a file with such operations.
 
     Args:
-        path: of the file.
+        path: path of the file.
         options: by the names of the operations' weights.
 
     Raises:

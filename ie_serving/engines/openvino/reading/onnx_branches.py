@@ -51,7 +51,7 @@ def read_simpler(file: Path, own: Mapping[str, Convert]) -> ov.Model | None:
     """Read a file whose `If`s the front end refuses; None where they are not the cause.
 
     Args:
-        file: of the model.
+        file: file of the model.
         own: converts operators, by their names.
     """
     with Scratch() as private:

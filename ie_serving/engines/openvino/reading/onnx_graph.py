@@ -408,7 +408,7 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
     """Refuse a model that OpenVINO would compute otherwise than the file says.
 
     Args:
-        file: of the model.
+        file: file of the model.
         converted: operators that OpenVINO does not convert itself.
 
     Raises:

@@ -37,9 +37,9 @@ def read(
     """Read the model in `directory`: a draft for each signature that can be converted.
 
     Args:
-        directory: of the version.
+        directory: directory of the version.
         options: OpenVINO's own.
-        tags: of the graph that is read of a SavedModel.
+        tags: tags of the graph that is read of a SavedModel.
         as_sent: the one signature of a SavedModel to read, with the shapes of its inputs.
 
     Raises:

@@ -63,9 +63,9 @@ def read_signatures(
     """Convert every signature; the version tells which are left out, and why.
 
     Args:
-        directory: of the version.
-        renames: of `mapping_config.json`.
-        tags: of the graph.
+        directory: directory of the version.
+        renames: renames of `mapping_config.json`.
+        tags: tags of the graph.
         as_sent: the one signature to convert, with the shapes of its inputs.
 
     Raises:

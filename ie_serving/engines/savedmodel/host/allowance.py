@@ -49,7 +49,7 @@ class Allowance:
     """The work that one request has used. Any of its threads may count.
 
     Args of the constructor:
-        inputs: of the request.
+        inputs: inputs of the request.
 
     Attributes:
         abandoned: the result is no longer wanted; loops end.
@@ -121,7 +121,7 @@ def make_room(shape: Iterable[int], dtype: npt.DTypeLike) -> None:
     Args:
         shape: its sizes, as Python's integers, which do not overflow; a negative one is left to
             the kernel to refuse.
-        dtype: of its elements; a string counts as its reference.
+        dtype: dtype of its elements; a string counts as its reference.
 
     Raises:
         InvalidTensor: the request exceeds its allowance.

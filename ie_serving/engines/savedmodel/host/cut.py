@@ -65,7 +65,7 @@ def leave_to_host(
 
     Args:
         prepared: its inputs and outputs become those of the model, its graph is changed.
-        directory: of the version, where its tables lie.
+        directory: directory of the version, where its tables lie.
         meta_graph: its graph as the file has it.
         initial: what is set when the version is loaded.
 

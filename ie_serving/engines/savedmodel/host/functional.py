@@ -67,7 +67,7 @@ class _Rewriting:
     """A graph on its way.
 
     Args of the constructor:
-        nodes: of the graph.
+        nodes: nodes of the graph.
         read: those that matter.
     """
 
@@ -120,7 +120,7 @@ class _Loop:
     """A loop.
 
     Args of the constructor:
-        rewriting: of its graph.
+        rewriting: rewriting of its graph.
         gate: name of its LoopCond.
     """
 
@@ -212,7 +212,7 @@ class _Branches:
     """A result of `tf.cond`.
 
     Args of the constructor:
-        rewriting: of its graph.
+        rewriting: rewriting of its graph.
         merge: the node that gives it.
     """
 

@@ -105,7 +105,7 @@ class Output:
     """One output of an operation, or a list of them.
 
     Attributes:
-        attribute: of the node, that names its dtype; "" where that is always the same.
+        attribute: attribute of the node, that names its dtype; "" where that is always the same.
         dtype: the dtype, or the default of the attribute.
         name: by which nodes of a function refer to it; needed where an operation has several.
     """
@@ -128,7 +128,7 @@ class HostKernel:
 
     Attributes:
         make: gives the function that computes a node.
-        outputs: of the operation, in order.
+        outputs: outputs of the operation, in order.
         check: given the inputs that are constants, and None for the others, raises LoadFailed
             where they cannot be computed with; called once at load.
         in_thread: its time depends on the values of its inputs, neither on their size nor on that

@@ -165,7 +165,7 @@ class HostProgram:
 
     Args of the constructor:
         plan: the host's part.
-        signature: of the whole.
+        signature: signature of the whole.
         inner: the model's program; None where the host computes everything.
     """
 

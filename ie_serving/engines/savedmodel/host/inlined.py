@@ -43,7 +43,7 @@ def inline(graph_def: Proto, outputs: Iterable[str], numbers: Numbers) -> list[s
     Args:
         graph_def: is changed.
         outputs: tensors of the graph, each with its number.
-        numbers: of the outputs of its operations.
+        numbers: numbers of the outputs of its operations.
 
     Returns:
         The names of `outputs` in the changed graph.
@@ -104,7 +104,7 @@ class _Inside:
         function: its definition.
         call: the node.
         prefix: what the names of its nodes begin with in the graph.
-        numbers: of the outputs of operations.
+        numbers: numbers of the outputs of operations.
     """
 
     def __init__(self, function: Proto, call: Proto, prefix: str, numbers: Numbers) -> None:

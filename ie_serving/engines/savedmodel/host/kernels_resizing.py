@@ -57,7 +57,7 @@ class _Neighbours(NamedTuple):
         second: the one behind.
         share: how far the new place is from the first: 0 to 1.
         used: those that are a neighbour of any.
-        places: of the first and the second ones among these.
+        places: places of the first and the second ones among these.
     """
 
     first: Array

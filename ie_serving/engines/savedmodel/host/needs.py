@@ -99,7 +99,7 @@ def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[NodeOutput]) -
     Every load calls this, so it looks at the sources of strings and tables, not at every attribute.
 
     Args:
-        outputs: of the signature.
+        outputs: outputs of the signature.
         places: all places from which the outputs are computed.
     """
     if any(info.dtype == _STRING for info in outputs):

@@ -100,7 +100,7 @@ def partition(
     """Divide the nodes above a signature's outputs.
 
     Args:
-        outputs: of the signature.
+        outputs: outputs of the signature.
         sets: whether the init op sets the value of a place: `Initial.sets`.
 
     Raises:

@@ -42,9 +42,9 @@ class Resources:
     """Constant values of one model: tables, variables, assets, and values computed from them.
 
     Args of the constructor:
-        directory: of the version.
+        directory: directory of the version.
         meta_graph: its graph as the file has it, which is not changed.
-        initial: of that graph; None makes one.
+        initial: initial state of that graph; None makes one.
     """
 
     def __init__(self, directory: Path, meta_graph: Proto, initial: Initial | None = None) -> None:
@@ -61,7 +61,7 @@ class Resources:
         """Evaluate a place that depends on no input.
 
         Args:
-            place: of an array or a table.
+            place: place of an array or a table.
             reader: the reading node: one that runs at load sees the writes before it.
 
         Raises:

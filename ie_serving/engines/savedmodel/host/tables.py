@@ -31,7 +31,7 @@ class LookupTable(HostObject):
 
     Args of the constructor:
         keys: any shape; strings or numbers.
-        values: of the same shape.
+        values: values of the same shape.
         name: for texts.
     """
 
@@ -77,7 +77,7 @@ def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Lo
     """Read the table that InitializeTableFromTextFile makes.
 
     Args:
-        path: of the file.
+        path: path of the file.
         initializer: attributes of that node.
         table: attributes of the table's node, which hold the dtypes.
 

@@ -41,7 +41,7 @@ class _Array:
     """A TensorArrayV3.
 
     Attributes:
-        name: of the node.
+        name: name of the node.
         size: reference to the number of its elements.
         grows: whether writing makes it longer.
         sized: whether an operation reads its size.
@@ -57,7 +57,7 @@ def lists_for_arrays(nodes: GraphNodes, read: Collection[Proto]) -> None:
     """Rewrite every TensorArray.
 
     Args:
-        nodes: of the graph.
+        nodes: nodes of the graph.
         read: those that matter; they are changed.
 
     Raises:

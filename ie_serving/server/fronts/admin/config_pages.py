@@ -33,7 +33,7 @@ class ConfigPages:
 
     Args of the constructor:
         statuses, reload, labels: read and change the models.
-        encoder: of statuses.
+        encoder: encoder of statuses.
         reload_allowed: whether clients may reload, and set labels.
         limit_s: longest wait in seconds for a reload or a change of labels.
         config_fault: gives why the configuration file is not applied; empty where it is.

@@ -23,7 +23,7 @@ class ReflectionService:
     """Describes services.
 
     Args of the constructor:
-        names: of the services that are served.
+        names: names of the services that are served.
         pool: holds their descriptors.
     """
 

@@ -214,7 +214,7 @@ class Health:
     """The replies to probes.
 
     Attributes:
-        phase: of this process; only `apply` sets it.
+        phase: phase of this process; only `apply` sets it.
         lacking: names the models that readiness waits for; none where callers are asked who they
             are, since probes are not.
     """

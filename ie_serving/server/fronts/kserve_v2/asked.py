@@ -30,7 +30,7 @@ def model_spec(name: str, version: str) -> ModelSpec:
     """Read a version, which is a string in the protocol.
 
     Args:
-        name: of the model.
+        name: name of the model.
         version: a number, or a label; empty for the default version.
 
     Raises:

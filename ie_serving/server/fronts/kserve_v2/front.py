@@ -77,8 +77,8 @@ class FrontParts:
         served: the models.
         health: phase of the server.
         metrics: of all workers.
-        interfaces: of the protocol.
-        management: of models and server.
+        interfaces: interfaces of the protocol.
+        management: management of models and server.
         check_site: refuses a change that a page of another site makes a browser send.
         max_body_bytes: largest body.
     """

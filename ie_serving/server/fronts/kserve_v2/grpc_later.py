@@ -52,8 +52,8 @@ class LaterInference:
     """The service of one worker.
 
     Attributes:
-        health: of the server.
-        streams: of the worker.
+        health: health of the server.
+        streams: streams of the worker.
         metrics: of all workers.
         management: makes what answers for a caller's models beside inferences.
         hand_on: see `inference.observed.handing_on`.

@@ -54,9 +54,9 @@ class ServiceParts:
     Attributes:
         plane: runs the models.
         served: the same models.
-        health: of the server.
+        health: health of the server.
         metrics: of all workers.
-        management: of models and server.
+        management: management of models and server.
         callers: see `PredictionService`.
     """
 

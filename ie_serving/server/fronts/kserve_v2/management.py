@@ -225,8 +225,8 @@ class Management(NamedTuple):
 
     Attributes:
         repository: index, load and unload.
-        settings: of log and traces.
-        regions: of shared memory, the same for all callers.
+        settings: settings of log and traces.
+        regions: regions of shared memory, the same for all callers.
     """
 
     repository: KServeRepository

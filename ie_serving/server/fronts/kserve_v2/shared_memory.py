@@ -61,7 +61,7 @@ class SharedMemory:
         Args:
             name: by which requests name it.
             key: name of a file in `DIRECTORY`, as of `shm_open`; a slash may stand before it.
-            offset: of the region in the file.
+            offset: offset of the region in the file.
             size: its number of bytes.
 
         Raises:

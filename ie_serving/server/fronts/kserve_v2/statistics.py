@@ -109,7 +109,7 @@ async def statistics_of(
     Args:
         metrics: of all workers.
         served: models that the caller may see.
-        name: of a model; empty for all models.
+        name: name of a model; empty for all models.
         version: a number or a label; empty for all versions of the model.
 
     Raises:

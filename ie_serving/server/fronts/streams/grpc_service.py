@@ -35,7 +35,7 @@ class GrpcStreams:
 
     Args of the constructor:
         streams: answers the requests.
-        codec: of the service.
+        codec: codec of the service.
         tells_callers: see `PredictionService`.
     """
 

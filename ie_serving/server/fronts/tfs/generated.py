@@ -29,7 +29,7 @@ async def page(asked: Route, address: str, ask: FindSample) -> Page:
 
     Args:
         asked: the route, with its query.
-        address: of this server, as the caller reached it.
+        address: address of this server, as the caller reached it.
         ask: see `FindSample`.
 
     Raises:

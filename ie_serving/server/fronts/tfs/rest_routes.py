@@ -77,7 +77,7 @@ class Route:
             `stream`, `labels`, `details` and `all_details` are ours. TensorFlow Serving has no
             such routes.
         model: the servable.
-        query: of `gen_json` and `gen_client`, the only verbs with a query.
+        query: query of `gen_json` and `gen_client`, the only verbs with a query.
     """
 
     verb: str

@@ -110,9 +110,9 @@ class Call(Http2Stream):
     """One call. The connection feeds it; it answers through the connection's sender.
 
     Args of the constructor:
-        number: of the stream.
+        number: number of the stream.
         request: its headers.
-        sender: of the connection.
+        sender: sender of the connection.
         rules: see `CallSettings`.
         method: answers the call.
     """

@@ -57,8 +57,8 @@ class Identity(Protocol):
     """The server's TLS material in PEM.
 
     Attributes:
-        certificate: of the server, and the intermediate ones up to the root.
-        key: of the server's certificate.
+        certificate: certificate of the server, and the intermediate ones up to the root.
+        key: key of the server's certificate.
         client_ca: authorities that must have signed a client's certificate; empty: none is needed.
     """
 

@@ -57,7 +57,7 @@ class Http2Server:
         busy_poll_s: see `BusyPoll`.
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
-        limit: of the connections of all ports.
+        limit: limit of the connections of all ports.
         secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
         admission: chooses the method of a call; None: callers are not authenticated.

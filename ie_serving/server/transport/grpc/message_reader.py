@@ -141,8 +141,8 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
     """Inflate a message that is marked as compressed.
 
     Args:
-        content: of the message.
-        encoding: of its call.
+        content: content of the message.
+        encoding: encoding of its call.
         limit: largest inflated size in bytes.
 
     Raises:

@@ -55,7 +55,7 @@ class BodyStream:
     is kept, and the reader gets the refusal.
 
     Attributes:
-        state: of its missing part; see `states.Body`.
+        state: state of its missing part; see `states.Body`.
         unread: bytes that were received and not taken.
     """
 

@@ -17,7 +17,7 @@ class Channel(asyncio.Protocol):
     """The bytes of one connection. Belongs to one event loop.
 
     Args of the constructor:
-        transport: of the connection; from now on it notifies this object.
+        transport: transport of the connection; from now on it notifies this object.
         lost: called when the connection has ended.
 
     Attributes:

@@ -46,7 +46,7 @@ class RequestHead(NamedTuple):
         length: bytes of the body; None if only its end will tell.
         keep_alive: another request may follow on the connection.
         expects: `Expect: 100-continue`: the client waits for 100 Continue before it sends the body.
-        lease: of the memory of the headers, if they are many.
+        lease: lease of the memory of the headers, if they are many.
         upgrade: protocols that the client offers to switch to (RFC 9110 section 7.8).
     """
 
@@ -70,7 +70,7 @@ class Request(NamedTuple):
         head: its head.
         body: the whole body; None if it arrives in pieces.
         stream: yields the pieces.
-        ends: of the connection.
+        ends: ends of the connection.
     """
 
     head: RequestHead
@@ -93,7 +93,7 @@ class Fault(NamedTuple):
     """The client's data is no request, or none that this server accepts. The last event.
 
     Attributes:
-        status: of the reply to it.
+        status: status of the reply to it.
         text: body of that reply.
     """
 

@@ -40,9 +40,9 @@ class HttpServer:
         carrier: makes the object that carries a connection's requests.
         busy_poll_s: see `BusyPoll`.
         keep_alive_s: see `KEEP_ALIVE_S`.
-        limit: of connections.
+        limit: limit of connections.
         secure: the TLS of the port; None: plain connections.
-        sharing: of accepted connections between workers.
+        sharing: sharing of accepted connections between workers.
 
     Attributes:
         app: the application.

@@ -249,7 +249,7 @@ class HpackReader:
     """Decodes the blocks of one connection, in their order.
 
     Args of the constructor:
-        most_fields: of one block.
+        most_fields: largest number of fields in one block.
 
     Attributes:
         version: grows whenever the table changes, after which a block may have another meaning.

@@ -79,7 +79,7 @@ class FrameReader(ABC):
     """Reads the frames of one connection.
 
     Args of the constructor:
-        sender: of the connection.
+        sender: sender of the connection.
         clock: monotonic, in seconds.
 
     Attributes:
@@ -337,10 +337,10 @@ class FrameReader(ABC):
         """Count a DATA frame by its head.
 
         Args:
-            flags: of the frame.
-            number: of its stream.
-            length: of its payload: padding counts toward windows.
-            content: of its data: padding does not count toward `content-length`.
+            flags: flags of the frame.
+            number: number of its stream.
+            length: length of its payload: padding counts toward windows.
+            content: content of its data: padding does not count toward `content-length`.
 
         Returns:
             The stream that takes the data; None if the data is dropped.

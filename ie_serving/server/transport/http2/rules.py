@@ -47,7 +47,7 @@ class FrameRule(NamedTuple):
 
     Attributes:
         name: as RFC 9113 spells it.
-        section: of RFC 9113.
+        section: section of RFC 9113.
         place: where it is permitted; anywhere else is a PROTOCOL_ERROR.
         least, most, unit: its length in bytes lies between the first two and is a multiple of the
             third; else FRAME_SIZE_ERROR.

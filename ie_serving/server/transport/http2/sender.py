@@ -69,7 +69,7 @@ class Sender:
     """Sends the frames of one connection.
 
     Args of the constructor:
-        streams: of the connection.
+        streams: streams of the connection.
         wake: called when there is something to write while no bytes are being read.
 
     Attributes:
@@ -200,7 +200,7 @@ class Sender:
         """Send RST_STREAM, and cancel the stream if it is open.
 
         Args:
-            number: of the stream.
+            number: number of the stream.
             code: reason.
             ends: the client has sent all of a stream that is not open.
         """

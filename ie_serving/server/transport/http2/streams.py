@@ -84,7 +84,7 @@ class Http2Stream:
         number: identifier of the stream.
         state: see `StreamState`.
         send_window: bytes that the client accepts on it; negative after SETTINGS that shrink it.
-        receive_window: of a request that is longer than one frame, else None.
+        receive_window: receive window of a request that is longer than one frame, else None.
         content_left: bytes of DATA still missing from `content-length`; None without.
         unsent: data that waits for the client's windows.
         trailers: the frame that ends the answer once all data is sent; None while it goes on.

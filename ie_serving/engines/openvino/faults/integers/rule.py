@@ -59,8 +59,8 @@ def check_constants(node: ov.Node, values: Values, numbers: Sequence[int] | None
 
     Args:
         node: the operation.
-        values: of its graph.
-        numbers: of the inputs that the operation computes with; None for all.
+        values: values of its graph.
+        numbers: numbers of the inputs that the operation computes with; None for all.
 
     Raises:
         LoadFailed: naming the operation.

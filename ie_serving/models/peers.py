@@ -53,8 +53,8 @@ class ListedPeers(Peers):
     """Other workers, which show the statuses of their versions.
 
     Args of the constructor:
-        known: gives those of each other worker that takes requests, as they are known now.
-        changed: told that a version of this worker may have another state.
+        known: gives the statuses of each other worker that takes requests, as they are known now.
+        changed: called when a version of this worker may have another state.
         show: shows them the present states of this worker's versions.
     """
 

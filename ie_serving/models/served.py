@@ -333,8 +333,8 @@ class Successors:
     """Lives on one event loop.
 
     Args of the constructor:
-        take_over: told of each successor in the step in which it serves.
-        on_failed: told of each that cannot serve yet, with the cause, at each of its changes.
+        take_over: called with each successor in the step in which it serves.
+        on_failed: called with a successor that cannot serve yet and the cause, at each change.
         tasks: tasks of the owner, who awaits them at its end.
     """
 

@@ -45,10 +45,10 @@ def difference(name: str, found: Array, expected: Array, rtol: float, atol: floa
     Args:
         name: name of the output.
         found: output of the model.
-        expected: floats may differ from it by `atol + rtol * |expected|`, NaN equals NaN; all other
-            types have to be equal.
-        rtol: see above.
-        atol: see above.
+        expected: the expected output. Floats may differ from it by `atol + rtol * |expected|`, NaN
+            equals NaN; all other types have to be equal.
+        rtol: relative tolerance, a share of the expected number.
+        atol: absolute tolerance.
     """
     if found.shape != expected.shape:
         return f'output "{name}" has shape {list(found.shape)}, not {list(expected.shape)}'

@@ -52,8 +52,8 @@ class PrecisionEngine(EngineAround):
 
     Args of the constructor:
         engine: compiles in the precision that its options name.
-        lower: see above.
-        samples: see above.
+        lower: names the precisions to try.
+        samples: gives the requests of the trial.
     """
 
     def __init__(self, engine: Engine, lower: Lower, samples: Samples) -> None:

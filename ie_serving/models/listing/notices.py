@@ -55,7 +55,7 @@ class Notices:
     """The directories of idle models. Lives on one event loop; opened at the first use.
 
     Args of the constructor:
-        on_change: told of each model that has changed.
+        on_change: called with each model that has changed.
     """
 
     def __init__(self, on_change: "Callable[[Polled], None]") -> None:

@@ -50,16 +50,17 @@ class LoadRules:
 
     Attributes:
         model: model name, for log lines.
-        base_path: where it lies, for the same: a model that is moved has two streams for a while.
-        on_load: told of each load that ends: the version, and whether it succeeded.
-        load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
-        on_overdue: told when that time is over.
-        backoff: waits between a failed load and the next try; None: none without new files.
-        store_backoff: the same where the store did not give the files, and may soon.
-        drain_timeout_s: how long requests may keep a version that is no longer wanted.
-        clock: seconds that only grow.
-        chance: 0 to 1 at random, for the jitter of the back-off.
-        on_changed: told of each change of the files of a version that serves.
+        base_path: URL of the model's repository, for log lines: a model that is moved has two
+            streams for a while.
+        on_load: called when a load ends, with the version and whether it succeeded.
+        load_timeout_s: seconds that a load may take, waiting for its turn included; 0: no limit.
+        on_overdue: called when that time is over.
+        backoff: waits between a failed load and the next try; None: no try without new files.
+        store_backoff: waits after a load that failed because the store did not give the files.
+        drain_timeout_s: seconds for which requests may keep a version that is no longer wanted.
+        clock: gives seconds that only grow.
+        chance: gives a random number, 0 to 1, for the jitter of the back-off.
+        on_changed: called at each change of the files of a version that serves.
         renews: whether the changed files are loaded, to take the place of the old ones.
     """
 

@@ -148,10 +148,10 @@ class LoggedAnswer(_Logged):
 
     Args of the constructor:
         path, watch: see `_Logged`.
-        answer: the method.
+        answer: the handler of the method.
 
     Attributes:
-        answer: see above.
+        answer: the handler of the method.
         end: takes the entry of a call that has ended.
     """
 

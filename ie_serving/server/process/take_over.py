@@ -51,11 +51,11 @@ class Predecessor:
     """The predecessor, as its successor sees it.
 
     Args of the constructor:
-        sockets: that the predecessor listens on.
-        report: file that the predecessor reads.
+        sockets: listening sockets of the predecessor.
+        report: file descriptor that the predecessor reads.
 
     Attributes:
-        sockets: see above.
+        sockets: listening sockets, inherited from the predecessor.
     """
 
     def __init__(self, sockets: Sequence[socket.socket], report: int) -> None:

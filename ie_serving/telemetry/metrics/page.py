@@ -138,7 +138,7 @@ class Metrics:
         is_ovms: whether OpenVINO Model Server is replaced: its series exist from a load on.
 
     Attributes:
-        wanted: see above.
+        wanted: whether there is a page.
         recent: keeps recent errors; None if no page shows them.
         united: returns the page of all workers; None: there is one worker.
     """

@@ -48,7 +48,7 @@ class RequestWatch:
         timing: REST replies have `Server-Timing`.
 
     Attributes:
-        timing: see above.
+        timing: whether REST replies have `Server-Timing`.
         logs: whether there is an access log: replies then have the request's id, if the client has
             sent one or the request has failed.
         every: whether every REST request has an entry, and not only traced ones.

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 from typing import cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.residency import policy, residency
+from ie_serving.models.residency import residency
 from ie_serving.models.residency.residency import Residency, ResidencyRules
 from ie_serving.models.version.handle import Servable
 
@@ -17,14 +18,22 @@ BASE = 10
 
 
 class Memory:
-    """The resident bytes of a process, by what holds them."""
+    """The resident bytes of a process, by what holds them.
+
+    Attributes:
+        ahead_s: seconds by which the clock is ahead.
+    """
 
     def __init__(self, budget: int) -> None:
+        self.ahead_s = 0.0
         self.held = {"": BASE}
         self.served: dict[str, ModelConfig] = {}
         self.residency = Residency(
             ResidencyRules(
-                budget=budget, wait_s=5.0, is_on_demand=lambda config: config.load != "always"
+                budget=budget,
+                wait_s=5.0,
+                is_on_demand=lambda config: config.load != "always",
+                clock=lambda: time.monotonic() + self.ahead_s,
             ),
             lambda: sum(self.held.values()),
         )
@@ -169,6 +178,7 @@ async def test_a_load_that_fits_does_not_wait_behind_one_that_waits_for_a_model_
     large, small = memory.model("large", 90), memory.model("small", 20)
     waits = [asyncio.create_task(memory.residency.load(each)) for each in (large, large)]
     await asyncio.sleep(0.01)
+    memory.ahead_s = 2.0
     await memory.residency.load(small)
     assert memory.held == {"": BASE, "busy": 60, "small": 20}
     busy.end()
@@ -255,7 +265,6 @@ async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(residency, "LONGEST_UNLOAD_S", 0.05)
-    monkeypatch.setattr(policy, "HEAD_OF_LINE_S", 0.05)
     memory = Memory(budget=110)
     for name in ("late", "busy"):
         memory.serve(name)
@@ -264,6 +273,7 @@ async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_
         await memory.residency.load(each)
     load = asyncio.create_task(memory.residency.load(memory.model("other", 60)))
     await asyncio.sleep(0.1)
+    memory.ahead_s = 2.0
     assert "late" in memory.held
     late.end()
     await load

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
 
 from ie_serving.storage.backends import gcs, minio, s3
 from ie_serving.storage.backends.bucket import exposed, proxy_of
@@ -139,3 +141,9 @@ def test_an_endpoint_that_the_client_itself_reads_is_none_the_better(
     assert warnings(caplog) == [
         "plain HTTP to a public address bucket=b host=store.example.com what=requests"
     ]
+
+
+def test_the_client_of_gcs_has_the_private_attribute_that_is_emptied() -> None:
+    """A release that renames it would ask for the bucket's location before each first request."""
+    client = Client(project="none", credentials=AnonymousCredentials())
+    assert client._bucket_metadata_cache is not None

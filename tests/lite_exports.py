@@ -29,7 +29,6 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tensorflow as tf
-import tf_keras
 from tensorflow.lite.python import schema_py_generated as schema
 
 PICTURE = [tf.TensorSpec([None, 4, 4, 1], name="x")]
@@ -60,9 +59,13 @@ def counted(module: tf.Module) -> Callable[[Any], Any]:
     return lambda x: x + module.seen.assign_add(tf.reduce_sum(x, 0))
 
 
-recurrent = tf_keras.Sequential(
-    [tf_keras.layers.Input((4, 3), 1, name="x"), tf_keras.layers.LSTM(2)]
-)
+def recurrent() -> Any:
+    """Make a model of Keras; not on import, since its variables start TensorFlow's threads."""
+    import tf_keras
+
+    return tf_keras.Sequential(
+        [tf_keras.layers.Input((4, 3), 1, name="x"), tf_keras.layers.LSTM(2)]
+    )
 
 
 def with_custom(file: bytes, name: str) -> bytes:
@@ -171,7 +174,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Sequence[tf.TensorSpec]]] = {
     "sum": (lambda x: tf.reduce_sum(x, 1), ROW),
     "counting": (lambda x: x, ROW),
     "frames": (lambda x: x, [tf.TensorSpec([2, 3], name="x")]),
-    "recurrent": (recurrent, [tf.TensorSpec([1, 4, 3], name="x")]),
+    "recurrent": (lambda x: x, [tf.TensorSpec([1, 4, 3], name="x")]),  # of Keras: `converted`
     **dict.fromkeys(
         ("transposed", "mediapipe", "unknown", "select", "examples"),
         (transposed("SAME"), ONE_PICTURE),
@@ -192,7 +195,7 @@ def named(computes: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
 def converted(module: tf.Module, name: str, directory: Path) -> bytes:
     concrete = module.f.get_concrete_function()
     if name == "recurrent":  # one operation, where others make a loop of it
-        converter = tf.lite.TFLiteConverter.from_keras_model(recurrent)
+        converter = tf.lite.TFLiteConverter.from_keras_model(recurrent())
     elif name in COUNTING:
         tf.saved_model.save(module, directory / "saved", signatures=concrete)
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory / "saved"))

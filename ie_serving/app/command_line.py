@@ -67,9 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = given[0] if given else ""
     try:
         if is_tool(given):
-            from ie_serving.app import tools  # here: serving needs none of them
+            from ie_serving.app import local_commands  # here: serving needs none of them
 
-            return tools.run(given, os.environ)
+            return local_commands.run(given, os.environ)
         parsed = _command(given)
         _prepare(parsed)
     except ServingError as error:
@@ -246,7 +246,9 @@ def _build(
 
     workers = Workers()
     if settings.server.workers > 1:
-        from ie_serving.app.several import SeveralWorkers  # a single worker does not need it
+        from ie_serving.app.several_workers import (
+            SeveralWorkers,  # a single worker does not need it
+        )
 
         workers = SeveralWorkers(handovers.configuration, settings.server)
     return ServingApplication(settings, storage, handovers, notes, workers)

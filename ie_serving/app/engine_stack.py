@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.compat import added
 from ie_serving.engines.base import REHEARSED, Engine, EngineOptions
+from ie_serving.engines.checked_cache import CheckedCompileCache
 from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
-from ie_serving.engines.kept import CheckedCompileCache
 from ie_serving.engines.layer_options import DeclaredTensors
 from ie_serving.engines.layers import sampling
 from ie_serving.engines.layers.as_declared import as_declared

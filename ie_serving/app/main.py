@@ -71,7 +71,7 @@ def _explained(command: Command, given: Sequence[str]) -> int:
         os.dup2(null, sys.stdout.fileno())  # the interpreter flushes once more, and would complain
         return BROKEN_PIPE
     except Exception as error:
-        from ie_serving.core.runtime.outside import explained
+        from ie_serving.core.runtime.installation_faults import explained
 
         cause = explained(error)
         if not cause:

@@ -28,9 +28,9 @@ from ie_serving.storage.backends.by_url import (
 )
 from ie_serving.storage.base import NEVER, Entry, Storage, shown
 from ie_serving.storage.directories import Directories
+from ie_serving.storage.inline_version import stated_or
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import Neighbours, Sibling
-from ie_serving.storage.stated import stated_or
 
 FETCH_THREADS: Final = 4
 """Versions of one store fetched at a time, so 16 for the four kinds of store; others wait. Each has

@@ -31,7 +31,7 @@ from ie_serving.models.repository.version_policy import Specific
 from ie_serving.models.version.examine import ExaminedVersion, examine
 from ie_serving.storage.backends.by_url import LOCAL, store_of
 from ie_serving.storage.base import Storage
-from ie_serving.storage.stated import InlineVersion
+from ie_serving.storage.inline_version import InlineVersion
 from ie_serving.telemetry.log.progress import ProgressLine
 
 OpenStorage = Callable[[str], Storage]

@@ -30,7 +30,12 @@ NOT_NEEDED = (
     *("google.protobuf.json_format", "onnxruntime", "openvino_telemetry", "tensorflow"),
     *("PIL", "http.client", "multiprocessing", "statistics", "unittest"),
     *("urllib.request", "xml", "yaml"),
-    *("ie_serving.client", "ie_serving.commands", "ie_serving.app.several", "ie_serving.app.tools"),
+    *(
+        "ie_serving.client",
+        "ie_serving.commands",
+        "ie_serving.app.several_workers",
+        "ie_serving.app.local_commands",
+    ),
     *("ie_serving.config.dialects.bridge", "ie_serving.config.dialects.tensorflow_model_server"),
     *("ie_serving.engines.python", "ie_serving.engines.steps", "ie_serving.server.workers"),
     *("ie_serving.engines.savedmodel.host", "ie_serving.wire.kserve", "ie_serving.wire.openapi"),

@@ -83,7 +83,7 @@ def flags_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 FLAGS_OF: Mapping[str, frozenset[str]] = {
-    "core/runtime/outside": frozenset({"--force"}),  # of pip: --force-reinstall
+    "core/runtime/installation_faults": frozenset({"--force"}),  # of pip: --force-reinstall
     "wire/clients": frozenset(CLIENTS),
     "commands/remote": frozenset(
         flag for name in ASKING for flag in flags_of(command.parser_of(name))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.commands.remote.failures import Misused, NoAnswer
-from ie_serving.commands.remote.given import GivenRequest
+from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.grpc_predict import NamedArrays
 from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.place import ServerAddress

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.given import GivenRequest
+from ie_serving.commands.remote.given_request import GivenRequest
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
     pass

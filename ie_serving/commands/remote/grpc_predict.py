@@ -8,7 +8,7 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from ie_serving.commands.remote.failures import Misused
-from ie_serving.commands.remote.given import GivenRequest
+from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rpc import PREDICTION, GrpcPort
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused, Refused
-from ie_serving.commands.remote.given import GivenRequest
 from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
+from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.telemetry.log.progress import ProgressLine, in_pieces

@@ -207,7 +207,7 @@ def _are_few(found: Array, expected: Array) -> bool:
 
 
 FOLDER = "verdicts"
-"""Name of the folder: `engines.kept` manages files only, not folders."""
+"""Name of the folder: `engines.checked_cache` manages files only, not folders."""
 
 
 RULES = 4

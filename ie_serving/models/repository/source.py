@@ -26,7 +26,7 @@ from ie_serving.core.values.errors import Emptied, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import NOTHING, Engine
-from ie_serving.models.repository.left_out import (
+from ie_serving.models.repository.incomplete_versions import (
     MOST,
     LeftOut,
     LeftOuts,

@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 from gunicorn.workers.base import Worker
 
 from ie_serving.core.runtime.handover import Handover
+from ie_serving.core.runtime.installation_faults import explained
 from ie_serving.core.runtime.machine_share import SHARE, budget_of
-from ie_serving.core.runtime.outside import explained
 from ie_serving.core.runtime.scratch import remove_all
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import ServingError

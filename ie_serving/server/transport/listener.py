@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ie_serving.core.runtime.accepted import serve_accepted
+from ie_serving.core.runtime.accepted_connection import serve_accepted
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Handshake, Secure

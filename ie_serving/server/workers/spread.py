@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from ie_serving.core.runtime.accepted import serve_accepted
+from ie_serving.core.runtime.accepted_connection import serve_accepted
 from ie_serving.core.runtime.waits import Tasks
 from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member

@@ -2,7 +2,7 @@
 
 The bytes before the values of a feature are then equal in all Examples except for lengths. This
 *head* is read from the first Example and compared with those of all others at once, so that no key
-has to be searched. `walked.py` reads Examples that differ.
+has to be searched. `example_columns.py` reads Examples that differ.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,8 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.wire.examples.example_columns import (
+    FIRST,
+    SECOND,
+    TAG_OF,
+    Column,
+    SerializedExamples,
+)
 from ie_serving.wire.examples.example_spec import FeatureSpec
-from ie_serving.wire.examples.walked import FIRST, SECOND, TAG_OF, Column, SerializedExamples
 from ie_serving.wire.protobuf.fields import UnusualField, read_varint
 
 _STRINGS: Final = TAG_OF[DataType.STRING]

@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import Decoded
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.kserve.raw import decode_raw
-from ie_serving.wire.kserve.wanted import EVERYTHING_RAW, RequestedOutputs
+from ie_serving.wire.kserve.request_members import EVERYTHING_RAW, RequestedOutputs
 from ie_serving.wire.tfs.tensor_proto import BITS
 
 _OPEN: Final = -1

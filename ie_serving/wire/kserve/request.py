@@ -34,6 +34,13 @@ from ie_serving.wire.json.slices import Cuts, pattern
 from ie_serving.wire.json.tensor import MAX_RANK
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.regions import OFF, Regions
+from ie_serving.wire.kserve.request_members import (
+    RequestedOutputs,
+    entries,
+    parameters_of,
+    text_of,
+    wanted_outputs,
+)
 from ie_serving.wire.kserve.tensors import (
     InputTensor,
     RawTail,
@@ -41,13 +48,6 @@ from ie_serving.wire.kserve.tensors import (
     read_quickly,
     read_tensors,
     tensor_of,
-)
-from ie_serving.wire.kserve.wanted import (
-    RequestedOutputs,
-    entries,
-    parameters_of,
-    text_of,
-    wanted_outputs,
 )
 from ie_serving.wire.protobuf.fields import UnusualField
 

@@ -15,7 +15,7 @@ from ie_serving.wire.kserve.datatypes import NAME_OF, Custom, datatype
 from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw
 from ie_serving.wire.kserve.regions import REGION, Regions, place_of
-from ie_serving.wire.kserve.wanted import Parameters, parameters_of, text_of
+from ie_serving.wire.kserve.request_members import Parameters, parameters_of, text_of
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS
 
 SIZE: Final = "binary_data_size"

@@ -5,7 +5,7 @@ load. A model on demand is loaded again and again, so the choice is remembered b
 compiled models. A fleet has many models of one structure, so the process remembers the choice for
 all models of the same operations and shapes. Other work may disturb a measurement: a choice counts
 once several loads in a row have made it. In the folder the name of a file holds the choice; each
-choice is a new file, which `engines.kept` never takes for a damaged one.
+choice is a new file, which `engines.checked_cache` never takes for a damaged one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ import openvino as ov
 
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kept import warn_not_kept
+from ie_serving.engines.checked_cache import warn_not_kept
 from ie_serving.engines.openvino.compiling.properties import (
     CACHE,
     HINT,

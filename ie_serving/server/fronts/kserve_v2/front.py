@@ -25,10 +25,10 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes
-from ie_serving.server.fronts.kserve_v2.asked import EVERYWHERE, CopiedOutputs, model_spec
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, UnwrittenOutputs, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
+from ie_serving.server.fronts.kserve_v2.servable_lookup import EVERYWHERE, CopiedOutputs, model_spec
 from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
 from ie_serving.server.fronts.rest.body import (
     GZIPPED,
@@ -48,7 +48,7 @@ from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.regions import SmallParts
 from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
-from ie_serving.wire.kserve.wanted import Form, Parameters, flag, parameters_of
+from ie_serving.wire.kserve.request_members import Form, Parameters, flag, parameters_of
 
 HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}

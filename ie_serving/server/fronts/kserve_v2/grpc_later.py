@@ -12,7 +12,7 @@ from ie_serving.inference.interface import HandOn, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.streams.later import LaterStreams, later
+from ie_serving.server.fronts.streams.lazy_streams import LaterStreams, later
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, RpcMethod, Unary
 from ie_serving.telemetry.metrics.page import Metrics
 
@@ -100,7 +100,7 @@ class LaterInference:
 
     @cached_property
     def _of_classes(self) -> Interface[Any]:
-        from ie_serving.server.fronts.kserve_v2.asked import of_classes
+        from ie_serving.server.fronts.kserve_v2.servable_lookup import of_classes
 
         return of_classes(self._interface, (True, False))
 

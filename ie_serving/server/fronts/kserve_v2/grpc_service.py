@@ -18,7 +18,8 @@ from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, ProcessPhase
-from ie_serving.server.fronts.kserve_v2.asked import (
+from ie_serving.server.fronts.kserve_v2.management import Management, config_of
+from ie_serving.server.fronts.kserve_v2.servable_lookup import (
     EVERYWHERE,
     METHODS,
     CopiedOutputs,
@@ -26,7 +27,6 @@ from ie_serving.server.fronts.kserve_v2.asked import (
     no_signature,
     typed_outputs,
 )
-from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
 from ie_serving.server.fronts.rest.callers import grpc_callers
 from ie_serving.server.fronts.streams.grpc_service import StreamCodec

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.kserve_v2.asked import (
+from ie_serving.server.fronts.kserve_v2.servable_lookup import (
     METHODS,
     CopiedOutputs,
     no_signature,
@@ -18,7 +18,7 @@ from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.regions import Placing
 from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, placed_reply
-from ie_serving.wire.kserve.wanted import Form
+from ie_serving.wire.kserve.request_members import Form
 
 
 class UnwrittenOutputs(NamedTuple):

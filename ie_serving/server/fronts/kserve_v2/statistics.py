@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.served import ServedModels
-from ie_serving.server.fronts.kserve_v2.asked import model_spec
+from ie_serving.server.fronts.kserve_v2.servable_lookup import model_spec
 from ie_serving.telemetry.metrics.ovms_families import INFERRING
 from ie_serving.telemetry.metrics.page import REQUEST_DURATION, REQUESTS, Metrics
 from ie_serving.telemetry.metrics.summed import counted

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ie_serving.core.values.errors import Missing, NotThereYet
-from ie_serving.models.repository.left_out import LONGEST_PAUSE_S
+from ie_serving.models.repository.incomplete_versions import LONGEST_PAUSE_S
 from ie_serving.models.repository.source import MOST_MISSED, VersionSource
 from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage

@@ -23,7 +23,7 @@ from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.openapi.routes import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
-from ie_serving.server.fronts.streams.later import LaterStreams
+from ie_serving.server.fronts.streams.lazy_streams import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService

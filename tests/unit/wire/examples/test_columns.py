@@ -11,9 +11,9 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
+from ie_serving.wire.examples.example_columns import ExampleBatch
 from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
 from ie_serving.wire.examples.serialized_examples import parse
-from ie_serving.wire.examples.walked import ExampleBatch
 from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
 

@@ -27,7 +27,7 @@ from ie_serving.wire.kserve.request import (
     parse_at_once,
     parse_infer,
 )
-from ie_serving.wire.kserve.wanted import Form
+from ie_serving.wire.kserve.request_members import Form
 
 NUMBERS = [each for each in DataType if each.numpy.kind in "fiub"]
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

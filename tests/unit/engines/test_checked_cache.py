@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.kept import DIGESTS, CheckedCompileCache
+from ie_serving.engines.checked_cache import DIGESTS, CheckedCompileCache
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.threads_choice import ALIKE
 from tests.unit.engines.openvino.models import copies, unary

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ie_serving.storage.backends.local import LocalStorage
-from ie_serving.storage.stated import InlineVersion, stated_or
+from ie_serving.storage.inline_version import InlineVersion, stated_or
 
 
 @dataclass

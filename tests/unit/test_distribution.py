@@ -37,11 +37,11 @@ def test_follows(): pass
 """
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the tests in a folder in two processes."""
     (folder / "conftest.py").write_text(CONFTEST)
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take seconds
-    flags = ("--processes=2", "-c", os.devnull, "-vrA", "-o", "faulthandler_timeout=2")
+    flags = ("--processes=2", "-c", os.devnull, "-vrA", *more)
     return ran(sys.executable, "-m", "pytest", *flags, folder, env=alone)
 
 
@@ -76,7 +76,7 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_process_is_tried_again(
 def test_a_process_that_hangs_ends_and_a_second_one_is_not_replaced(tmp_path: Path) -> None:
     hangs = "import threading\ndef test_hangs(): threading.Event().wait()"
     (tmp_path / "test_end.py").write_text(hangs)
-    ended = run(tmp_path)
+    ended = run(tmp_path, "-o", "faulthandler_timeout=3")
     assert ended.returncode == 2
     assert re.search(r"Interrupted: p\d ended with exit code 1", ended.stdout)
     assert "2 failed" in ended.stdout

@@ -10,6 +10,7 @@ Each was measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` list
   halves come out one step off. Where integers are quantized in the middle of a graph by constant
   scales it stays, since the plugin makes operations on integers of it.
 - `Loop` makes rounds without end where a request asks for less than none.
+- `MatMulInteger` of a vector without a zero point gives a matrix of one row.
 - `MaxPool` with `ceil_mode` has windows that begin behind the last element.
 - `MultiHeadAttention` of onnxruntime adds its bias to keys and values that come by head as well.
 - `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
@@ -241,6 +242,16 @@ def _add_no_bias(node: ov.Node, _: Visit) -> None:
                 node.input(place).replace_source_output(data)
 
 
+def _keep_vector(node: ov.Node, _: Visit) -> None:
+    """Subtract the zero point that the front end adds in one dimension: in two it makes a row."""
+    shifted = node.input_value(0)
+    if shifted.get_node().get_type_name() == "Subtract" and not shifted.get_names():
+        data, zero = shifted.get_node().input_values()
+        is_vector = data.get_partial_shape().rank == ov.Dimension(1)
+        if is_vector and zero.get_node().get_type_name() == "Unsqueeze" and not zero.get_names():
+            replace_node(shifted.get_node(), op.subtract(data, zero.get_node().input_value(0)))
+
+
 def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
     return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
 
@@ -254,6 +265,7 @@ _RULES: Sequence[Rule[Ask]] = (
     Rule("halves_are_quantized_one_step_off", "FakeQuantize", _round_before_zero_point),
     Rule("onnx_corners_are_not_aligned", "Interpolate", _refuse_parts_of_pixels),
     Rule("onnx_is_converted_otherwise", "Loop", _count_from_0),
+    Rule("onnx_is_converted_otherwise", "MatMul", _keep_vector),
     Rule("onnx_is_converted_otherwise", "MaxPool", _leave_out_last_window),
     Rule(
         "operators_of_onnxruntime_are_computed_otherwise", "ScaledDotProductAttention", _add_no_bias

@@ -64,6 +64,21 @@ async def test_keys_that_come_by_head_get_no_bias(tmp_path: Path, place: str, fo
 
 
 @SIZES
+@pytest.mark.parametrize("other", [(3, 4), (2, 3, 4), (3,)])
+@pytest.mark.parametrize("zeros", [[], ["z"]], ids=["no zero point", "zero point"])
+async def test_a_vector_of_integers_times_a_matrix_is_a_vector(
+    tmp_path: Path, other: tuple[int, ...], zeros: list[str], sizes: str
+) -> None:
+    node = helper.make_node("MatMulInteger", ["x", "w", *zeros], ["y"], name=sizes)
+    x, weights = np.uint8([1, 200, 7]), floats(*other).astype(np.int8) + np.int8(3)
+    write(tmp_path, node, 10, x, w=weights, z=np.uint8(5))
+    (expected,) = ReferenceEvaluator(str(tmp_path / "model.onnx")).run(None, {"x": x})
+    found = await answer(tmp_path, x)
+    assert found.shape == expected.shape
+    assert found.tolist() == expected.tolist()
+
+
+@SIZES
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64])
 async def test_negative_numbers_are_shifted_to_the_right(
     tmp_path: Path, kind: Any, sizes: str

@@ -308,7 +308,7 @@ async def _asked(target: Servable, answered: AnsweredRequest) -> AnsweredRequest
     name = answered.signature.name
     signature = target.compiled.signatures.get(name)
     if signature is None or signature.left_out:
-        raise ServingError(f'it does not serve signature "{name}"')
+        raise ServingError(f'it does not serve signature "{name}": export it with that one')
     inputs, model, times = answered.inputs, target.compiled, target.inferences
     mark = times.mark
     try:

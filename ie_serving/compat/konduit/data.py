@@ -164,7 +164,10 @@ def written(value: Any, name: str) -> Any:  # noqa: ANN401 (whatever a step give
         return [written(each, name) for each in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    raise ServingError(f'output "{name}" is {type(value).__name__}, which is no data of Konduit')
+    raise ServingError(
+        f'output "{name}" is {type(value).__name__}, which is no data of Konduit: give an array, a'
+        " number, a text, a list or an object"
+    )
 
 
 def _written_array(array: Array, name: str) -> Any:  # noqa: ANN401

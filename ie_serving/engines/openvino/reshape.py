@@ -94,7 +94,9 @@ def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, P
     shapes = {i: _with_batch(given, batch_size) for i, given in enumerate(inputs) if given.dims}
     if not shapes and not _takes_any(inputs, batch_size):
         asked = "auto" if batch_size == ANY else batch_size
-        raise LoadFailed(f"batch_size {asked} is set, but no input has a first dimension")
+        raise LoadFailed(
+            f"batch_size {asked} is set, but no input has a first dimension: leave it unset"
+        )
     return shapes
 
 

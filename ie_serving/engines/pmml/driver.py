@@ -237,7 +237,9 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 def _known(fields: Mapping[str, InputField], name: str) -> InputField:
     if name not in fields:
-        raise LoadFailed(f'the model reads "{name}", which its MiningSchema does not list')
+        raise LoadFailed(
+            f'the model reads "{name}", which its MiningSchema does not list: export it again'
+        )
     return fields[name]
 
 

@@ -22,10 +22,13 @@ def classifier_output(
     if probs.ndim < 1 or not probs.shape[-1]:
         raise InvalidTensor(f"probs has shape {list(probs.shape)}; expected classes at the end")
     if probs.shape[-1] < top_n:
-        raise InvalidTensor(f"probs has {probs.shape[-1]} classes, fewer than top_n, {top_n}")
+        raise InvalidTensor(
+            f"probs has {probs.shape[-1]} classes, fewer than top_n, {top_n}: lower top_n"
+        )
     if labels and len(labels) != probs.shape[-1]:
         raise InvalidTensor(
-            f"probs has {probs.shape[-1]} classes, and there are {len(labels)} labels"
+            f"probs has {probs.shape[-1]} classes, and there are {len(labels)} labels: give one for"
+            " each class"
         )
     values = probabilities(probs) if softmax else probs
     # NaN of either sign sorts last, so it is never the best.

@@ -76,7 +76,9 @@ class SharedMemory:
                 f'region "{name[:200]}" is registered already: unregister it before'
             )
         if not name or len(name.encode(errors="replace")) > _LONGEST:
-            raise InvalidRequest(f"the name of a region has 1 to {_LONGEST} bytes")
+            raise InvalidRequest(
+                f"the name of a region has 1 to {_LONGEST} bytes: choose such a one"
+            )
         if len(self._regions) >= MOST_REGIONS:
             raise QueueFull(f"{MOST_REGIONS} regions are registered: unregister some")
         start, length = _number("offset", offset, 0), _number("byte_size", size, 1)

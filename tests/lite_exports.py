@@ -122,9 +122,9 @@ def svdf(bits: int) -> bytes:
     return packed(model)
 
 
-def elementwise(kind: str, dtype: str, *, scaled: bool) -> bytes:
-    """Write an operation on two integers, or one, with scales or without."""
-    count = 1 if kind.endswith("SQRT") else 2
+def elementwise(kind: str, dtype: str, scales: Sequence[float | None]) -> bytes:
+    """Write an operation on integers; `scales` has those of its inputs, and then of its output."""
+    count = len(scales) - 1
     model = schema.ModelT(version=3, buffers=[schema.BufferT()], description="")
     code = getattr(schema.BuiltinOperator, kind)
     model.operatorCodes = [schema.OperatorCodeT(code, builtinCode=code, version=2)]
@@ -132,7 +132,8 @@ def elementwise(kind: str, dtype: str, *, scaled: bool) -> bytes:
     for at in range(count + 1):
         compared = at == count and kind.endswith(("LESS", "EQUAL"))
         number = getattr(schema.TensorType, "BOOL" if compared else dtype)
-        scale = schema.QuantizationParametersT(scale=[0.5], zeroPoint=[0]) if scaled else None
+        given = [] if scales[at] is None else [scales[at]]
+        scale = schema.QuantizationParametersT(scale=given, zeroPoint=[0]) if given else None
         graph.tensors.append(schema.TensorT([4], number, 0, "xyz"[at], scale))
     name = f"{''.join(word.title() for word in kind.split('_'))}Options"
     node = schema.OperatorT(0, graph.inputs, graph.outputs)

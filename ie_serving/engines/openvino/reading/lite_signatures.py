@@ -164,11 +164,16 @@ _SCALED: Final[Mapping[int, Set[int]]] = {
     **dict.fromkeys((75, 76), frozenset({_INT16})),  # SQRT, RSQRT
 }
 """Types that have a scale in an operation, by its builtin code. Measured with LiteRT 2.3."""
+_SCALED_AS_FIRST: Final = frozenset({0, 71, 72})
+"""Builtin codes of ADD, EQUAL and NOT_EQUAL: their integers of 16 bits have scales if the first
+input has one."""
+_SCALES_RESULT: Final = frozenset({0, 99})
+"""Builtin codes of ADD and SQUARED_DIFFERENCE, which also divide by the scale of their output."""
 _VARIABLE = 142
 """Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
 _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
 """Fields of a SubGraph."""
-_CODE_INDEX, _OPERATOR_INPUTS, _CUSTOM_OPTIONS = 0, 1, 5
+_CODE_INDEX, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
 """Fields of an Operator."""
 _SHAPE, _TYPE, _TENSOR_NAME, _QUANTIZATION, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 4, 5, 7
 """Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
@@ -266,18 +271,26 @@ def refuse_deadly(data: bytes, file: str) -> None:
                 code = codes[node.number(_CODE_INDEX)]
                 if code == _SVDF:
                     _check_state([tensors[i].byte(_TYPE) for i in node.numbers(_OPERATOR_INPUTS)])
-                elif kinds := _SCALED.get(code):
-                    for each in (tensors[i] for i in node.numbers(_OPERATOR_INPUTS)):
-                        if each.byte(_TYPE) in kinds and not _has_scale(each):
-                            raise LoadFailed(
-                                f'"{each.text(_TENSOR_NAME)}" has integers without a scale, at'
-                                f" which TensorFlow Lite crashes in operation {code}: quantize it"
-                            )
+                elif code in _SCALED:
+                    _check_scales(code, tensors, node)
+
+
+def _check_scales(code: int, tensors: Sequence[FlatTable], node: FlatTable) -> None:
+    inputs = [tensors[i] for i in node.numbers(_OPERATOR_INPUTS)]
+    outputs = [tensors[i] for i in node.numbers(_OPERATOR_OUTPUTS)]
+    kinds = _SCALED[code]
+    if code in _SCALED_AS_FIRST and inputs and _scales(inputs[0]):
+        kinds = kinds | {_INT16}
+    for each in (*inputs, *(outputs if code in _SCALES_RESULT else ())):
+        if each.byte(_TYPE) in kinds and not _has_scale(each):
+            raise LoadFailed(
+                f'"{each.text(_TENSOR_NAME)}" has integers without a scale, at which TensorFlow'
+                f" Lite crashes in operation {code}: quantize it"
+            )
 
 
 def _check_state(kinds: Sequence[int]) -> None:
-    x, _, *own = kinds
-    if x == _INT8 and own[::2] != [_INT16, _INT16]:
+    if kinds[0] == _INT8 and kinds[2::2] != [_INT16, _INT16]:
         raise LoadFailed(
             "SVDF has a state of 8 bits, which TensorFlow Lite Micro alone takes: export the model"
             " with one of 16 bits, as TensorFlow Lite's converter does"
@@ -285,8 +298,16 @@ def _check_state(kinds: Sequence[int]) -> None:
 
 
 def _has_scale(tensor: FlatTable) -> bool:
+    scales = _scales(tensor)
+    return bool(scales) and scales[0] > 0
+
+
+def _scales(tensor: FlatTable) -> Sequence[float]:
     place = tensor.place(_QUANTIZATION)
-    return bool(place and FlatTable(tensor.data, _follow(tensor.data, place)).vector(_SCALE)[1])
+    if not place:
+        return ()
+    at, count = FlatTable(tensor.data, _follow(tensor.data, place)).vector(_SCALE)
+    return struct.unpack_from(f"<{count}f", tensor.data, at)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.litert import driver
-from tests.lite_exports import elementwise
+from ie_serving.engines.openvino.reading.lite_signatures import refuse_deadly
+from tests.lite_exports import elementwise, packed, schema, svdf
 from tests.unit.engines.asking import answer
 
 interpreters = pytest.importorskip("ie_serving.engines.litert.interpreters")
@@ -106,28 +107,54 @@ whole.invoke()
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"),
+    ("kind", "dtype", "scales", "named"),
     [
-        ("ADD", "INT8"),
-        ("SUB", "INT16"),
-        ("SQUARED_DIFFERENCE", "INT8"),
-        ("LESS", "UINT8"),
-        ("NOT_EQUAL", "INT8"),
-        ("RSQRT", "INT16"),
+        ("ADD", "INT8", (None, None, None), "x"),
+        ("ADD", "INT8", (0.5, 0.5, None), "z"),
+        ("ADD", "INT16", (0.5, None, 0.5), "y"),
+        ("SUB", "INT16", (None, None, None), "x"),
+        ("SUB", "UINT8", (0.5, 0.0, 0.5), "y"),
+        ("SQUARED_DIFFERENCE", "INT8", (0.5, 0.5, 0.0), "z"),
+        ("LESS", "UINT8", (None, None, None), "x"),
+        ("NOT_EQUAL", "INT8", (None, None, None), "x"),
+        ("EQUAL", "INT16", (0.5, None, None), "y"),
+        ("RSQRT", "INT16", (None, None), "x"),
     ],
 )
 def test_integers_without_a_scale_are_refused_at_which_the_library_crashes(
-    tmp_path: Path, kind: str, dtype: str
+    tmp_path: Path, kind: str, dtype: str, scales: tuple[float | None, ...], named: str
 ) -> None:
     file = tmp_path / "model.tflite"
-    file.write_bytes(elementwise(kind, dtype, scaled=False))
-    command = (sys.executable, "-c", OPENED, file)
-    ended = subprocess.run(command, capture_output=True, check=False)
+    file.write_bytes(elementwise(kind, dtype, scales))
+    ended = subprocess.run([sys.executable, "-c", OPENED, file], check=False, capture_output=True)
     assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV)
-    with pytest.raises(LoadFailed, match='"x" has integers without a scale'):
+    with pytest.raises(LoadFailed, match=f'"{named}" has integers without a scale'):
         driver.load(file, EngineOptions())
-    file.write_bytes(elementwise(kind, dtype, scaled=True))
+    file.write_bytes(elementwise(kind, dtype, [0.5] * len(scales)))
     driver.load(file, EngineOptions()).close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "scales"),
+    [
+        ("ADD", "INT16", (None, 0.5, None)),
+        ("SUB", "INT8", (0.5, 0.5, None)),
+        ("EQUAL", "INT16", (None, None, None)),
+    ],
+)
+def test_integers_without_a_scale_are_served_where_the_library_needs_none(
+    tmp_path: Path, kind: str, dtype: str, scales: tuple[float | None, ...]
+) -> None:
+    file = tmp_path / "model.tflite"
+    file.write_bytes(elementwise(kind, dtype, scales))
+    driver.load(file, EngineOptions()).close()
+
+
+def test_a_file_whose_operation_lacks_its_inputs_is_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(svdf(8), 0)
+    model.subgraphs[0].operators[0].inputs = []
+    with pytest.raises(LoadFailed, match="damaged or cut short"):
+        refuse_deadly(packed(model), "model.tflite")
 
 
 def _inputs(model: Any) -> list[str]:

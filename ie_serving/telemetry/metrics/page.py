@@ -160,6 +160,7 @@ class Metrics:
         self._live: LiveVersions = lambda: ()
         self._parts: list[PagePart] = []
         self._writing: SingleFlight[str, memoryview] = SingleFlight()
+        self._uniting: SingleFlight[str, bytes | memoryview] = SingleFlight()
 
     def add(self, model: str) -> ModelMetrics:
         """Return a served model's series, new or existing."""
@@ -239,8 +240,9 @@ class Metrics:
         return "\n".join(self._lines(list(self._states()))) + "\n"
 
     async def page(self) -> bytes | memoryview:
-        """Write the page of the whole server."""
-        return await (self.united or self.own_page)()
+        """Write the page of the whole server; requests that come meanwhile get the same page."""
+        # Else each request would wait until every worker has written the pages of all before it.
+        return await self._uniting.share("", self.united or self.own_page)
 
     async def own_page(self) -> memoryview:
         """Write this worker's page in steps: a thousand models take a second of processor time.

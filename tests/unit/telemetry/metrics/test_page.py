@@ -212,6 +212,25 @@ async def test_other_tasks_run_while_the_states_of_many_models_are_read() -> Non
     assert b"\n\n" not in page
 
 
+async def test_requests_share_the_page_of_several_workers_while_it_is_written() -> None:
+    """Each of 60 scrapes at once asked every worker for a page, and the last waited for all."""
+    metrics, begun, may_end = Metrics(), 0, asyncio.Event()
+
+    async def united() -> bytes:
+        nonlocal begun
+        begun += 1
+        await may_end.wait()
+        return b"page %d" % begun
+
+    metrics.united = united
+    asked = [asyncio.create_task(metrics.page()) for _ in range(3)]
+    await asyncio.sleep(0)
+    asked[0].cancel()
+    may_end.set()
+    assert await asyncio.gather(*asked[1:]) == [b"page 1"] * 2
+    assert await metrics.page() == b"page 2"
+
+
 def test_models_that_are_not_asked_have_no_series() -> None:
     metrics = Metrics()
     metrics.keep(["asked", "idle"])

@@ -1,7 +1,8 @@
 """Parses tf.Example bytes to the tensors that the node ParseExample would give.
 
 Large batches are read by `alike.py` or else `example_columns.py`, the rest by protobuf. The tensors
-and the texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow.
+and the texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of
+TensorFlow.
 
 A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that a
 large batch takes would be nearly all of the time; `tensors` makes one for each tensor. It reads

@@ -18,7 +18,7 @@ from ie_serving.core.runtime.waits import Tasks
 from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
-from ie_serving.models.listing.notices import Watched
+from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List, ListingWanted
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.source import Candidate, Listing, VersionSource
@@ -384,10 +384,10 @@ class ModelStream:
         no_trouble = self._trouble.error is None and not self._comparisons.is_asked
         return no_trouble and self._nothing_to_do
 
-    def watched(self) -> Collection[Watched]:
+    def watched(self) -> Collection[WatchedDirectory]:
         """See `Polled`."""
         is_local = self.store == LOCAL and self._source.is_whole
-        return (Watched(self._source.url.removeprefix("file://")),) if is_local else ()
+        return (WatchedDirectory(self._source.url.removeprefix("file://")),) if is_local else ()
 
     def announce(self, after_s: float) -> bool:
         """See `Polled`."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from ie_serving.core.values.errors import ConfigError, Missing, StorageError
 from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.options import StoreOptions
-from ie_serving.storage.trouble import Retrying, Tries
+from ie_serving.storage.trouble import RetryLoop, Tries
 
 FIRST_TRIES = Tries(most=3, patience_s=10.0)
 """Of the first read, without which a server does not start. A later one is made at each poll."""
@@ -58,7 +58,7 @@ class RemoteFile:
         """Give the content. Raises: OSError, FileNotFoundError where there is no such object."""
         tries = LATER_TRIES if self._held else FIRST_TRIES
         try:
-            return Retrying(tries, time.sleep).run(self._read)
+            return RetryLoop(tries, time.sleep).run(self._read)
         except Missing as error:
             raise FileNotFoundError(errno.ENOENT, self._said(error)) from error
         except StorageError as error:

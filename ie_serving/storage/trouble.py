@@ -60,7 +60,7 @@ class Tries:
     """No further try begins this many seconds after the first, so that a hanging store is left."""
 
 
-class Retrying:
+class RetryLoop:
     """Runs one thing until it is done, it fails for good, or its tries are used up."""
 
     def __init__(

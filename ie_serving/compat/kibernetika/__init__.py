@@ -26,11 +26,11 @@ def main() -> int:
 
 def around(engine: "Engine", options: "EngineOptions") -> "Engine":
     """Put hooks around `engine`, the outermost layer: tensors of hooks share batches, too."""
-    from ie_serving.compat.kibernetika.hooks.engine import Chained, WithHooks
+    from ie_serving.compat.kibernetika.hooks.engine import ChainEngine, WithHooks
     from ie_serving.engines.kernels import HookOptions
 
     hooked = WithHooks(engine)
-    return Chained(hooked) if options.of(HookOptions).chain else hooked
+    return ChainEngine(hooked) if options.of(HookOptions).chain else hooked
 
 
 def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":

@@ -107,7 +107,7 @@ class Budget:
         lease = self.lease(size)
         # A view of numpy's own type, since readers may check the type. A view refers to the owner
         # of the memory, past all views in between: so the owner must have the lease.
-        owner: Any = Leased(shape, dtype)
+        owner: Any = LeasedMemory(shape, dtype)
         owner.lease = lease
         return cast(Array, owner.view(np.ndarray))
 
@@ -196,7 +196,7 @@ class Lease:
         self.release()
 
 
-class Leased(np.ndarray):
+class LeasedMemory(np.ndarray):
     """Memory with a lease: views keep their base alive, and so the lease."""
 
     lease: Lease
@@ -209,7 +209,7 @@ def leased(size: int, lease: Lease) -> Bytes:
 
 def kept(array: A, lease: Lease) -> A:
     """Return a view of an array that keeps a lease, as all views of that view do."""
-    view: Any = array.view(Leased)
+    view: Any = array.view(LeasedMemory)
     view.lease = lease
     return cast(A, view)
 

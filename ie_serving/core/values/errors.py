@@ -59,10 +59,10 @@ from typing import Final
 
 WHOLE: Final = "ie-serving-error"
 """Header of REST and trailing metadata of gRPC: an error's whole text where the status has only
-TensorFlow Serving's part (`Advised`). Written with percent signs, as `grpc-message` is."""
+TensorFlow Serving's part (`AdvisedText`). Written with percent signs, as `grpc-message` is."""
 
 
-class Advised(str):
+class AdvisedText(str):
     """A text of TensorFlow Serving with what helps a person.
 
     Clients compare its texts as a whole, so they get `said` as the status, and all of it apart from
@@ -75,28 +75,28 @@ class Advised(str):
 
     said: str
 
-    def __new__(cls, whole: str, said: str) -> "Advised":
+    def __new__(cls, whole: str, said: str) -> "AdvisedText":
         """See the class."""
         text = super().__new__(cls, whole)
         text.said = said
         return text
 
-    def __reduce__(self) -> tuple[type["Advised"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type["AdvisedText"], tuple[str, str]]:
         return type(self), (str(self), self.said)
 
 
-def advised(said: str, advice: object) -> Advised:
+def advised(said: str, advice: object) -> AdvisedText:
     """Append advice to a text of TensorFlow Serving."""
-    return Advised(f"{said}{advice}", said)
+    return AdvisedText(f"{said}{advice}", said)
 
 
-def within(before: str, error: "ServingError") -> Advised:
+def within(before: str, error: "ServingError") -> AdvisedText:
     """Return the text of an error that begins with `before`."""
-    return Advised(f"{before}{error}", before + error.said)
+    return AdvisedText(f"{before}{error}", before + error.said)
 
 
 def _said(text: object) -> str:
-    return text.said if isinstance(text, Advised) else str(text)
+    return text.said if isinstance(text, AdvisedText) else str(text)
 
 
 class ServingError(Exception):
@@ -115,7 +115,7 @@ class ServingError(Exception):
 
     @property
     def said(self) -> str:
-        """The text without what stands in an `Advised` after TensorFlow Serving's."""
+        """The text without what stands in an `AdvisedText` after TensorFlow Serving's."""
         return "".join(map(_said, self.args))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.savedmodel.constants import constant
-from ie_serving.engines.savedmodel.file import Declared, MetaGraph, read_graph
+from ie_serving.engines.savedmodel.file import DeclaredSignature, MetaGraph, read_graph
 from ie_serving.engines.savedmodel.frames import (
     CALLS,
     Frame,
@@ -71,8 +71,8 @@ class AsSent:
     shapes: Mapping[str, SentShape | None]
 
     def declared(
-        self, meta_graph: MetaGraph, signature: Declared, names: Mapping[str, str]
-    ) -> Declared:
+        self, meta_graph: MetaGraph, signature: DeclaredSignature, names: Mapping[str, str]
+    ) -> DeclaredSignature:
         """Give the signature with these shapes, and set them in the graph.
 
         Args:

@@ -27,7 +27,7 @@ PARSERS = EXAMPLE_PARSERS | SEQUENCE_PARSERS
 
 
 @dataclass(frozen=True)
-class Parsing:
+class ExampleParsing:
     """A ParseExample that was cut out.
 
     Attributes:
@@ -44,7 +44,7 @@ class Parsing:
     given: dict[Key, str]
 
 
-def cut_examples(outputs: Sequence[NodeOutput]) -> list[Parsing]:
+def cut_examples(outputs: Sequence[NodeOutput]) -> list[ExampleParsing]:
     """Cut out every ParseExample above `outputs` that reads an input.
 
     The host runs those that read another operation's output (`host/kernels_examples.py`).
@@ -73,7 +73,7 @@ def _reads_input(place: NodeOutput) -> bool:
     return False
 
 
-def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
+def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> ExampleParsing:
     frame.own()
     node = frame.nodes[name]
     source = frame.place(node.input[0]).origin()
@@ -101,7 +101,7 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     spec = features.spec(scalar, names)
     frame.replace(arguments)
     frame.remove(name)
-    return Parsing(source.node.name, spec, inputs, results)
+    return ExampleParsing(source.node.name, spec, inputs, results)
 
 
 def _features(frame: Frame, node: Proto) -> ExampleFeatures | SequenceFeatures:

@@ -17,7 +17,7 @@ from ie_serving.wire.examples.example_spec import (
     ExampleSpec,
     OutputNames,
     ParsedOutput,
-    Ragged,
+    RaggedFeature,
     Sparse,
     is_default,
 )
@@ -122,13 +122,13 @@ class ExampleParser(ABC):
             parts = [names.get((f"{group}_{part}", at), "") for part in _SPARSE_PARTS]
             yield Sparse(key, self._types[group][at], *parts)
 
-    def _ragged(self, group: str, names: OutputNames) -> Iterator[Ragged]:
+    def _ragged(self, group: str, names: OutputNames) -> Iterator[RaggedFeature]:
         splits = self._dtypes(f"{group}_split_types")
         for at, key in enumerate(self._keys[group]):
             values, rows = (
                 names.get((f"{group}_{part}", at), "") for part in ("values", "row_splits")
             )
-            yield Ragged(key, self._types[group][at], values, rows, splits[at])
+            yield RaggedFeature(key, self._types[group][at], values, rows, splits[at])
 
 
 EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})

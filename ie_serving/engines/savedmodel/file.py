@@ -52,7 +52,7 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredSignature:
     """A signature as the file declares it.
 
     Attributes:
@@ -104,10 +104,10 @@ def _text(directory: Path) -> Proto:
         raise LoadFailed(f"{TEXT_FILE} is not a SavedModel in text form: {error}") from error
 
 
-def declared(meta_graph: MetaGraph) -> dict[str, Declared]:
+def declared(meta_graph: MetaGraph) -> dict[str, DeclaredSignature]:
     """Give the signatures of a MetaGraphDef by name, those of TensorFlow itself left out."""
     return {
-        name: Declared(
+        name: DeclaredSignature(
             name,
             definition.method_name,
             _inputs(meta_graph, definition),

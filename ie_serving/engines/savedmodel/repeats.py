@@ -7,14 +7,14 @@ same where these wrappers differ in nothing but their names, and are given the s
 from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import without_port
-from ie_serving.engines.savedmodel.file import Declared, MetaGraph, TensorInfo
+from ie_serving.engines.savedmodel.file import DeclaredSignature, MetaGraph, TensorInfo
 from ie_serving.engines.savedmodel.frames import CALLS
 from ie_serving.wire.protobuf.messages import Proto
 
 SignaturesByName = Mapping[str, Proto]
 
 
-def repeats(meta_graph: MetaGraph, signatures: Mapping[str, Declared]) -> dict[str, str]:
+def repeats(meta_graph: MetaGraph, signatures: Mapping[str, DeclaredSignature]) -> dict[str, str]:
     """Give the name of the first signature that computes the same, by the names of later ones."""
     graph = meta_graph.graph_def
     nodes = {node.name: node for node in graph.node}
@@ -30,7 +30,7 @@ def repeats(meta_graph: MetaGraph, signatures: Mapping[str, Declared]) -> dict[s
 
 
 def _computation(
-    signature: Declared, nodes: SignaturesByName, functions: SignaturesByName
+    signature: DeclaredSignature, nodes: SignaturesByName, functions: SignaturesByName
 ) -> object:
     """Describe what a signature computes: alike only for signatures that compute the same."""
     inputs, outputs = signature.inputs, signature.outputs

@@ -27,8 +27,8 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.savedmodel.constants import constant
-from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
-from ie_serving.engines.savedmodel.file import FILE, TAG, Declared, TensorInfo
+from ie_serving.engines.savedmodel.cut_examples import PARSERS, ExampleParsing, cut_examples
+from ie_serving.engines.savedmodel.file import FILE, TAG, DeclaredSignature, TensorInfo
 from ie_serving.engines.savedmodel.frames import (
     Frame,
     Library,
@@ -69,10 +69,10 @@ class PreparedGraph:
         graph_def: the changed graph; None where it is the file's.
     """
 
-    signature: Declared
+    signature: DeclaredSignature
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
-    parsings: list[tuple[str, Parsing]] = field(default_factory=list)
+    parsings: list[tuple[str, ExampleParsing]] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     computed: dict[str, TensorInfo] = field(default_factory=dict)
     echoes: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class PreparedGraph:
         return not beside
 
 
-def prepare(meta_graph: Proto, signature: Declared) -> PreparedGraph:
+def prepare(meta_graph: Proto, signature: DeclaredSignature) -> PreparedGraph:
     """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
 
     Raises:
@@ -113,7 +113,7 @@ def prepare(meta_graph: Proto, signature: Declared) -> PreparedGraph:
     return prepared
 
 
-def _check_names(signature: Declared) -> None:
+def _check_names(signature: DeclaredSignature) -> None:
     for alias, info in [*signature.inputs.items(), *signature.outputs.items()]:
         if not info.tensor:
             raise LoadFailed(

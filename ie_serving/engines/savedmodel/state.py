@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.savedmodel.constants import constant
-from ie_serving.engines.savedmodel.file import Declared
+from ie_serving.engines.savedmodel.file import DeclaredSignature
 from ie_serving.engines.savedmodel.frames import (
     CALLS,
     Frame,
@@ -58,7 +58,9 @@ WRITES = (
 """How operations begin that change a variable, a table or a queue, their first input."""
 
 
-def kept_between_requests(meta_graph: Proto, signatures: Mapping[str, Declared]) -> dict[str, str]:
+def kept_between_requests(
+    meta_graph: Proto, signatures: Mapping[str, DeclaredSignature]
+) -> dict[str, str]:
     """Say why signatures cannot be computed alone; those that can are not named.
 
     Args:
@@ -85,7 +87,7 @@ def _why(name: str, nodes: Mapping[str, Proto], changed: Mapping[str, tuple[str,
     return ""
 
 
-def _run_for(signature: Declared, frame: Frame) -> dict[str, Proto]:
+def _run_for(signature: DeclaredSignature, frame: Frame) -> dict[str, Proto]:
     """Give the nodes of the graph that run for a signature, control dependencies included."""
     fed = {name_of(info.tensor) for info in signature.inputs.values()}
     waiting = [name_of(info.tensor) for info in signature.outputs.values()]

@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import Emptied, StorageError
 from ie_serving.core.values.hints import Hint
 from ie_serving.models.admin.reload_requests import PollRequests
 from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
-from ie_serving.models.listing.notices import Watched
+from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.trouble import ListingTrouble
@@ -109,13 +109,13 @@ class WatchedRepository:
         """See `Polled`."""
         return self._trouble.error is None and not self.missing
 
-    def watched(self) -> Collection[Watched]:
+    def watched(self) -> Collection[WatchedDirectory]:
         """See `Polled`: the directories, and in each the files of settings."""
         if self.store != LOCAL or self.listed_last is None:
             return ()
         base = self.directories.url
-        below = [Watched(f"{base}/{name}", FILES) for name in self.listed_last]
-        return (Watched(base), *below)
+        below = [WatchedDirectory(f"{base}/{name}", FILES) for name in self.listed_last]
+        return (WatchedDirectory(base), *below)
 
     def announce(self, after_s: float) -> bool:
         """See `Polled`."""

@@ -31,7 +31,7 @@ GATHERED_S: Final = 0.05
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
-class Watched(NamedTuple):
+class WatchedDirectory(NamedTuple):
     """A directory whose entries matter.
 
     Attributes:

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ie_serving.core.runtime.states import after
 from ie_serving.core.values.errors import StorageError
-from ie_serving.models.listing.notices import Watched
+from ie_serving.models.listing.notices import WatchedDirectory
 
 PART_S: Final = 0.25
 """Least seconds between two parts of a round that is spread: for 10,000 models and an interval of
@@ -68,7 +68,7 @@ class Polled(Protocol):
     def is_quiet(self) -> bool:
         """Whether `look` is all that the next poll takes."""
 
-    def watched(self) -> Collection[Watched]:
+    def watched(self) -> Collection[WatchedDirectory]:
         """Give the directories in which every change of a quiet model shows; empty where none."""
 
     def announce(self, after_s: float) -> bool:

@@ -86,9 +86,9 @@ class OptionalWatch:
         """Start the record of the inferences of a version."""
         if not self._parts:
             return Inferences()
-        from ie_serving.telemetry.request.observers import Noting
+        from ie_serving.telemetry.request.observers import ObservedInferences
 
-        return Noting(model, version)
+        return ObservedInferences(model, version)
 
     def steps(self, record: RecordPart) -> RecordPart:
         """Return the record that observes each step of a graph."""

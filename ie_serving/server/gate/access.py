@@ -24,7 +24,7 @@ from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
 from ie_serving.core.values.access import Credentials, Principal, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
-from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.gate.renewed import CurrentMaterial
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # imported only if tokens are accepted
@@ -78,11 +78,11 @@ class KnownCredentials(NamedTuple):
     verifier: Optional["TokenVerifier"]
 
 
-class Access(Renewed[AccessMaterial, KnownCredentials]):
+class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
     """The callers that are known at present. Belongs to one event loop.
 
     Args of the constructor:
-        read, left: see `Renewed`.
+        read, left: see `CurrentMaterial`.
         clock: seconds since the epoch, for the expiry of tokens.
 
     Attributes:
@@ -164,7 +164,7 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
         return expected.caller
 
     def prepare(self, material: AccessMaterial) -> KnownCredentials:
-        """See `Renewed`."""
+        """See `CurrentMaterial`."""
         keys: dict[bytes, list[tuple[bytes, Principal]]] = {}
         for digest, caller in material.keys.items():
             keys.setdefault(digest[:_FOUND_BY], []).append((digest, caller))
@@ -178,7 +178,7 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
         )
 
     def renewed(self) -> None:
-        """See `Renewed`: callers that have left the file are refused from their next request on."""
+        """See `CurrentMaterial`. A caller that has left the file is refused at its next request."""
         self._forget()
         found = self.material
         log.info(
@@ -192,23 +192,23 @@ class Access(Renewed[AccessMaterial, KnownCredentials]):
         )
 
     def refused(self, cause: str) -> None:
-        """See `Renewed`."""
+        """See `CurrentMaterial`."""
         log.error(Event("callers not renewed, the previous ones stay", cause=cause))
 
     def follow(self) -> None:
-        """See `Renewed`. Also starts to follow the keys of tokens."""
+        """See `CurrentMaterial`. Also starts to follow the keys of tokens."""
         super().follow()
         if self._tokens:
             self._tokens.follow()
 
     async def renew(self) -> None:
-        """See `Renewed`. Also fetches the keys of tokens."""
+        """See `CurrentMaterial`. Also fetches the keys of tokens."""
         await super().renew()
         if self._tokens:
             await self._tokens.renew()
 
     def close(self) -> None:
-        """See `Renewed`."""
+        """See `CurrentMaterial`."""
         super().close()
         if self._tokens:
             self._tokens.close()

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.gate.renewed import CurrentMaterial
 from ie_serving.server.transport.handshake import ServerContext
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.text import family, sample
@@ -36,7 +36,7 @@ Protocols: TypeAlias = tuple[str, ...]
 """Protocols of a port in ALPN, by preference: the first that the client offers is used."""
 
 
-class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
+class Certificates(CurrentMaterial[TlsMaterial, Mapping[Protocols, ServerContext]]):
     """The present certificate, key and authorities as contexts, ready for handshakes."""
 
     def context(self, protocols: Protocols) -> ServerContext:
@@ -70,12 +70,12 @@ class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
         return {protocols: _context(material, protocols) for protocols in kinds}
 
     def renewed(self) -> None:
-        """See `Renewed`."""
+        """See `CurrentMaterial`."""
         log.info(Event("certificate renewed", sha256=_fingerprint(self.material)))
         self.warn()
 
     def refused(self, cause: str) -> None:
-        """See `Renewed`."""
+        """See `CurrentMaterial`."""
         log.error(Event("certificate not renewed, the previous one stays", cause=cause))
 
 

@@ -21,7 +21,7 @@ LOOK_S: Final = 10.0
 Secret in a volume."""
 
 
-class Renewed(ABC, Generic[M, P]):
+class CurrentMaterial(ABC, Generic[M, P]):
     """The present material, ready for use. Belongs to one event loop.
 
     Args of the constructor:

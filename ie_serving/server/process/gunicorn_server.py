@@ -61,10 +61,10 @@ class GunicornApp(BaseApplication):  # type: ignore[misc]
         """Return the handovers of a slot: read at the start of its worker, then written by it."""
         if self.crew is None:
             return self.handovers
-        from ie_serving.server.workers.crew import Answering, Ledger
+        from ie_serving.server.workers.crew import AnsweringVersions, Ledger
 
         ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
-        return Handovers(ledger, Answering(self.crew, slot), *self.gates[slot])
+        return Handovers(ledger, AnsweringVersions(self.crew, slot), *self.gates[slot])
 
     def forget(self) -> None:
         """Forget what workers have left."""

@@ -37,7 +37,7 @@ QUIET_S: Final = 60.0
 """Seconds between two log lines about the limit."""
 
 
-class Limited(Protocol):
+class LimitedConnection(Protocol):
     """A connection, as each transport implements it."""
 
     def idle_since(self) -> float | None:
@@ -58,7 +58,7 @@ class ConnectionLimit:
 
     Args of the constructor:
         most: connections that may be open.
-        now: monotonic clock in seconds, the same as for `Limited.idle_since`.
+        now: monotonic clock in seconds, the same as for `LimitedConnection.idle_since`.
 
     Attributes:
         on_count: called when a connection is lost; None calls nothing.
@@ -68,8 +68,8 @@ class ConnectionLimit:
         self._most = most
         self.on_count: Callable[[], None] | None = None
         self.now = now
-        self._open: set[Limited] = set()
-        self._ending: dict[Limited, float] = {}
+        self._open: set[LimitedConnection] = set()
+        self._ending: dict[LimitedConnection, float] = {}
         """Connections that were asked to end, and when, in that order."""
         self._said_at = -QUIET_S
         self._closed = self._refused = 0  # since the last log line
@@ -86,7 +86,7 @@ class ConnectionLimit:
         closed, refused = self._ended
         return closed + self._closed, refused + self._refused
 
-    def opened(self, connection: Limited) -> None:
+    def opened(self, connection: LimitedConnection) -> None:
         """Record a new connection; close it or idle ones if there are too many."""
         self._open.add(connection)
         if len(self._open) > self._most + EXTRA:  # closing ones hold file descriptors, too
@@ -97,7 +97,7 @@ class ConnectionLimit:
             asyncio.get_running_loop().call_later(EXTRA_S, self._look_again, connection)
         self._say()
 
-    def closed(self, connection: Limited) -> None:
+    def closed(self, connection: LimitedConnection) -> None:
         """Record that a connection is lost."""
         self._open.discard(connection)
         self._ending.pop(connection, None)
@@ -111,7 +111,7 @@ class ConnectionLimit:
             del self._ending[told]
         return len(self._open) - len(self._ending) <= self._most
 
-    def _end_idle(self, new: Limited) -> bool:
+    def _end_idle(self, new: LimitedConnection) -> bool:
         """Close the connections that are idle longest; return whether there were any."""
         idle = [
             (since, id(connection), connection)
@@ -126,13 +126,13 @@ class ConnectionLimit:
             connection.end_idle()
         return bool(evicted)
 
-    def _look_again(self, connection: Limited) -> None:
+    def _look_again(self, connection: LimitedConnection) -> None:
         """Close a connection that is still over the limit, unless others are idle by now."""
         is_there = connection in self._open and connection not in self._ending
         if is_there and not self._has_room() and not self._end_idle(connection):
             self._refuse(connection)
 
-    def _refuse(self, connection: Limited) -> None:
+    def _refuse(self, connection: LimitedConnection) -> None:
         self._refused += 1
         self._ending[connection] = self.now()
         connection.abort()
@@ -176,11 +176,11 @@ class AddressLimit(ConnectionLimit):
     def __init__(self, most: int, most_each: int) -> None:
         super().__init__(most)
         self._most_each = most_each
-        self._of: dict[str, set[Limited]] = {}
-        self._address: dict[Limited, str] = {}
+        self._of: dict[str, set[LimitedConnection]] = {}
+        self._address: dict[LimitedConnection, str] = {}
         self._logged_at = NEVER
 
-    def opened(self, connection: Limited) -> None:
+    def opened(self, connection: LimitedConnection) -> None:
         """See `ConnectionLimit`."""
         super().opened(connection)
         given = connection.address()
@@ -192,12 +192,12 @@ class AddressLimit(ConnectionLimit):
             if len(theirs) > self._most_each:
                 self._give_way(connection, address)
 
-    def closed(self, connection: Limited) -> None:
+    def closed(self, connection: LimitedConnection) -> None:
         """See `ConnectionLimit`."""
         self._drop(connection)
         super().closed(connection)
 
-    def _give_way(self, new: Limited, address: str) -> None:
+    def _give_way(self, new: LimitedConnection, address: str) -> None:
         """Close one connection of an address: the longest idle one, or else the new one."""
         idle = [
             (since, id(each), each)
@@ -212,7 +212,7 @@ class AddressLimit(ConnectionLimit):
         else:
             leaving.abort()
 
-    def _drop(self, connection: Limited) -> None:
+    def _drop(self, connection: LimitedConnection) -> None:
         address = self._address.pop(connection, None)
         if address is None:
             return

@@ -1,11 +1,11 @@
 """TLS handshakes: the alert that a failed one owes its client, and its place in counts and log.
 
-`Opening` is the protocol of a connection during its handshake; afterwards the protocol of the port
-takes the connection over.
+`OpeningConnection` is the protocol of a connection during its handshake; afterwards the protocol of
+the port takes the connection over.
 
 When a handshake fails, the library writes an alert into the outgoing bytes, and the event loop
-would close the connection without sending them. So `Agreeing`, the TLS object, presents a failed
-handshake to the event loop as one that waits for more data. The loop sends the alert, and `Opening`
+would close the connection without sending them. So `AlertingTlsObject` presents a failed handshake
+to the event loop as one that waits for more data. The loop sends the alert, and `OpeningConnection`
 then ends the connection.
 
 Any client can cause failures, so a log line for each would let it fill the disk; but a client
@@ -127,7 +127,7 @@ Failed = Callable[[ssl.SSLError], bytes]
 none."""
 
 
-class Agreeing(ssl.SSLObject):
+class AlertingTlsObject(ssl.SSLObject):
     """TLS object of one connection. See `ssl.SSLContext.sslobject_class`.
 
     Attributes:
@@ -186,7 +186,7 @@ class Agreeing(ssl.SSLObject):
 class ServerContext(ssl.SSLContext):
     """TLS context of a server. Belongs to one event loop."""
 
-    sslobject_class = Agreeing
+    sslobject_class = AlertingTlsObject
 
     def __init__(self, _: int) -> None:
         self._expected: deque[Failed] = deque()
@@ -205,10 +205,15 @@ class ServerContext(ssl.SSLContext):
             if failed in self._expected:  # abandoned before its turn
                 self._expected.remove(failed)
 
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **of_it: Any) -> Agreeing:  # type: ignore[override]  # noqa: ANN401
+    def wrap_bio(  # type: ignore[override]
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        **of_it: Any,  # noqa: ANN401
+    ) -> AlertingTlsObject:
         """See `ssl.SSLContext`."""
         made = super().wrap_bio(incoming, outgoing, **of_it)
-        assert isinstance(made, Agreeing)
+        assert isinstance(made, AlertingTlsObject)
         made.begin(incoming, outgoing, self._expected.popleft())
         return made
 
@@ -240,8 +245,8 @@ class Secure(NamedTuple):
     failed: FailedHandshakes
 
 
-class Opening(asyncio.Protocol):
-    """A connection until another protocol takes it over. See `connection_limit.Limited`.
+class OpeningConnection(asyncio.Protocol):
+    """A connection until another protocol takes it over. See `connection_limit.LimitedConnection`.
 
     Args of the constructor:
         opened: called when the connection exists.
@@ -255,19 +260,19 @@ class Opening(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         return self._began
 
     def address(self) -> str | None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         return client_address(self._transport)
 
     def end_idle(self) -> None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         self.abort()
 
     def abort(self) -> None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         if self._transport:
             self._transport.abort()
 
@@ -280,13 +285,13 @@ def hand_over(transport: asyncio.Transport, protocol: asyncio.Protocol, early: b
         protocol.data_received(early)
 
 
-class Handshake(Opening):
+class Handshake(OpeningConnection):
     """One connection during its handshake.
 
     Args of the constructor:
         secure: the TLS of the port.
         connect: makes the protocol of the port.
-        opened, closed: see `Opening`.
+        opened, closed: see `OpeningConnection`.
         limit_s: see `HANDSHAKE_S`.
     """
 
@@ -323,7 +328,7 @@ class Handshake(Opening):
         self._early += data
 
     def abort(self) -> None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         super().abort()
         if self._task:
             self._task.cancel()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import Opening, Secure, hand_over
+from ie_serving.server.transport.handshake import OpeningConnection, Secure, hand_over
 from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
 from ie_serving.server.transport.peer import agreed_protocol
 
@@ -103,12 +103,12 @@ class SharedPort:
         self._listener.closed(connection)
 
 
-class UndecidedConnection(Opening):
+class UndecidedConnection(OpeningConnection):
     """A connection until its client's protocol is known.
 
     Args of the constructor:
         rest, grpc: make the protocol that takes the connection over.
-        opened, closed: see `Opening`.
+        opened, closed: see `OpeningConnection`.
         silent_s: see `SILENT_S`.
     """
 

@@ -268,7 +268,7 @@ class Ledger:
         self.crew.configurations[self.slot].clear()
 
 
-class Answering:
+class AnsweringVersions:
     """The serving versions, as recorded by this slot's last worker, or else by another worker.
 
     Args of the constructor: as of `Ledger`.

@@ -13,7 +13,7 @@ from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import FoundObjects, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
-from ie_serving.storage.trouble import Retrying
+from ie_serving.storage.trouble import RetryLoop
 
 LOCAL = "file"
 """The store of local paths, see `store_of`."""
@@ -109,7 +109,7 @@ def open_directories(
             raise NotAvailable(f"{whole.location.url}: broken off, the server stops")
 
     def retried(action: Callable[[], FoundObjects]) -> FoundObjects:
-        return Retrying(LISTING_TRIES, pause).run(action)
+        return RetryLoop(LISTING_TRIES, pause).run(action)
 
     return BucketDirectories(whole, partial(store.open, whole.location), files, retried)
 

@@ -22,7 +22,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry, Remote
 from ie_serving.storage.mirror.locks import Pause
-from ie_serving.storage.trouble import Retrying, Tries
+from ie_serving.storage.trouble import RetryLoop, Tries
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES
 
@@ -270,7 +270,7 @@ class _File:
 
     def _finish(self) -> None:
         place = self._place
-        retrying = Retrying(place.transfer.tries, place.pause)
+        retrying = RetryLoop(place.transfer.tries, place.pause)
         expected = retrying.run(lambda: place.remote.checksum(self._entry))
         with place.written():
             if expected is None:
@@ -301,7 +301,7 @@ class _Range:
         self._file = file
         self._position = position
         self._stop = stop
-        self._retrying = Retrying(place.transfer.tries, place.pause)
+        self._retrying = RetryLoop(place.transfer.tries, place.pause)
 
     def fetch(self) -> None:
         """Read until complete; after a break, from the last byte that arrived."""

@@ -28,7 +28,7 @@ from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
 from ie_serving.storage.siblings import Seen, Sibling
-from ie_serving.storage.trouble import PASSING, Retrying, Tries
+from ie_serving.storage.trouble import PASSING, RetryLoop, Tries
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ class Mirror:
         self._recalled = {}
 
     def _retried(self, action: Callable[[], T]) -> T:
-        return Retrying(self._listing_tries, self._pause).run(action)
+        return RetryLoop(self._listing_tries, self._pause).run(action)
 
     def _pause(self, seconds: float) -> None:
         # An event rather than a sleep, so that a stop need not wait for the longest back-off.

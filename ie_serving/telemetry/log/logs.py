@@ -274,7 +274,7 @@ class _File(logging.handlers.WatchedFileHandler):
         log.warning(Event("log file lines lost", path=self.baseFilename, lines=lines, cause=cause))
 
     def reopen(self) -> None:
-        """See `Reopened`."""
+        """See `ReopenedFile`."""
         with self.lock or nullcontext(), suppress(OSError):
             self.reopenIfNeeded()
 
@@ -316,7 +316,7 @@ FORMS: Mapping[str, Callable[[], logging.Formatter]] = {
 """Formatter by the word of the setting."""
 
 
-class Reopened(Protocol):
+class ReopenedFile(Protocol):
     """An object that writes to a file."""
 
     def reopen(self) -> None:
@@ -324,10 +324,10 @@ class Reopened(Protocol):
 
 
 # Weak references: `configure` drops the files of an earlier call without unregistering them.
-_opened: "weakref.WeakSet[Reopened]" = weakref.WeakSet()
+_opened: "weakref.WeakSet[ReopenedFile]" = weakref.WeakSet()
 
 
-def register(file: Reopened) -> None:
+def register(file: ReopenedFile) -> None:
     """Make `reopen` include `file`, as long as the object exists."""
     _opened.add(file)
 

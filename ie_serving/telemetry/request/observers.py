@@ -1,9 +1,9 @@
 """The observers of requests (access log, traces, `Server-Timing`), and what they observe.
 
 With an access log all requests have an entry, with `Server-Timing` all REST requests; otherwise
-only requests whose trace is kept. If traces or `Server-Timing` are on, `Noting` takes the place of
-the plain record of a version: it adds the parts of a request to its entry, which are inferences,
-steps of a graph and shared batches. The times are those that the metrics count.
+only requests whose trace is kept. If traces or `Server-Timing` are on, `ObservedInferences` takes
+the place of the plain record of a version: it adds the parts of a request to its entry, which are
+inferences, steps of a graph and shared batches. The times are those that the metrics count.
 """
 
 from array import array
@@ -103,7 +103,7 @@ else:  # before Python 3.12 `array` takes no type parameter
     _Floats = array
 
 
-class Noting(Inferences):
+class ObservedInferences(Inferences):
     """The record of one version that also adds inferences to the entries of their requests.
 
     Args of the constructor:

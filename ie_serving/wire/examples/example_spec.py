@@ -112,7 +112,7 @@ class Sparse(FeatureSpec):
 
 
 @dataclass(frozen=True)
-class Ragged(FeatureSpec):
+class RaggedFeature(FeatureSpec):
     """A feature with any number of values, as rows of different lengths.
 
     Attributes:
@@ -140,7 +140,7 @@ class ExampleSpec:
     scalar: bool = False
     dense: Sequence[Dense] = field(default=())
     sparse: Sequence[Sparse] = field(default=())
-    ragged: Sequence[Ragged] = field(default=())
+    ragged: Sequence[RaggedFeature] = field(default=())
 
     @cached_property
     def features(self) -> list[FeatureSpec]:

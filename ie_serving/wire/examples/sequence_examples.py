@@ -19,7 +19,7 @@ from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     FeatureSpec,
-    Ragged,
+    RaggedFeature,
     Sparse,
 )
 from ie_serving.wire.examples.serialized_examples import parse_rows, room_for
@@ -45,7 +45,7 @@ class DenseList(Dense):
 
 
 @dataclass(frozen=True)
-class RaggedList(Ragged):
+class RaggedList(RaggedFeature):
     """A feature list with any number of values in each step; `splits` are those of the steps.
 
     Attributes:

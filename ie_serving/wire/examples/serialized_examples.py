@@ -28,7 +28,7 @@ from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
     FeatureSpec,
-    Ragged,
+    RaggedFeature,
     Sparse,
 )
 from ie_serving.wire.protobuf import messages
@@ -131,7 +131,7 @@ def _few_sparse(sparse: Sparse, rows: Sequence[ExampleRow], scalar: bool) -> dic
     }
 
 
-def _few_ragged(ragged: Ragged, rows: Sequence[ExampleRow]) -> dict[str, Array]:
+def _few_ragged(ragged: RaggedFeature, rows: Sequence[ExampleRow]) -> dict[str, Array]:
     lists = _lists(ragged, rows)
     splits = list(accumulate(map(len, lists), initial=0))
     return {
@@ -346,7 +346,7 @@ def _sparse(sparse: Sparse, column: Column, count: int, scalar: bool) -> dict[st
     }
 
 
-def _ragged(ragged: Ragged, column: Column) -> dict[str, Array]:
+def _ragged(ragged: RaggedFeature, column: Column) -> dict[str, Array]:
     splits = np.concatenate([[0], np.cumsum(column.lengths)])
     return {ragged.values: column.values, ragged.splits: splits.astype(ragged.splits_dtype.numpy)}
 

@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import Array, DataType, TensorSpec, present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements, untyped_tensor
-from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.kserve.regions import ReplyPlaces
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Encoded
@@ -80,13 +80,13 @@ def encode_placed(
     model: str,
     version: int,
     specs: Mapping[str, TensorSpec],
-    form: Placing,
+    form: ReplyPlaces,
     outputs: Mapping[str, Array],
 ) -> bytes:
     """Write some outputs to regions, and encode a ModelInferResponse; see `GrpcReplyEncoder`.
 
     Raises:
-        InvalidRequest, NotFound: as `Placing.write`.
+        InvalidRequest, NotFound: as `ReplyPlaces.write`.
     """
     told = form.write(specs, outputs)
     # An output in a region has raw contents without bytes, as in Triton.

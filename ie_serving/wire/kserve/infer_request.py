@@ -26,9 +26,9 @@ from ie_serving.wire.kserve.regions import (
     OFF,
     OFFSET,
     REGION,
-    Placing,
     RegionPart,
     Regions,
+    ReplyPlaces,
     SmallParts,
     place_of,
 )
@@ -64,7 +64,7 @@ class ModelInfer(InferRequest):
             Empty where there is none.
         classes: how many classes, by the names of the outputs that are wanted as such; None where
             none are.
-        form: form of the reply: whether it is raw, or a `Placing`.
+        form: form of the reply: whether it is raw, or a `ReplyPlaces`.
     """
 
     id: bytes = b""
@@ -175,7 +175,7 @@ def _request(
         raise InvalidRequest(
             "classification and shared memory of outputs exclude each other: leave one of them out"
         )
-    form = Placing(places, regions, {}, raw=is_raw) if places else is_raw
+    form = ReplyPlaces(places, regions, {}, raw=is_raw) if places else is_raw
     decode = partial(_decode, tensors, form, parameters)
     at_once = decode if size != len(payload) and _are_views(tensors) else None
     return ModelInfer(model, "", decode, size, at_once, outputs, None, id, classes, form)

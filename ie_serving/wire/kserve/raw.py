@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ie_serving.core.runtime.budget import BUDGET, SMALL, Leased
+from ie_serving.core.runtime.budget import BUDGET, SMALL, LeasedMemory
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, sent_in, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF, shown
@@ -99,7 +99,7 @@ def _elements(raw: Encoded, count: int, tensor: str) -> Array:
         return strings(split_elements(raw, count, tensor))
     lease = BUDGET.lease(size)
     # The owner of the memory has the lease, whatever views stand between.
-    owner = Leased((count,), np.object_)
+    owner = LeasedMemory((count,), np.object_)
     owner.lease = lease
     owner[:] = split_elements(raw, count, tensor)
     found: Array = owner.view(np.ndarray)

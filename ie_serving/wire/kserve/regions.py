@@ -95,7 +95,7 @@ class SmallParts:
 
 # Equality is identity: this is the form of one reply alone.
 @dataclass(frozen=True, eq=False)
-class Placing:
+class ReplyPlaces:
     """The form of a reply that writes some of its outputs to regions.
 
     Attributes:

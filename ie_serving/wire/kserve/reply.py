@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, untyped_tensor
-from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.kserve.regions import ReplyPlaces
 from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import size_of
@@ -94,13 +94,13 @@ def placed_reply(
     model: str,
     version: int,
     specs: Mapping[str, TensorSpec],
-    form: Placing,
+    form: ReplyPlaces,
     outputs: Mapping[str, Array],
 ) -> InferReply:
     """Write some outputs to regions, and the others as `ReplyEncoder.mixed` does.
 
     Raises:
-        InvalidRequest, NotFound: as `Placing.write`.
+        InvalidRequest, NotFound: as `ReplyPlaces.write`.
     """
     told, start = form.write(specs, outputs), _start(model, version)
     written: list[bytes] = []

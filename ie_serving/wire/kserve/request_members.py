@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.buffers import Lazy
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.inputs import unique
-from ie_serving.wire.kserve.regions import Placing, RegionPart, Regions, place_of
+from ie_serving.wire.kserve.regions import RegionPart, Regions, ReplyPlaces, place_of
 
 Parameters: TypeAlias = Mapping[str, Any]
 """Values by name: None, bool, int, float or str."""
@@ -94,7 +94,7 @@ class RequestedOutputs(NamedTuple):
     form: Form
     binary: Mapping[str, bool]
     classes: Mapping[str, int] = {}
-    placing: Placing | None = None
+    placing: ReplyPlaces | None = None
 
 
 EVERYTHING: Final = RequestedOutputs((), Form.JSON, {})
@@ -140,5 +140,5 @@ def wanted_outputs(
         )
     kinds = set(binary.values()) or {True}
     form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
-    placing = Placing(places, regions, binary) if places else None
+    placing = ReplyPlaces(places, regions, binary) if places else None
     return RequestedOutputs(unique(names, "output"), form, binary, classes, placing)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ie_serving.app.repositories import StorePools
 from ie_serving.core.values.errors import StorageError
-from ie_serving.models.listing.notices import Watched
+from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List, ListingWanted
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
@@ -56,7 +56,7 @@ class Repository:
         self._during()
         return NOTHING
 
-    def watched(self) -> Collection[Watched]:
+    def watched(self) -> Collection[WatchedDirectory]:
         return ()
 
     def announce(self, after_s: float) -> bool:

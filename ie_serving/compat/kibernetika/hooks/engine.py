@@ -19,7 +19,7 @@ class WithHooks(EngineAround):
         return opened(self._engine, directory, options)
 
 
-class Chained(EngineAround):
+class ChainEngine(EngineAround):
     """`engine` for a chain, whose models do not lie in the version. See `Engine`."""
 
     def missing(self, files: Collection[str]) -> str | None:

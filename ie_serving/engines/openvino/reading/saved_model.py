@@ -22,7 +22,7 @@ from ie_serving.engines.savedmodel.as_sent import AsSent
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.file import (
     FILE,
-    Declared,
+    DeclaredSignature,
     MetaGraph,
     TensorInfo,
     declared,
@@ -153,7 +153,9 @@ def _converted(
     return version
 
 
-def _add_names(version: Drafts, own: str, repeat: Declared, names: tuple[Names, Names]) -> None:
+def _add_names(
+    version: Drafts, own: str, repeat: DeclaredSignature, names: tuple[Names, Names]
+) -> None:
     """Let options speak of a draft's tensors by what these are called in one that repeats it."""
     (place,) = [at for at, draft in enumerate(version.drafts) if draft.name == own]
     draft = version.drafts[place]
@@ -170,7 +172,7 @@ def _add_names(version: Drafts, own: str, repeat: Declared, names: tuple[Names, 
     version.drafts[place] = replace(draft, inputs=inputs, outputs=outputs)
 
 
-def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:
+def _names(signature: DeclaredSignature, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:
     return (
         _renamed(signature.inputs, renames[0], "inputs"),
         _renamed(signature.outputs, renames[1], "outputs"),
@@ -182,7 +184,7 @@ def _renamed(infos: Mapping[str, TensorInfo], renames: Renames, kind: str) -> Na
     return dict(zip(infos, aliases(list(infos), known, renames, kind), strict=True))
 
 
-def _listed(signature: Declared, names: tuple[Names, Names]) -> Signature:
+def _listed(signature: DeclaredSignature, names: tuple[Names, Names]) -> Signature:
     """Give the signature as the file declares it.
 
     Raises:
@@ -210,7 +212,7 @@ class _Conversion:
 
     directory: Path
     meta_graph: MetaGraph
-    signature: Declared
+    signature: DeclaredSignature
     names: tuple[Names, Names]
     listed: Signature
     initial: Initial

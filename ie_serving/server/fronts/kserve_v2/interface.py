@@ -16,7 +16,7 @@ from ie_serving.server.fronts.kserve_v2.servable_lookup import (
 )
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
-from ie_serving.wire.kserve.regions import Placing
+from ie_serving.wire.kserve.regions import ReplyPlaces
 from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, placed_reply
 from ie_serving.wire.kserve.request_members import Form
 
@@ -92,4 +92,4 @@ def _placed(
     servable: Servable, signature: Signature, outputs: Sequence[str], form: object
 ) -> Encode[WrittenReply]:
     specs = typed_outputs(signature, outputs)
-    return partial(placed_reply, servable.name, servable.version, specs, cast(Placing, form))
+    return partial(placed_reply, servable.name, servable.version, specs, cast(ReplyPlaces, form))

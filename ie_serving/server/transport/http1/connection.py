@@ -248,16 +248,16 @@ class Http1Connection(asyncio.Protocol):
             self._end()
 
     def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`; an incomplete request does not count."""
+        """See `connection_limit.LimitedConnection`; an incomplete request does not count."""
         busy = self._answering or self._waiting or self._fault or self._protocol.rest
         return None if busy or self._protocol.writer is Writer.CLOSED else self._heard
 
     def address(self) -> str | None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         return client_address(self._transport)
 
     def end_idle(self) -> None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         self._end()
 
     def cancel(self) -> None:

@@ -187,17 +187,17 @@ class SocketDriver(asyncio.Protocol):
     # Idleness.
 
     def idle_since(self) -> float | None:
-        """See `connection_limit.Limited`: approximate time since which no call was open."""
+        """See `LimitedConnection`: approximate time since which no call was open."""
         connection = self._connection
         busy = connection.streams.open or connection.life not in (Life.PREFACE, Life.OPEN)
         return None if busy else self._idle_since
 
     def address(self) -> str | None:
-        """See `connection_limit.Limited`."""
+        """See `connection_limit.LimitedConnection`."""
         return client_address(self._transport)
 
     def end_idle(self) -> None:
-        """See `connection_limit.Limited`: a call in transit is still taken."""
+        """See `connection_limit.LimitedConnection`: a call in transit is still taken."""
         self.drain()
 
     def abort(self) -> None:

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as v1
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
+from ie_serving.engines.savedmodel.cut_examples import PARSERS, ExampleParsing, cut_examples
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput
 from ie_serving.wire.examples.sequence_examples import SequenceSpec, parse_sequences
 from ie_serving.wire.examples.serialized_examples import parse
@@ -179,7 +179,7 @@ def made(parse: Callable[[Any], Any], serialized: Any) -> tuple[Any, dict[str, s
     return held.as_graph_def(), {name: each.name for name, each in outputs.items()}, answers
 
 
-def cut(definition: Any, outputs: Mapping[str, str]) -> tuple[Parsing, dict[str, str]]:
+def cut(definition: Any, outputs: Mapping[str, str]) -> tuple[ExampleParsing, dict[str, str]]:
     """Cut the parser out; give it with the names of its tensors by output."""
     changed = graph.GraphDef.FromString(definition.SerializeToString())
     frame = Frame(Library(changed), changed)
@@ -190,7 +190,7 @@ def cut(definition: Any, outputs: Mapping[str, str]) -> tuple[Parsing, dict[str,
     return parsing, {name: parsing.given[key] for name, key in keys.items()}
 
 
-def tensors_of(parsing: Parsing, serialized: Any) -> dict[str, Array]:
+def tensors_of(parsing: ExampleParsing, serialized: Any) -> dict[str, Array]:
     rows = serialized if isinstance(serialized, list) else [serialized]
     if isinstance(parsing.spec, SequenceSpec):
         return parse_sequences(parsing.spec, rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.models.listing import notices, schedule
-from ie_serving.models.listing.notices import Cover, Notices, Watched
+from ie_serving.models.listing.notices import Cover, Notices, WatchedDirectory
 from ie_serving.models.listing.schedule import Polls
 from tests.unit.models.repositories import Counting, Repository
 from tests.unit.models.stand_ins import settle
@@ -18,12 +18,12 @@ NEVER_S = 3600.0
 class Model(Repository):
     """A quiet model in directories."""
 
-    def __init__(self, *paths: Watched) -> None:
+    def __init__(self, *paths: WatchedDirectory) -> None:
         super().__init__("m", NEVER_S)
         self.is_quiet = True
         self.paths = paths
 
-    def watched(self) -> Collection[Watched]:
+    def watched(self) -> Collection[WatchedDirectory]:
         return self.paths
 
 
@@ -53,7 +53,7 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_happens_in_a_directory_is_told_once(tmp_path: Path) -> None:
-    told, model = Told(), Model(Watched(str(tmp_path)))
+    told, model = Told(), Model(WatchedDirectory(str(tmp_path)))
     assert told.notices.cover(model) is Cover.NEW
     assert told.notices.cover(model) is Cover.YES
     for number in range(3):
@@ -69,8 +69,8 @@ async def test_what_happens_in_a_directory_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_names_that_do_not_matter_are_not_told(tmp_path: Path) -> None:
-    told, model, other = Told(), Model(Watched(str(tmp_path), {"model.json"})), Model()
-    other.paths = (Watched(str(tmp_path)),)
+    told, model, other = Told(), Model(WatchedDirectory(str(tmp_path), {"model.json"})), Model()
+    other.paths = (WatchedDirectory(str(tmp_path)),)
     told.notices.cover(model)
     told.notices.cover(other)
     (tmp_path / "1").mkdir()
@@ -85,7 +85,7 @@ async def test_names_that_do_not_matter_are_not_told(tmp_path: Path) -> None:
 async def test_a_directory_that_goes_is_told_and_watched_no_more(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
-    told, model = Told(), Model(Watched(str(base)))
+    told, model = Told(), Model(WatchedDirectory(str(base)))
     told.notices.cover(model)
     base.rename(tmp_path / "elsewhere")
     assert await told.next() is model
@@ -105,17 +105,17 @@ async def test_what_may_change_unseen_is_not_watched(
     file.write_text("")
     told = Told()
     for place in (link, file, tmp_path / "none"):
-        assert told.notices.cover(Model(Watched(str(place)))) is Cover.NO
+        assert told.notices.cover(Model(WatchedDirectory(str(place)))) is Cover.NO
     assert told.notices.cover(Model()) is Cover.NO
     monkeypatch.setattr(notices, "FILE_SYSTEMS", frozenset())
-    assert told.notices.cover(Model(Watched(str(base)))) is Cover.NO
+    assert told.notices.cover(Model(WatchedDirectory(str(base)))) is Cover.NO
 
 
 async def test_a_watched_model_is_polled_rarely_and_at_once_after_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "WATCHED_FROM", 1)
-    model = Model(Watched(str(tmp_path)))
+    model = Model(WatchedDirectory(str(tmp_path)))
     polls = Polls(lambda store: Counting())
     polls.follow(model)
     await settle()
@@ -135,7 +135,7 @@ async def test_models_that_came_before_there_were_many_are_watched_too(
     models = []
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
-        models.append(Model(Watched(str(tmp_path / name))))
+        models.append(Model(WatchedDirectory(str(tmp_path / name))))
         polls.follow(models[-1])
         await settle()
         assert [each.own_turns for each in models] == [len(models) // 3] * len(models)

@@ -15,7 +15,7 @@ from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, ServingError
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.server.workers.changes import ConfigLock
-from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Answering, Crew, Ledger
+from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, AnsweringVersions, Crew, Ledger
 from ie_serving.server.workers.member import Board, Member, WorkerPhase, WorkerSilent
 from ie_serving.server.workers.questions import Questions, WorkerGone
 from ie_serving.server.workers.spread import Spread
@@ -148,8 +148,8 @@ def _no_memory(*_: object) -> int:
 
 
 def test_versions_that_answered_are_known_from_others(crew: Crew) -> None:
-    Answering(crew, 0).write(b"{}")
-    assert Answering(crew, 2).read() == b"{}"
+    AnsweringVersions(crew, 0).write(b"{}")
+    assert AnsweringVersions(crew, 2).read() == b"{}"
 
 
 @pytest.fixture

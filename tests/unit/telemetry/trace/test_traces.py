@@ -21,7 +21,7 @@ from ie_serving.telemetry.request.entry import (
     RequestTarget,
     now,
 )
-from ie_serving.telemetry.request.observers import Noting, RequestWatch, of_steps
+from ie_serving.telemetry.request.observers import ObservedInferences, RequestWatch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace import installed, traces
 from ie_serving.telemetry.trace.spans import _route
@@ -150,7 +150,7 @@ def test_inferences_and_steps_are_noted_with_their_requests(
     trace, client = watch.trace("/pkg.S/Predict", ON, ""), ("10.0.0.7", 51)
     entry = begun(trace, client, "gRPC", "Predict", "/pkg.S/Predict")
     CURRENT.set(entry)
-    record = Noting("m", 3)
+    record = ObservedInferences("m", 3)
     record.ran.append(1e-6)
     record.waited(2e-6)
     steps: list[tuple[str, float]] = []
@@ -211,7 +211,7 @@ def test_parts_of_a_request_are_bounded() -> None:
     for _ in range(MOST_PARTS + 1):
         entry.add(RequestPart("infer", "m", 1, 0.0, 1.0))
     CURRENT.set(entry)
-    record = Noting("m", 2)
+    record = ObservedInferences("m", 2)
     record.ran.append(1.0)
     record.waited(1.0)
     assert len(entry.parts) == MOST_PARTS

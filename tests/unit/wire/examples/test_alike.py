@@ -11,7 +11,7 @@ from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.alike import read_alike
-from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
+from ie_serving.wire.examples.example_spec import ExampleSpec, RaggedFeature
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
@@ -20,10 +20,10 @@ INTEGER, FLOAT, STRING = DataType.INT64, DataType.FP32, DataType.STRING
 LONG_NAME = "a longer name" * 12
 SPEC = ExampleSpec(
     ragged=[
-        Ragged("n", INTEGER, "n", "n splits", INTEGER),
-        Ragged("f", FLOAT, "f", "f splits", INTEGER),
-        Ragged(LONG_NAME, STRING, "t", "t splits", INTEGER),
-        Ragged("absent", FLOAT, "x", "x splits", INTEGER),
+        RaggedFeature("n", INTEGER, "n", "n splits", INTEGER),
+        RaggedFeature("f", FLOAT, "f", "f splits", INTEGER),
+        RaggedFeature(LONG_NAME, STRING, "t", "t splits", INTEGER),
+        RaggedFeature("absent", FLOAT, "x", "x splits", INTEGER),
     ]
 )
 WIDE = st.integers(1 << 62, (1 << 63) - 1)
@@ -91,7 +91,7 @@ def test_an_example_with_another_byte_is_left_or_read_as_protobuf_reads_it(
 
 
 def test_a_key_that_two_features_read_as_different_kinds_is_left_to_protobuf() -> None:
-    features = [*SPEC.features, Ragged("n", FLOAT, "m", "m splits", INTEGER)]
+    features = [*SPEC.features, RaggedFeature("n", FLOAT, "m", "m splits", INTEGER)]
     with pytest.raises(UnusualField):
         read_alike(features, ROWS)
 

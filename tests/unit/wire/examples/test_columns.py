@@ -12,7 +12,7 @@ from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.example_columns import ExampleBatch
-from ie_serving.wire.examples.example_spec import ExampleSpec, Ragged
+from ie_serving.wire.examples.example_spec import ExampleSpec, RaggedFeature
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
@@ -27,10 +27,10 @@ FEATURES = st.fixed_dictionaries(
 )
 SPEC = ExampleSpec(
     ragged=[
-        Ragged("n", DataType.INT64, "n", "n splits", DataType.INT64),
-        Ragged("f", DataType.FP32, "f", "f splits", DataType.INT64),
-        Ragged("a longer name" * 12, DataType.STRING, "t", "t splits", DataType.INT64),
-        Ragged("absent", DataType.FP32, "x", "x splits", DataType.INT64),
+        RaggedFeature("n", DataType.INT64, "n", "n splits", DataType.INT64),
+        RaggedFeature("f", DataType.FP32, "f", "f splits", DataType.INT64),
+        RaggedFeature("a longer name" * 12, DataType.STRING, "t", "t splits", DataType.INT64),
+        RaggedFeature("absent", DataType.FP32, "x", "x splits", DataType.INT64),
     ]
 )
 ROW = serialize_examples([{"n": [1, 300], "f": [1.0]}])[0]

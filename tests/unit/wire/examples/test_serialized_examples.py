@@ -13,7 +13,7 @@ from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.example_spec import (
     Dense,
     ExampleSpec,
-    Ragged,
+    RaggedFeature,
     Sparse,
 )
 from ie_serving.wire.examples.serialized_examples import parse
@@ -44,7 +44,7 @@ def test_a_sparse_feature_gives_indices_values_and_shape() -> None:
 
 
 def test_a_ragged_feature_gives_values_and_splits_of_their_dtype() -> None:
-    spec = ExampleSpec(ragged=[Ragged("f", FLOAT, "v", "s", DataType.INT32)])
+    spec = ExampleSpec(ragged=[RaggedFeature("f", FLOAT, "v", "s", DataType.INT32)])
     tensors = parse(spec, ROWS)
     assert tensors["v"].tolist() == [1, 2, 3, 4]
     assert (tensors["s"].tolist(), tensors["s"].dtype) == ([0, 4, 4], np.int32)
@@ -119,7 +119,7 @@ def test_what_is_padded_stays_within_the_budget(
             "Data types don't match. Expected type: float, Actual type: int64",
         ),
         (
-            ExampleSpec(ragged=[Ragged("f", FLOAT, "v", "s", DataType.INT64)]),
+            ExampleSpec(ragged=[RaggedFeature("f", FLOAT, "v", "s", DataType.INT64)]),
             {"f": [b"x"]},
             "Data types don't match. Expected type: float, Actual type: string",
         ),
@@ -145,7 +145,7 @@ MANY_KINDS = ExampleSpec(
         Dense("s", DataType.STRING, (-1, 2), None, "s"),
     ],
     sparse=[Sparse("n", INTEGER, "i", "v", "z")],
-    ragged=[Ragged("t", DataType.STRING, "r", "p", DataType.INT32)],
+    ragged=[RaggedFeature("t", DataType.STRING, "r", "p", DataType.INT32)],
 )
 ROW = st.fixed_dictionaries(
     {},

@@ -231,7 +231,7 @@ def ran(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are given to nobody else while these tests run.
+    """Ports that no other process is given while these tests run.
 
     A socket stays bound to each and never listens: the kernel gives such a port neither to a
     connection nor to `bind()` of port 0, while a server that binds it with SO_REUSEADDR, as all

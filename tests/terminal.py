@@ -1,4 +1,4 @@
-"""A terminal that is read all the time: whoever writes to one that nobody reads waits for ever."""
+"""A terminal that is read all the time: a process that writes to an unread one waits for ever."""
 
 import os
 import pty

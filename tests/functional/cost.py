@@ -86,7 +86,7 @@ class Probes:
 
 @contextmanager
 def bounded(server: Server, most_bytes: int, most_s: float = MOST_S) -> Iterator[None]:
-    """As `cheap`, and whoever asks for health meanwhile is answered within `MOST_WAIT_S`."""
+    """As `cheap`, and a client that asks for health meanwhile is answered within `MOST_WAIT_S`."""
     with cheap(server, most_bytes, most_s), Probes(server) as probes:
         yield
     assert not probes.failed

@@ -2,11 +2,11 @@
 
 A version with a file `slow` is compiled, and then waits: a load that takes as long as a test wants,
 at the moment at which the engine has read the files. Each inference of a version with a file
-`slow_answers` waits before it begins. The files name FIFOs; whoever waits takes one byte. Those of
+`slow_answers` waits before it begins. The files name FIFOs; each waiter takes one byte. Those of
 a version with a file `no_answers` never end, unless they are cancelled.
 
-Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO ends once nobody holds a lock
-on that: the next request waits where it does behind a long inference.
+Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO ends once no process holds a
+lock on that: the next request waits where it does behind a long inference.
 """
 
 import asyncio

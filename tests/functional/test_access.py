@@ -80,7 +80,7 @@ ROUTES = [
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
     ("GET", "/nonsense", "alice zoe prom ops part"),
 ]
-"""Who may ask each route; what there is not is told to whoever is known."""
+"""Who may ask each route; a known caller is told what there is not."""
 KEYS, ROTATED = (
     issuer.key_set(issuer.jwk(issuer.ec_key(number), kid=kid))
     for number, kid in enumerate(("one", "two"))
@@ -427,7 +427,7 @@ def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: in
 
 @pytest.mark.parametrize("transport", ["http2", "grpcio"])
 def test_certificates_and_closed_health(tmp_path: Path, transport: str) -> None:
-    """The client's certificate says who asks; whoever has none of the file may not read health."""
+    """The client's certificate names the caller; one that the file lacks may not read health."""
     authority = Authority(tmp_path)
     pair, edge, other = authority.server(), authority.client("edge"), authority.client("other")
     file = tmp_path / "keys"

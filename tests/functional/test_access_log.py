@@ -254,7 +254,7 @@ def test_the_clients_own_id_is_taken_where_it_is_safe(
 
 
 def test_a_line_without_an_id_of_the_client_has_one_of_its_own(logged: Logged) -> None:
-    """The client is told of it where its request fails: then somebody looks for the line."""
+    """The client is told of it where its request fails, since then a person looks for the line."""
     path = "/v1/models/unnamed"
 
     def lines() -> list[dict[str, Any]]:

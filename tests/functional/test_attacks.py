@@ -161,7 +161,7 @@ HELD = (
 
 
 def test_connections_that_wait_hold_little_more_than_they_sent(server: Server) -> None:
-    """Each was held as 3.3 MB, 174 KB or 1.8 MB, which nobody counted."""
+    """Each was held as 3.3 MB, 174 KB or 1.8 MB, which no budget counted."""
     with ExitStack() as clients, bounded(server, 80 * MEGABYTE, 10):
         for sent in HELD * 40:
             client = clients.enter_context(socket.socket())

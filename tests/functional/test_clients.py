@@ -181,7 +181,7 @@ def test_a_host_that_is_no_host_is_not_written_into_a_program(server: Server) ->
 
 
 PNG = b"\x89PNG\r\n\xff\0"
-"""Begins as a picture does; nobody decodes it here."""
+"""Begins as a picture does; no test decodes it."""
 
 
 def posted(server: Server, directory: Path, *fields: str) -> tuple[str, bytes]:

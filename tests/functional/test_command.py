@@ -127,7 +127,7 @@ def test_a_model_directory_that_is_created_later_is_served_then(
 def test_labels_at_the_start_wait_for_the_versions_that_they_name(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """One that names a version which is not there keeps nobody from starting; its calls say so."""
+    """The server starts with one that names a missing version; calls of it say so."""
     base = tmp_path / "digits"
     base.mkdir()
     (base / "1").symlink_to(SAMPLE / "1", target_is_directory=True)

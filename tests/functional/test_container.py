@@ -165,7 +165,7 @@ def test_serve_is_what_sagemaker_starts(run: Run, tmp_path: Path, below: str) ->
 @pytest.mark.parametrize("command", [[], ["tensorflow_model_server"], ["models"]])
 @pytest.mark.parametrize("port", [8500, 8501])
 def test_the_ports_are_those_of_tensorflow_serving(run: Run, port: int, command: list[str]) -> None:
-    """Told by the complaint about a port that is taken, by this test or by whoever had it."""
+    """Told by the complaint about a port that is taken, by this test or another process."""
     other = "--rest_api_port" if port == 8500 else "--port"
     with socket.socket() as holder:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Clients that share batches: some are wrong, some leave, some have no time; nobody else notices.
+"""Clients that share batches: some are wrong, some leave, some have no time; others do not notice.
 
 `make fuzz` runs it for as long as FUZZ_SECONDS says. A failure names the seed that finds it again.
 """

@@ -155,7 +155,7 @@ def test_doubles_that_a_float32_does_not_hold_are_refused(
 
 @BOTH
 def test_fast_leaves_the_engine_to_it(server: Server, ask: Any) -> None:
-    """So whoever knows that numbers are small pays nothing."""
+    """So a model whose numbers are known to be small pays nothing."""
     assert ask(server, "fast", a=[1, 5], b=[2, 3]) == (200, expected([1, 5], [2, 3]))
     a, b = CASES[0]
     assert ask(server, "fast", a=a, b=b)[1]["less"] == [False]

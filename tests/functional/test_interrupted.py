@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM end every command with 130 and 143: what was cut short never looks done.
 
 Each command is interrupted at its work, which it cannot finish: it asks a server that never
-answers, reads what nobody writes, writes what nobody reads, or runs code that hangs.
+answers, reads a pipe without a writer, writes to one without a reader, or runs code that hangs.
 """
 
 import array
@@ -76,7 +76,7 @@ class Silent:
         self._taken: list[socket.socket] = []
 
     def asked(self) -> None:
-        """Wait until somebody has begun to ask."""
+        """Wait until a client has begun to ask."""
         connection, _ = self._socket.accept()
         self._taken.append(connection)
         connection.settimeout(PATIENCE_S)

@@ -285,7 +285,7 @@ class Left(Server):
         return [sum(map(int, each)) for each in found]
 
     def is_left(self) -> bool:
-        """Tell whether nobody is connected but the one who asks, and nothing is worked on."""
+        """Tell whether only this client is connected, and no request is worked on."""
         return self.gauges("connections", "in_flight_requests", "streams_open") == [1, 0, 0]
 
     def client(self, steps: Sequence[Step], port: int, protocol: str = "") -> socket.socket:

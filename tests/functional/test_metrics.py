@@ -83,7 +83,7 @@ def test_strangers_make_no_series(server: Server) -> None:
     server.rest.post("/v1/models/digits:predict", content=BODY)
 
     def series(lines: list[str]) -> set[str]:
-        # The lag of the event loop is there from the first look at it on, whoever asks.
+        # The lag of the event loop is there from the first look at it on, for every client.
         own = ("#", "ie_serving_event_loop_lag_seconds")
         return {line.rpartition(" ")[0] for line in lines if not line.startswith(own)}
 

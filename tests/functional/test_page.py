@@ -1,4 +1,4 @@
-"""The page at `/` in a real browser, as somebody uses it who has a mouse, a keyboard or a phone."""
+"""The page at `/` in a real browser, as a person uses it who has a mouse, a keyboard or a phone."""
 
 import hashlib
 import json

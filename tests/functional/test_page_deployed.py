@@ -26,7 +26,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
 def test_over_tls_and_of_two_workers_it_is_the_same(encrypted: Server) -> None:
-    """And it asks nobody but the server."""
+    """And it asks only the server."""
     url = f"https://localhost:{encrypted.rest_port}"
     asked: list[str] = []
     with chromium() as browser, tab(browser, f"{url}/", ignore_https_errors=True) as page:

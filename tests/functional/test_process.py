@@ -34,7 +34,7 @@ def test_a_stop_signal_ends_with_0(start: Start, number: int) -> None:
 
 
 def test_a_stop_signal_while_loading_ends_with_0_without_waiting(start: Start, gate: Gate) -> None:
-    """The thread that loads cannot be cancelled, and nobody waits for it."""
+    """The thread that loads cannot be cancelled, and the server does not wait for it."""
     server = start(**both(), start_gate=gate.path)
     server.line("starting")
     server.send(signal.SIGTERM)

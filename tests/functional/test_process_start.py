@@ -145,7 +145,7 @@ def test_a_taken_port_ends_the_start_and_is_named(
     port = ports["rest_port" if interface == "REST" else "port"]
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
-        # The port is kept for whoever sets this (`free_ports`).
+        # The port is kept for a test that sets this (`free_ports`).
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((address, port))
         holder.listen()

@@ -80,7 +80,7 @@ def held_to_rights() -> tuple[str, ...]:
 def test_directories_that_may_not_be_read_fail_alone_until_they_may(
     base: Path, held_to_rights: tuple[str, ...]
 ) -> None:
-    """One below what serves, of which nobody asks anything, and one above it."""
+    """One below the version that serves, which no client asks, and one above it."""
     for version in (2, 3):
         shutil.copytree(SAMPLE / "1", base / str(version))
     for version in (1, 3):

@@ -1,4 +1,4 @@
-"""Two servers behind real proxies are restarted, one after the other, under load: nobody sees it.
+"""Two servers behind real proxies are restarted, one by one, under load: no client sees it.
 
 The proxies run the files of deploy/proxies with the addresses of the test put in.
 """
@@ -140,7 +140,7 @@ def test_no_request_fails(
         for place, ports in enumerate(servers):
             running[place].stop()
             running[place] = begin(ports).ready()
-            # Whoever restarts the next one before the proxy knows of this one has none left.
+            # A restart of the next one before the proxy knows of this one has none left.
             _answers_through(running[place], load)
         assert load.failures == []
 

@@ -56,7 +56,7 @@ def server(base: Path, tmp_path: Path) -> Iterator[Server]:
 
 
 def masks(pid: int) -> dict[int, frozenset[int]]:
-    """The CPUs of each thread, as the kernel shows them to anybody."""
+    """The CPUs of each thread, as the kernel shows them."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has ended meanwhile

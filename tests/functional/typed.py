@@ -35,7 +35,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 class Typed:
-    """Somebody who types a page's commands in a folder; `close` ends the server."""
+    """A person who types a page's commands in a folder; `close` ends the server."""
 
     def __init__(self, folder: Path, origin: Path = ROOT) -> None:
         """Begin.

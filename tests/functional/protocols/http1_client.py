@@ -9,7 +9,7 @@ from tests.process import PATIENCE_S
 
 DIGITS = "/v1/models/digits"
 _PROBE = b"GET /v1/models/probe HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
-"""Sent behind everything: whoever answers it has kept the connection."""
+"""Sent behind everything: a server that answers it has kept the connection."""
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 

@@ -21,8 +21,8 @@ of the loop that take 3.5 ms otherwise were counted with 12 to 103 ms. What it t
 `tests/unit/storage/backends/test_s3_definitions.py` here, and of warm-up records by
 `tests/unit/inference/test_warmup.py`."""
 TRIES = 4
-"""Servers: where the machine is busy, whoever has the interpreter may itself wait for a processor,
-so one of them has to be quick, which none was before."""
+"""Servers: where the machine is busy, the thread that has the interpreter may itself wait for
+a processor, so one of them has to be quick, which none was before."""
 
 
 def longest_wait(launcher: Launcher, file: Path, url: str) -> float:

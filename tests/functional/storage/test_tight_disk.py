@@ -35,7 +35,7 @@ def mounted(tmp_path: Path) -> tuple[str, ...]:
     mount = f"mount -t tmpfs -o size={DISK} tmpfs '{disk}' && exec \"$@\""
     command = (*PRIVATE, "sh", "-c", mount, "sh")
     if run((*command, "true"), check=False, capture_output=True).returncode:
-        pytest.skip("this sandbox lets nobody mount a tmpfs")
+        pytest.skip("no tmpfs can be mounted in this sandbox")
     return command
 
 

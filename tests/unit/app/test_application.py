@@ -159,7 +159,7 @@ async def test_a_start_that_fails_can_be_closed(
 
 
 def test_it_holds_no_logic() -> None:
-    """It names classes and puts them together; whoever decides anything has a module of its own."""
+    """It names classes and puts them together; each decision has a module of its own."""
     decisions = (ast.If, ast.IfExp, ast.BoolOp, ast.Compare, ast.While, ast.Try, ast.Match)
     tree = ast.parse(Path(application.__file__).read_text())
     found = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, decisions)]

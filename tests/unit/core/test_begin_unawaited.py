@@ -1,4 +1,4 @@
-"""Work that nobody awaits goes on behind `Direct` futures without a task, and then as one."""
+"""Work that is not awaited goes on behind `Direct` futures without a task, and then as one."""
 
 import asyncio
 import gc

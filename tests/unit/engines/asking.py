@@ -42,7 +42,7 @@ class Ran(NamedTuple):
 
 
 def run_once(request: Any, failure: type[Exception]) -> Ran:
-    """Run an infer request with an input `x` that nobody else holds."""
+    """Run an infer request with an input `x` that no other code holds."""
     array = np.zeros(4, np.float32)
     request.fill({"x": array})
     # Without `pytest.raises`: it keeps the error, and with that the frames that hold the inputs.

@@ -126,7 +126,7 @@ COUNTED = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cou
 async def test_a_cancellation_in_the_turn_in_which_time_is_up_is_passed_on(
     eager: bool, alarms: Alarms
 ) -> None:
-    """A time-out in its place would leave the task running that somebody wanted to end."""
+    """A time-out in its place would leave the cancelled task running."""
     task = start(limited(LONG_S, never()), eager=eager)
     await asyncio.sleep(0)
     alarms.ring()

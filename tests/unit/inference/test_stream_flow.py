@@ -85,7 +85,7 @@ def answers(
 
 @pytest.fixture(autouse=True)
 async def nothing_is_lost_silently() -> AsyncIterator[None]:
-    """The loop is told of errors that nobody sees."""
+    """The loop is told of errors that no caller sees."""
     said: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
     yield

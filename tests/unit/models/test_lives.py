@@ -211,7 +211,7 @@ class Server:
         ]
         before = self.manager.serving(), self.manager.answering(), self.desired()
         applying = asyncio.create_task(self.manager.apply(configs, all_or_nothing=True))
-        await self._settle()  # what is prepared serves where nobody sees it
+        await self._settle()  # what is prepared serves where no client sees it
         applying.cancel()
         (refusal,) = await asyncio.gather(applying, return_exceptions=True)
         await self._rest()

@@ -53,7 +53,7 @@ def beside(*others: str) -> ListedPeers:
 @pytest.mark.parametrize(
     ("others", "shared"),
     [
-        pytest.param([], {1, 2}, id="nobody else takes requests"),
+        pytest.param([], {1, 2}, id="no other worker takes requests"),
         pytest.param(["2A 1A"], {1, 2}, id="all have both"),
         pytest.param(["2L 1A", "2A 1A"], {1}, id="one still loads it"),
         pytest.param(["2L 1E"], set(), id="nothing that all have"),

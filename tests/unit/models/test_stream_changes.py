@@ -23,7 +23,7 @@ from tests.unit.models.streams import started, states
 async def test_a_version_replaced_while_it_loads_never_serves_a_mix(world: World) -> None:
     """Its files are compared once more before it serves; then the new ones are loaded."""
     # Listed by hand: a poll between the change and the comparison would begin the next load at
-    # once, and nobody would see the first one fail.
+    # once, and the failure of the first one would not show.
     world.poll_s = 3600.0
     world.write(1, value=1)
     replacing = [True]

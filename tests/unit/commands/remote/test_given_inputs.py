@@ -1,4 +1,4 @@
-"""Files as requests: what each kind becomes, and what is refused before anybody is asked."""
+"""Files as requests: what each kind becomes, and what is refused before a server is asked."""
 
 import json
 from pathlib import Path

@@ -73,7 +73,7 @@ def test_kind(tmp_path: Path, name: str, text: str, kind: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_file_is_no_change(tmp_path: Path, text: str) -> None:
-    """Whoever writes a file in place empties it first; that must not unload every model."""
+    """A program that writes a file in place empties it first; that must not unload every model."""
     path = tmp_path / "models.config"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"is empty.* write model_config_list \{\}"):

@@ -24,7 +24,7 @@ def test_places_of_keys(given: str) -> None:
     "given",
     [
         "",
-        "http://login.test/keys",  # whoever stands in between would sign tokens
+        "http://login.test/keys",  # a machine in between could sign tokens
         "http://127.0.0.1.login.test/",
         "http://localhost@login.test/",
         "ftp://login.test/keys",

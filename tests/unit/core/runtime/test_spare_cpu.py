@@ -118,7 +118,7 @@ def test_meanwhile_the_loop_has_one_cpu_and_the_engine_the_others(
 def test_a_thread_that_is_born_as_all_are_united_is_as_well(
     spare: SpareCpu, load: ThreadPoolExecutor, native: Native, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was not there yet when threads were listed, and has the CPUs of whoever started it."""
+    """It was not there yet when threads were listed, and has the CPUs of its starter."""
     over, ended = in_load(load, spare)
     listed = spare_cpu._masks
     unborn = [native.task]
@@ -173,7 +173,7 @@ def test_the_loop_is_woken_on_time_and_a_load_is_patient(
 def test_what_is_started_meanwhile_is_woken_as_usual(
     spare: SpareCpu, load: ThreadPoolExecutor
 ) -> None:
-    """A thread and a process have for good what whoever starts them has."""
+    """A thread and a process have for good the CPUs of the thread that starts them."""
 
     def child_ns() -> int:
         with spare.everywhere():

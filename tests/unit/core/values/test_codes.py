@@ -19,7 +19,7 @@ from ie_serving.core.values.codes import Code, code_of
         pytest.param(ZeroDivisionError(), Code.INTERNAL, id="a defect"),
         pytest.param(CancelledError(), Code.CANCELLED, id="a client that left"),
         pytest.param(CancelledError(Code.ABORTED), Code.ABORTED, id="cancelled with a code"),
-        pytest.param(CancelledError("a word"), Code.CANCELLED, id="cancelled by somebody else"),
+        pytest.param(CancelledError("a word"), Code.CANCELLED, id="cancelled by other code"),
     ],
 )
 def test_the_nearest_class_decides(error: BaseException, code: Code) -> None:

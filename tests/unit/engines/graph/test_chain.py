@@ -100,7 +100,7 @@ async def test_what_does_not_fit_is_refused_each_time(tmp_path: Path) -> None:
 
 
 async def test_versions_are_let_go_of(tmp_path: Path) -> None:
-    """Whoever unloads one waits for that."""
+    """An unload of one waits for that."""
     models = filled()
     graph = models.graph(tmp_path, CHAIN)
     held = models.servables["add"]

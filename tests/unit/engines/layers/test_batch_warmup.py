@@ -1,4 +1,4 @@
-"""Each size of batch is inferred before anybody asks for it, within bounds."""
+"""Each size of batch is inferred before a client asks for it, within bounds."""
 
 import asyncio
 from typing import Any

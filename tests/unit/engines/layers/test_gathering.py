@@ -345,7 +345,7 @@ class History:
         assert policy.pieces == sum(each.rows for each in self.waiting if each.is_piece)
         if policy.in_turn or not self.waiting:
             return
-        assert self.running, "an idle model waits for nobody"
+        assert self.running, "an idle model waits for no further request"
         if self.running < rules.lanes:
             assert rules.timeout_s
             oldest = min(each.since for each in self.waiting)

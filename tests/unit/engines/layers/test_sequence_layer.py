@@ -70,7 +70,7 @@ class Adder(CompiledModel):
         total = inputs["x"] + inputs.get("state:total", 0)
         await self.before()
         self.inferred.append(float(total[0]))
-        # The same memory for both, used again at once: whoever wants to keep it has to copy.
+        # The same memory for both, used again at once: a layer that keeps it has to copy.
         outputs = {"y": total, "state:total": total}
         answer = read(outputs)
         total[...] = -1

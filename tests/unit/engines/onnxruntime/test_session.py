@@ -29,6 +29,6 @@ class Session:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_inputs_are_let_go_of_when_they_are_answered(fails: bool) -> None:
-    """They may be views of a large request, and nobody knows when the next one comes."""
+    """They may be views of a large request, and the next one may come much later."""
     request = SessionRequest(Session(fails), [], [])  # type: ignore[arg-type]
     assert run_once(request, SessionFailure) == Ran(failed=fails, holds_inputs=False)

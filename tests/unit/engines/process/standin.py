@@ -7,7 +7,7 @@ The one input is a string, the command; the one output is what it gives:
     hang FIFO  never comes back; says so first where a FIFO is named
     die        the process ends
     fault TEXT TensorFlow's error INVALID_ARGUMENT
-    defect     an exception that nobody expected
+    defect     an unexpected exception
     grow       takes 1 GB of memory
     say COUNT  so many letters
 
@@ -46,7 +46,7 @@ def run(number: int, tensors: Sequence[Array]) -> Sequence[Array]:
     verb, _, said = words(tensors[0]).partition(" ")
     if verb == "hang":
         if said:
-            open(said, "wb").close()  # returns when somebody reads
+            open(said, "wb").close()  # returns when a reader has opened it
         threading.Event().wait()
     if verb == "die":
         os._exit(4)

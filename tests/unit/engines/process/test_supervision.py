@@ -91,7 +91,7 @@ def test_a_process_that_still_imports_its_library_ignores_ctrl_c_and_is_killed_b
         stack.callback(process.wait)
         threads = stack.enter_context(ThreadPoolExecutor(2))
         stack.callback(process.kill)
-        stack.callback(lambda: os.close(os.open(gate, os.O_RDWR)))  # whoever waits at it goes on
+        stack.callback(lambda: os.close(os.open(gate, os.O_RDWR)))  # a waiter at it goes on
         load = threads.submit(process.load, "{}", PATIENCE_S)
         with threads.submit(gate.open, "w").result(PATIENCE_S):
             assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "500\n"

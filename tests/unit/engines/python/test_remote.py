@@ -151,7 +151,7 @@ async def test_what_hangs_is_ended(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert [code_of(each).name for each in both] == ["DEADLINE_EXCEEDED"] * 2  # type: ignore[arg-type]
     assert await asyncio.to_thread(ended, before)
     assert await pid_of_next(model) != before
-    # Not that memory may have run out, which a process that somebody else killed is told by.
+    # Not that memory may have run out, which is told of a process that was killed from outside.
     assert 'cause="a call took longer than 300 ms"' in caplog.text
     model.close()
 

@@ -29,7 +29,7 @@ print(os.waitstatus_to_exitcode(status), heard, blocked)
 
 @pytest.mark.parametrize("blocked", [(), (int(signal.SIGTERM),)], ids=["heard", "blocked"])
 def test_a_signal_to_a_fork_that_has_just_begun_ends_it(blocked: tuple[int, ...]) -> None:
-    """It came to the handler of the server, which is gone when that would run: nobody heard it.
+    """It came to the handler of the server, which is gone when that would run: no handler heard it.
 
     Threads that run user code may have it blocked, and do so as before.
     """

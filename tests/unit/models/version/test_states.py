@@ -108,7 +108,7 @@ def test_a_load_begins_exactly_where_the_table_has_one() -> None:
 
 
 def test_a_settled_stage_is_left_by_a_command_alone() -> None:
-    """Only `load` and `drop` are commands. A load that is overdue goes on, and nobody waits."""
+    """Only `load` and `drop` are commands. A load that is overdue goes on without a waiter."""
     commands = {VersionEvent.LOAD, VersionEvent.DROP}
     by_itself = {stage for stage in VersionStage if TRANSITIONS[stage].keys() - commands}
     assert by_itself | SETTLED | {VersionStage.QUEUED} == set(VersionStage)

@@ -36,7 +36,9 @@ def snapshots(text: str) -> list[Snapshot]:
         pytest.param("1:AVAILABLE 2:LOADING!*", Load(2), id="a failed successor is tried again"),
         pytest.param("1:AVAILABLE 2:AVAILABLE 3:LOADING*", None, id="two unwanted ones both stay"),
         pytest.param("1:AVAILABLE 2:AVAILABLE", Unload(1), id="none is wanted, lowest first"),
-        pytest.param("1:LOADING 2:AVAILABLE*", Unload(1), id="a load that nobody wants ends"),
+        pytest.param(
+            "1:LOADING 2:AVAILABLE*", Unload(1), id="a load that is not wanted any more ends"
+        ),
         pytest.param("1:LOADING 2:START!*", Unload(1), id="memory is given up before it is taken"),
         pytest.param("1:START 2:START!*", Unload(1), id="an unwanted version that never began"),
         pytest.param("1:UNLOADING 2:AVAILABLE* 3:END", None, id="what is going needs no step"),

@@ -319,7 +319,7 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> N
 
 
 class Door:
-    """Admits whoever has a key."""
+    """Admits callers with a key."""
 
     decided: Mapping[Any, Any] = MappingProxyType({})
 

@@ -225,7 +225,7 @@ async def test_a_broken_file_keeps_the_callers(caplog: pytest.LogCaptureFixture)
 
 
 async def test_of_two_looks_at_once_the_later_one_counts() -> None:
-    """Whoever is withdrawn between the two would be let in again."""
+    """A caller withdrawn between the two would be let in again."""
     later = threading.Event()
     found = iter([material(), material(keys={b"old": ALICE}), material(keys={b"new": CAROL})])
 

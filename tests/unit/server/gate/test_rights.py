@@ -160,7 +160,7 @@ def test_a_page_without_an_entry_is_nowhere(target: str) -> None:
 
 
 def test_metrics_below_the_api_are_still_metrics() -> None:
-    """Else whoever is known might read them."""
+    """Else every known caller might read them."""
     assert wanted("GET", "/v1/metrics", "/v1/metrics") == ("metrics", "")
 
 

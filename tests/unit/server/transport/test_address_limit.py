@@ -45,5 +45,5 @@ async def test_the_first_connection_of_an_address_gives_way_to_the_second(port: 
     ],
 )
 def test_whose_address_it_is(address: str, client: str) -> None:
-    """Whoever has one address of IPv6 has all of its network, and would be another with each."""
+    """A client with one address of IPv6 has its whole network, and would be a new one with each."""
     assert client_of(address) == client

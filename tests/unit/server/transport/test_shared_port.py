@@ -84,7 +84,7 @@ async def test_the_first_bytes_decide(said: bytes, who: bytes, at_once: bool) ->
             await asyncio.sleep(0)
         expected = who + b":" + said
         assert await asyncio.wait_for(reader.readexactly(len(expected)), PATIENCE_S) == expected
-        assert limit.count == 0, "whoever took it over counts it"
+        assert limit.count == 0, "the protocol that took it over counts it"
         writer.close()
 
 

@@ -49,7 +49,7 @@ def test_a_full_mailbox_refuses_and_does_not_wait(crew: Crew) -> None:
 
 
 def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
-    """Whoever waits at the other end hears of it, where no other worker takes connections."""
+    """A client at the other end hears of it, where no other worker takes connections."""
     here, there = socket.socketpair()
     crew.boards[1].write(b"something")
     crew.connections[1] = 4
@@ -295,7 +295,7 @@ async def test_a_question_that_is_given_up_leaves_no_socket(members: list[Member
 async def test_a_connection_that_was_lost_on_its_way_is_counted(
     members: list[Member], crew: Crew
 ) -> None:
-    """The system drops a descriptor where whoever takes it has too many files open."""
+    """The system drops a descriptor where its receiver has too many files open."""
     spread = Spread(members[0], lambda: 0)
     crew.given[1 * 3 + 0] += 1
     crew.mailboxes.send(0, b"port 7")

@@ -1,4 +1,4 @@
-"""A line for a person at a terminal, and for nobody else."""
+"""A line for a person at a terminal alone."""
 
 import io
 import os

@@ -216,7 +216,7 @@ def test_a_file_that_was_moved_is_let_go_when_that_is_asked(tmp_path: Path) -> N
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
-    """Standard output is a pipe that nobody reads: its two ends."""
+    """Standard output is a pipe without a reader: its two ends."""
     reading, writing = os.pipe()
     monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
     yield reading, writing
@@ -256,7 +256,7 @@ def test_a_full_pipe_holds_no_request_up_and_lost_lines_are_counted(
 def test_a_pipe_that_does_not_block_is_waited_for(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever shares standard output may have made it so. Its number may be any."""
+    """A process that shares standard output may have made it so. Its number may be any."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(2048, hard)), hard))
     reading, low = pipe

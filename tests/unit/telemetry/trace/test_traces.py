@@ -235,7 +235,7 @@ def test_parts_of_a_request_are_bounded() -> None:
     ],
 )
 def test_routes_are_few(path: str, code: int, route: str) -> None:
-    """Whoever counts spans by name counts as many names as there are routes."""
+    """A program that counts spans by name counts as many names as there are routes."""
     assert _route(path, code) == route
 
 

@@ -37,7 +37,7 @@ def test_nothing_leaves_its_literal(language: str) -> None:
 
 
 def test_bash_runs_nothing_of_a_name(tmp_path: Path) -> None:
-    """Curl reaches nobody at port 1; were a name run, it would leave a file."""
+    """Curl reaches no server at port 1; were a name run, it would leave a file."""
     (tmp_path / "client.sh").write_text(program("bash", hostile()))
     run = subprocess.run(
         ["bash", "client.sh"], cwd=tmp_path, capture_output=True, timeout=30, check=False

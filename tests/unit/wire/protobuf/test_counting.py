@@ -32,7 +32,7 @@ def examples(count: int) -> bytes:
     [
         pytest.param(examples(MESSAGES), id="Examples"),
         pytest.param(nested(2, 1, 1, 1, content=b"\x0a\x00" * MESSAGES), id="features"),
-        pytest.param(b"\x08\x00" * (FIELDS + 1), id="fields that nobody knows"),
+        pytest.param(b"\x08\x00" * (FIELDS + 1), id="unknown fields"),
     ],
 )
 def test_too_many_are_refused_in_time_that_is_linear(payload: bytes) -> None:

@@ -1,6 +1,6 @@
 """The walker: it finds the fields that protobuf finds, or leaves the bytes to protobuf.
 
-`MALFORMED` is the one table of malformed input. Whoever walks a message calls `scan`, so what it
+`MALFORMED` is the one table of malformed input. Every walker of a message calls `scan`, so what it
 refuses here, everywhere is left to protobuf; and protobuf refuses it, too.
 """
 

@@ -49,7 +49,7 @@ def test_a_record_without_a_request_is_of_no_kind() -> None:
 
 
 def test_a_kind_that_has_no_request_is_named() -> None:
-    """A run of a session has feeds instead; whoever replays records says that he cannot."""
+    """A run of a session has feeds instead; `replay` says that it cannot send them."""
     message = messages.PredictionLog()
     message.session_run_log.SetInParent()
     assert list(read_requests(io.BytesIO(record(message.SerializeToString())))) == [

@@ -271,7 +271,7 @@ def test_many_rows_are_tried_of_short_inferences_alone(
 async def test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer(
     tmp_path: Path,
 ) -> None:
-    """The first answer had the 65 places of a try with 64, and memory that nobody had written."""
+    """The first answer had the 65 places of a try with 64, and memory that was never written."""
     x, y = (parameter(name, [-1], DataType.INT32) for name in "xy")
     one, none, fill = (op.constant(np.array(v, np.int64)) for v in ([1], [0], 16777216))
     padded = op.pad(x, one, none, "constant", op.convert(fill, "i32"))

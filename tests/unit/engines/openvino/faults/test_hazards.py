@@ -307,7 +307,7 @@ async def test_inside_a_loop_what_saw_nothing_is_refused(
 
 @every_way
 async def test_state_starts_anew_with_each_request(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Without sequences nobody owns the state that an infer request keeps."""
+    """Without sequences no client owns the state that an infer request keeps."""
     x = parameter("x", [1])
     total = op.add(op6.read_value(constant([0], np.float32), "total"), x)
     model = ov.Model([result("y", total)], [op6.assign(total, "total")], [x], "model")

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over REST: what nobody asks is not imported."""
+"""The Open Inference Protocol over REST: imported with the first request."""
 
 import sys
 from typing import Any

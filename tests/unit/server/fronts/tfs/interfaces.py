@@ -126,7 +126,7 @@ class Grpc:
 
 
 async def no_reload() -> bool:
-    raise AssertionError("nobody asks for a reload here")
+    raise AssertionError("no test asks for a reload here")
 
 
 NEVER_LABELS: Any = None

@@ -91,7 +91,7 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
     ],
 )
 async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> None:
-    """Of fields that nobody knows: too many for the walk of a Predict."""
+    """Of unknown fields: too many for the walk of a Predict."""
     service = PredictionService(
         await Heart().plane(), grpc_interface(tensor_content=True, limit_s=None)
     )

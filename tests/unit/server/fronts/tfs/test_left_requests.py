@@ -1,4 +1,4 @@
-"""A request that nobody waits for any more is dropped before it costs inference.
+"""A request whose client has left is dropped before it costs inference.
 
 One table for both interfaces, real sockets, with and without batches: while the model is busy with
 one request another one waits, its client leaves or its time is up, and the model never sees it.

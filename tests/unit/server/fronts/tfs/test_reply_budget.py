@@ -54,7 +54,7 @@ def test_a_reply_that_is_not_read_is_held_until_its_client_leaves(
 ) -> None:
     """On uvloop, as it is served: it keeps the memory itself until the socket has taken it.
 
-    TLS would seal all of it, and keep a copy that nobody counts: a little of it is bounded.
+    TLS would seal all of it, and keep a copy that is not counted: a little of it is bounded.
     """
     uvloop.run(unread(Authority(tmp_path) if secured else None))
 

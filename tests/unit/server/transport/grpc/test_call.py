@@ -163,7 +163,7 @@ async def test_a_call_ends_at_its_deadline(served: Served) -> None:
     assert "Deadline Exceeded" in reply.text
     assert served.services.log == ["cancelled"]
     assert served.services.causes == [Code.DEADLINE_EXCEEDED]
-    assert served.refused == [], "whoever is cancelled counts it"
+    assert served.refused == [], "the cancelled handler counts it"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ it.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -129,11 +130,7 @@ def _operators(model: Path) -> dict[str, set[str]]:
                     f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'
                     f' infinity in its output "{node.outputs[_SCORES]}": leave that output out'
                 )
-            if node.kind == "MultiHeadAttention" and node.has(_PAST) and not any(node.outputs[1:]):
-                raise LoadFailed(
-                    f'MultiHeadAttention "{node.outputs[0]}": {LIBRARY} reads beyond keys that have'
-                    " a past and no output present_key: add that output"
-                )
+            _refuse_past(node)
     except ValueError:
         return {}  # not an ONNX model: the library reports it
     return found
@@ -143,6 +140,25 @@ def _gives_masked_scores(node: Node) -> bool:
     given = node.attributes
     masked = given.get("is_causal") and given.get("qk_matmul_output_mode") in _MASKED
     return bool(node.kind == "Attention" and masked and any(node.outputs[_SCORES:]))
+
+
+def refuse_past(model: Path) -> None:
+    """Refuse a model of which onnxruntime 1.32 computes keys from memory that is not theirs.
+
+    Raises:
+        LoadFailed: naming the node.
+    """
+    with suppress(ValueError):  # not an ONNX model: the library reports it
+        for node in nodes(model):
+            _refuse_past(node)
+
+
+def _refuse_past(node: Node) -> None:
+    if node.kind == "MultiHeadAttention" and node.has(_PAST) and not any(node.outputs[1:]):
+        raise LoadFailed(
+            f'MultiHeadAttention "{node.outputs[0]}": {LIBRARY} reads beyond keys that have a past'
+            " and no output present_key: add that output"
+        )
 
 
 def _session(model: Path) -> Session:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated import Dim, GeneratedInput
-from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL
+from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, refuse_past
 from ie_serving.engines.onnxruntime.library import onnxruntime
 from ie_serving.engines.onnxruntime.session import (
     SessionFailure,
@@ -21,6 +21,7 @@ from ie_serving.engines.verification.comparison import ComparedSignature, Refuse
 
 def opened(file: Path) -> Sequence["OnnxReference"]:
     """Open a file, which has one signature. Raises: LoadFailed."""
+    refuse_past(file)
     return [OnnxReference(file)]
 
 

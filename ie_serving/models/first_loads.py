@@ -65,7 +65,7 @@ def _note_waiting_labels(served: Served) -> None:
 
 
 async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
-    """Wait until models serve their expected first version, or their first loads have ended.
+    """Wait until models serve again what they served, or their first loads have ended.
 
     Of a model on demand, only the first listing is waited for: a request loads it.
 
@@ -115,8 +115,7 @@ async def _serves(stream: ModelStream) -> None:
         while not (stream.reachable_versions or stream.trouble):
             await stream.changed()
         return
-    # A version below the one that answered before would be a step back.
-    while stream.default is None or stream.default.version != stream.expected_default:
+    while not stream.has_come_back:
         await stream.changed()
 
 

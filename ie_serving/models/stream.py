@@ -225,6 +225,18 @@ class ModelStream:
         return self.default.version if self.default else None
 
     @property
+    def has_come_back(self) -> bool:
+        """Whether the expected version serves, and those below it serve or have failed to load.
+
+        Requests may name the lower ones, by number or label. A version below the expected one, as
+        the default, would be a step back.
+        """
+        number = self.default.version if self.default else None
+        if number is None or number != self.expected_default:
+            return False
+        return all(self._versions.is_tried(n) for n in self._wanted.kept if n <= number)
+
+    @property
     def unnamed_version(self) -> int | None:
         """The version for requests that name none; of split traffic that with the largest share."""
         if self.split:

@@ -123,6 +123,26 @@ async def test_a_policy_that_wants_none_unloads_what_served(world: World) -> Non
         manager.served.handle(M)
 
 
+async def test_versions_below_the_one_that_answered_are_waited_for(world: World) -> None:
+    """Requests that name them, by number or label, were refused until they had loaded."""
+    world.write(1)
+    world.write(2)
+    world.write(3, fail="no operation Foo")
+    world.write(4)
+    held = Held(world, "m/1", "m/2")
+    manager = world.manager()
+    policy = Specific(frozenset({1, 2, 3, 4}))
+    wanted = world.config(version_policy=policy, version_labels={"old": 1})
+    resuming = asyncio.create_task(manager.resume([wanted], {"m": 4}))
+    await serves(world, manager, M, 4)
+    await asyncio.sleep(0.01)
+    assert not resuming.done()
+    held.go_on.set()
+    await resuming
+    assert manager.served.handle(ModelSpec("m", 2)).version == 2
+    assert manager.served.handle(ModelSpec("m", label="old")).version == 1
+
+
 async def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
     world.write(1)
     world.write(1, model="new")

@@ -1,8 +1,12 @@
 """Drives an `Http2Connection`: owns the socket, batches writes, takes turns, keeps time limits."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Final
 
 from ie_serving.server.transport.filling import DirectReads, set_protocol
@@ -40,6 +44,12 @@ FAILED: data from the client is read and dropped, then the socket closes; if it 
 kernel would reset the connection, and the client might never read the reason.
 """
 
+MOST_ON_WAY: Final = 16 * 1024
+"""Bytes on their way to the client with which a connection closes at once. With more the client is
+reading a large reply, and renews its windows meanwhile: a closed socket answers that by a reset,
+and the system then drops the rest. A client that has vanished has fewer: its GOAWAY."""
+LOOK_S: Final = 0.02
+"""Seconds between two looks at what is on its way to a client that reads its last reply."""
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _PAUSED: Final = Writing.PAUSED
@@ -288,4 +298,22 @@ class SocketDriver(asyncio.Protocol):
         assert self._transport
         self._transport.write(b"".join(self._connection.sender.out))
         self._connection.sender.out.clear()
-        self._transport.close()
+        self._close_if_sent(MOST_ON_WAY)
+
+    def _close_if_sent(self, most: int) -> None:
+        """Close once at most so many bytes are on their way to the client."""
+        if self._transport is None:
+            return
+        if unconfirmed(self._transport) > most:
+            self._loop.call_later(LOOK_S, self._close_if_sent, 0)
+        else:
+            self._transport.close()
+
+
+def unconfirmed(transport: asyncio.Transport) -> int:
+    """Count the written bytes of which the client's system has not confirmed that they came."""
+    size, found = transport.get_write_buffer_size(), transport.get_extra_info("socket")
+    if found is not None:
+        with suppress(OSError):
+            size += int.from_bytes(ioctl(found.fileno(), TIOCOUTQ, bytes(4)), sys.byteorder)
+    return size

@@ -185,6 +185,29 @@ async def test_what_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
     slow.connection_lost(None)
 
 
+async def test_a_reply_on_its_way_arrives_although_the_client_renews_a_window(
+    served: Served,
+) -> None:
+    """The system drops what it has not sent yet where data comes for a closed socket."""
+    peer = await served.connect(receive_buffer=4096)
+    peer.send(window_update(0, 1 << 30), headers(1, call_headers("Size")))
+    peer.send(window_update(1, 1 << 30))
+    await peer.pong()
+    peer.writer.transport.pause_reading()
+    peer.send(data(1, message(b"1000000"), "END_STREAM"))
+    await asyncio.sleep(0.05)
+    drained = asyncio.ensure_future(served.server.drain(20))
+    await asyncio.sleep(0.05)
+    for sent in (PingFrame(0, b"goodbye.", flags=["ACK"]).serialize(), window_update(0, 1)):
+        peer.send(sent)
+        await asyncio.sleep(0.05)
+    peer.writer.transport.resume_reading()
+    await ended(peer, 1)
+    assert peer.replies[1].messages == [pattern(1_000_000)]
+    await peer.gone()
+    await drained
+
+
 async def test_who_has_not_greeted_is_sent_away(served: Served) -> None:
     peer = await served.connect(b"PRI")
     other = await served.connect()

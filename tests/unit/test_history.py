@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 FIRST = "b78d30134ef1"
 """The last commit that no rule held."""
 LONGEST_SUBJECT = 90
-LARGE = 100
+LARGE = 40
 """Changed lines from which a commit says why in a body."""
 
 

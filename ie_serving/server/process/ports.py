@@ -19,6 +19,7 @@ import logging
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
+
+IN_USE_S = 1.0
+"""Seconds for which an address may be in use before that is an error. The worker of a server that
+was killed closes its ports up to 0.3 s later, and a supervisor starts the next server at once."""
 
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -298,10 +303,24 @@ def _bind(
         if shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        _bind_patiently(bound, address)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         undone.pop_all()
     return bound
+
+
+def _bind_patiently(bound: socket.socket, address: tuple[object, ...]) -> None:
+    """Bind, up to `IN_USE_S` later than asked where the address is in use."""
+    end = time.monotonic() + IN_USE_S
+    while True:
+        try:
+            bound.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= end:
+                raise
+            time.sleep(IN_USE_S / 50)
+        else:
+            return
 
 
 def _unavailable(interface: str, host: str, port: int, error: OSError) -> PortError:

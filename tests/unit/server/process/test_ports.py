@@ -3,9 +3,10 @@
 import errno
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -78,6 +79,17 @@ def test_two_servers_do_not_share_a_port_before_either_listens(interface: str) -
     others = {"port": free_port(), "rest_port": free_port(), interface: ports[interface]}
     with bound(**ports), pytest.raises(PortError, match=f"port {ports[interface]}: Address al"):
         bind(ServerSettings(**others))
+
+
+def test_a_port_that_a_killed_server_is_about_to_close_is_waited_for() -> None:
+    port = free_port()
+    with ExitStack() as dying:
+        dying.enter_context(bound(port=port, rest_port=0))
+        closing = Timer(0.2, dying.close)
+        closing.start()
+        with bound(port=port, rest_port=0) as ports:
+            assert GRPC in ports
+        closing.join()
 
 
 def test_one_port_for_both_interfaces_is_bound_once() -> None:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sized
 from contextlib import AbstractContextManager, asynccontextmanager
+from enum import Enum, auto
 from typing import Final
 
 from ie_serving.core.runtime.machine_share import SHARE
@@ -202,6 +203,26 @@ async def reported(
         log.info(Event("models loaded", **_sums(models), took_s=clock() - began))
 
 
+class Report(Enum):
+    """A line that the log gets while a start is under way."""
+
+    HINT = auto()
+    SUMS = auto()
+
+
+def due(waited_s: float, since_sums_s: float, *, many: bool, hinted: bool) -> list[Report]:
+    """Tell which lines the log gets at one look at the models. Pure.
+
+    Args:
+        waited_s: seconds since the start.
+        since_sums_s: seconds since the last sums, or since the start.
+        many: whether the start logs sums.
+        hinted: whether the log has the hint already, or is not to get it.
+    """
+    hint = [Report.HINT] if not hinted and waited_s > HINT_S else []
+    return hint + ([Report.SUMS] if many and since_sums_s > SUM_S else [])
+
+
 async def _look(
     models: Collection[Served],
     shown: ProgressLine,
@@ -216,11 +237,12 @@ async def _look(
         await asyncio.sleep(LOOK_S)
         sums, now = _sums(models), clock()
         shown.show(sums["serving"] + sums["failed"])
-        if not hinted and now - began > HINT_S:
+        reports = due(now - began, now - summed, many=many, hinted=hinted)
+        if Report.HINT in reports:
             hinted = True
             how = Hint("{server.open_ports_early} true opens them for the models that serve")
             log.info(Event("ports open when every model has loaded", advice=how))
-        if many and now - summed > SUM_S:
+        if Report.SUMS in reports:
             summed = now
             log.info(Event("models are loading", **sums))
 

@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotFound, StorageError, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
+from ie_serving.models.first_loads import HINT_S, SUM_S, Report, due
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import LIMIT_S, World, managed, serves, until
 
@@ -138,3 +139,26 @@ async def test_a_model_that_ends_the_start_ends_the_loads_of_the_others(world: W
     left = [str(task) for task in asyncio.all_tasks() - before]
     go_on.set()
     assert not [task for task in left if "_begin_strictly" in task]
+
+
+HINT, SUMS = Report.HINT, Report.SUMS
+LATE_S = max(HINT_S, SUM_S) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "since_sums_s", "many", "hinted", "reports"),
+    [
+        pytest.param(0.2, 0.2, True, False, [], id="just begun"),
+        pytest.param(HINT_S, SUM_S, True, False, [], id="at the limits"),
+        pytest.param(SUM_S + 0.1, SUM_S + 0.1, True, False, [SUMS], id="sums before the hint"),
+        pytest.param(LATE_S, 0.2, True, False, [HINT], id="hint after sums"),
+        pytest.param(LATE_S, LATE_S, True, False, [HINT, SUMS], id="both"),
+        pytest.param(LATE_S, LATE_S, True, True, [SUMS], id="hinted"),
+        pytest.param(LATE_S, LATE_S, False, False, [HINT], id="few models"),
+        pytest.param(LATE_S, LATE_S, False, True, [], id="few models, hinted"),
+    ],
+)
+def test_the_log_gets_sums_of_many_models_and_one_hint_in_a_long_start(
+    waited_s: float, since_sums_s: float, many: bool, hinted: bool, reports: list[Report]
+) -> None:
+    assert due(waited_s, since_sums_s, many=many, hinted=hinted) == reports

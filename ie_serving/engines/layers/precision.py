@@ -10,9 +10,10 @@ OpenVINO's own default is the lowest precision that the CPU has.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.requests import SampleRequest
@@ -80,35 +81,46 @@ class PrecisionEngine(EngineAround):
         self, directory: Path, options: EngineOptions, compiled: dict[str, CompiledModel]
     ) -> str:
         """Add the models of lower precisions to `compiled`; give the precision to keep."""
+        choice = self._choice(directory, options, compiled)
+        if choice.cause:
+            facts = {"precision": choice.precision, "cause": choice.cause}
+            log.info(Event("precision chosen", path=directory, **facts))
+        return choice.precision
+
+    def _choice(
+        self, directory: Path, options: EngineOptions, compiled: dict[str, CompiledModel]
+    ) -> "PrecisionChoice":
         own, full = options.of(OpenVinoOptions), compiled[FULL]
-        if own.leaves_precision and not _computes_in_full(full):
-            return FULL
+        facts = PrecisionFacts(is_default=own.leaves_precision, is_in_full=_computes_in_full(full))
+        if choice := choose_untried(facts):
+            return choice
         lower = self._lower(own)
-        if own.leaves_precision and not lower:
-            return FULL
-        tolerance = own.precision_tolerance
-        trials: list[Trial] = []
-        asked = self._recorded(directory, full) if lower else []
+        facts = replace(facts, has_lower=bool(lower))
+        if choice := choose_untried(facts):
+            return choice
+        asked = self._recorded(directory, full)
         # Zeros take as long as other numbers, and to generate those takes longer than all else that
         # a small model needs.
-        zeros = zeros_for(full) if lower else []
+        zeros = zeros_for(full)
         is_short = measured_as_brief(full, asked, zeros)
         if is_short is None:
             is_short = own_loop.run(is_brief(full, asked + zeros))
-        if is_short:
-            cause = "an inference in f32 is too short for a lower precision to win time that shows"
-            log.info(Event("precision chosen", path=directory, precision=FULL, cause=cause))
-            return FULL
-        asked += own_loop.run(generated_for(full)) if lower else []
-        for precision in lower if asked else ():
+        facts = replace(facts, is_short=is_short)
+        if choice := choose_untried(facts):
+            return choice
+        asked += own_loop.run(generated_for(full))
+        facts = replace(facts, has_requests=bool(asked))
+        if choice := choose_untried(facts):
+            return choice
+        tolerance = own.precision_tolerance
+        trials: list[Trial] = []
+        for precision in lower:
             # Compiling included: it takes all processors and would disturb other trials' timings.
             with _alone:
                 trial = self._tried(directory, precision, options, compiled, asked)
             trials.append(trial)
             log.info(Event("precision tried", path=directory, **_facts(trial, tolerance)))
-        chosen, cause = choose(trials, tolerance, has_lower=bool(lower), is_asked=bool(asked))
-        log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
-        return chosen
+        return choose(trials, tolerance)
 
     def _recorded(self, directory: Path, full: CompiledModel) -> list[TrialRequest]:
         """Give the recorded requests that the model takes."""
@@ -160,22 +172,56 @@ def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
     }
 
 
-def choose(
-    trials: Sequence[Trial], tolerance: float, *, has_lower: bool = True, is_asked: bool = True
-) -> tuple[str, str]:
+@dataclass(frozen=True)
+class PrecisionFacts:
+    """What decides before a trial. A fact that is not known yet keeps its default: try.
+
+    Attributes:
+        is_default: no setting asks for the trial; then one that cannot be is not logged.
+        is_in_full: OpenVINO computes a signature, so that its precision is known.
+        has_lower: the device has a lower precision.
+        is_short: an inference in f32 is too short for a difference to show.
+        has_requests: there are requests to try.
+    """
+
+    is_default: bool
+    is_in_full: bool
+    has_lower: bool = True
+    is_short: bool = False
+    has_requests: bool = True
+
+
+class PrecisionChoice(NamedTuple):
+    """A precision, and why it was chosen; `cause` is empty if the log does not say so."""
+
+    precision: str
+    cause: str = ""
+
+
+def choose_untried(facts: PrecisionFacts) -> PrecisionChoice | None:
+    """Choose a precision without trials; None if `facts` call for more facts or trials. Pure."""
+    if facts.is_default and not (facts.is_in_full and facts.has_lower):
+        return PrecisionChoice(FULL)
+    if not facts.has_lower:
+        return PrecisionChoice(FULL, "the device has no lower precision")
+    if facts.is_short:
+        cause = "an inference in f32 is too short for a lower precision to win time that shows"
+        return PrecisionChoice(FULL, cause)
+    if not facts.has_requests:
+        cause = "the model takes neither a recorded request nor a generated one"
+        return PrecisionChoice(FULL, cause)
+    return None
+
+
+def choose(trials: Sequence[Trial], tolerance: float) -> PrecisionChoice:
     """Choose a precision, and say why. Pure.
 
     Args:
-        trials: of the lower precisions.
+        trials: trials of the lower precisions.
         tolerance: largest deviation from f32.
-        has_lower: whether the device has a lower precision.
-        is_asked: whether there are requests to try.
     """
-    if not has_lower:
-        return FULL, "the device has no lower precision"
-    if not is_asked:
-        return FULL, "the model takes neither a recorded request nor a generated one"
     if fit := [trial for trial in trials if not trial.refusal(tolerance)]:
         fastest = min(fit, key=lambda trial: trial.share)
-        return fastest.precision, "the fastest within the tolerance"
-    return FULL, "; ".join(f"{each.precision}: {each.refusal(tolerance)}" for each in trials)
+        return PrecisionChoice(fastest.precision, "the fastest within the tolerance")
+    causes = (f"{each.precision}: {each.refusal(tolerance)}" for each in trials)
+    return PrecisionChoice(FULL, "; ".join(causes))

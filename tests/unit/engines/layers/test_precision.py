@@ -15,7 +15,12 @@ from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSp
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layers import precision_trial
-from ie_serving.engines.layers.precision import PrecisionEngine, choose
+from ie_serving.engines.layers.precision import (
+    PrecisionEngine,
+    PrecisionFacts,
+    choose,
+    choose_untried,
+)
 from ie_serving.engines.layers.precision_trial import ROWS, Trial, zeros_for
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.layers.models import REFUSED, Model
@@ -221,6 +226,40 @@ FIT = Trial("f16", 1, 0.001, 0.7)
 def test_which_precision_is_taken(trials: list[Trial], choice: str) -> None:
     precision, cause = choose(trials, 0.01)
     assert f"{precision}: {cause}".startswith(choice)
+
+
+ASKED = PrecisionFacts(is_default=False, is_in_full=True)
+DEFAULT = replace(ASKED, is_default=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        pytest.param(ASKED, None, id="nothing against a trial"),
+        pytest.param(DEFAULT, None, id="nothing against a trial by default"),
+        pytest.param(replace(DEFAULT, is_in_full=False), "", id="of no known precision"),
+        pytest.param(replace(ASKED, is_in_full=False), None, id="asked for all the same"),
+        pytest.param(replace(DEFAULT, has_lower=False), "", id="none lower, by default"),
+        pytest.param(replace(ASKED, has_lower=False), "the device has no lower", id="none lower"),
+        pytest.param(replace(DEFAULT, is_short=True), "an inference in f32 is too", id="short"),
+        pytest.param(
+            replace(ASKED, has_requests=False), "the model takes neither", id="no request"
+        ),
+        pytest.param(
+            replace(ASKED, is_short=True, has_requests=False), "an inference", id="short first"
+        ),
+    ],
+)
+def test_a_precision_is_chosen_without_trials_only_where_none_can_show_a_gain(
+    facts: PrecisionFacts, cause: str | None
+) -> None:
+    choice = choose_untried(facts)
+    if cause is None or choice is None:
+        assert cause is choice
+        return
+    assert choice.precision == "f32"
+    assert choice.cause.startswith(cause)
+    assert bool(choice.cause) == bool(cause)
 
 
 @pytest.mark.parametrize(

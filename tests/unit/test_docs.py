@@ -4,6 +4,7 @@ Their tables are whole.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,13 @@ def lines_beyond_what_its_readers_read(page: Path) -> Found:
     return iter(page.read_text().splitlines()[most:] if most else ())
 
 
+def files_that_an_item_names_twice(page: Path) -> Found:
+    """An item of `where.md` leads from file to file: one named again sends its reader back."""
+    for item in re.split(r"^- ", page.read_text(), flags=re.MULTILINE)[1:]:
+        named = Counter(re.findall(r"`([\w./-]+\.\w+)`", item))
+        yield from (file for file, times in named.items() if times > 1)
+
+
 @pytest.mark.parametrize(
     ("faults", "pages"),
     [
@@ -141,6 +149,7 @@ def lines_beyond_what_its_readers_read(page: Path) -> Found:
         (rows_outside_of_tables, PAGES),
         (cells_of_more_than_a_fact, PAGES),
         (lines_beyond_what_its_readers_read, PAGES),
+        (files_that_an_item_names_twice, [ROOT / "docs" / "design" / "where.md"]),
     ],
 )
 def test_no_page_has(faults: Callable[[Path], Found], pages: Sequence[Path]) -> None:

@@ -153,12 +153,13 @@ def steps() -> str:
         for name, row in STEPS.items()
     )
     options = (
-        f"- `{name}`: {'; '.join(map(option, row.options, row.options.values()))}."
+        (code(name), code(key), option.form, default_of(option))
         for name, row in STEPS.items()
-        if row.options
+        for key, option in row.options.items()
     )
     shown = table(("`use`", "does", "inputs", "gives", "`with`"), rows)
-    return "\n".join([shown, "", "What each option takes, and its default:", "", *options])
+    taken = table(("`use`", "`with`", "value", "default"), options)
+    return "\n".join([shown, "", "What each option takes, and its default:", "", taken])
 
 
 def listed(inputs: StepInputs) -> str:
@@ -176,16 +177,16 @@ def step_outputs(row: BuiltIn) -> str:
     return code(*row.signature(dict.fromkeys(row.inputs), options).outputs)
 
 
-def option(name: str, option: Option) -> str:
-    if option.default is REQUIRED:
-        return f"{code(name)}: {option.form}"
+def default_of(option: Option) -> str:
     default = option.default
+    if default is REQUIRED:
+        return "required"
     if isinstance(default, re.Pattern):
         default = default.pattern
     elif isinstance(default, tuple):
         default = default[0] if default else ""
-    shown = f" ({str(default).lower() if isinstance(default, bool) else default})"
-    return f"{code(name)}: {option.form}{shown if default != '' else ''}"
+    text = str(default).lower() if isinstance(default, bool) else str(default)
+    return code(text) if text else "none"
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

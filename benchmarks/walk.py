@@ -20,6 +20,7 @@ import logging
 import socket
 import sys
 import tempfile
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -59,6 +60,9 @@ REPEATS = 5
 EXPRESSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 END_STREAM, END_HEADERS, ACK = 0x1, 0x4, 0x1
 DATA, HEADERS, SETTINGS = 0x0, 0x1, 0x4
+
+WIDTH = 120
+"""Characters of a line of the page at most; longer ones are wrapped."""
 
 Exchange = Callable[[], None]
 """Sends one request and returns when its reply has come."""
@@ -114,7 +118,8 @@ class Way:
         width = max(len(file) for file, _ in self.visits)
         lines = [f"{file:<{width}}  {_repeated(names)}" for file, names in self.visits]
         often = [f"{file} {times}" for file, times in self.visits_of.most_common() if times > 1]
-        return "\n".join((*lines, f"met more than once: {', '.join(often) or 'none'}"))
+        met = f"met more than once: {', '.join(often) or 'none'}"
+        return "\n".join((*lines, textwrap.fill(met, WIDTH, subsequent_indent="    ")))
 
     def sums(self) -> str:
         """Write how long it is."""

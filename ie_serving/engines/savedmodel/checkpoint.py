@@ -157,7 +157,10 @@ class Checkpoint:
             )
         entry = graph.BundleEntryProto.FromString(self._entries[name])
         if entry.dtype not in BY_NUMBER or entry.dtype == DataType.BF16.number:
-            raise LoadFailed(f"the variable {shown!r} is of a dtype not read here")
+            raise LoadFailed(
+                f"the variable {shown!r} is of a dtype not read here:"
+                " export the model with another one, such as float32"
+            )
         if entry.slices:
             return self._joined(name, entry)
         data = self._bytes(entry)

@@ -89,7 +89,10 @@ def held(node: Proto) -> Array | None:
 def tensor_proto(value: Array) -> Proto:
     """Write a TensorProto of numbers. Raises: LoadFailed, for another dtype."""
     if value.dtype not in BY_NUMPY or value.dtype == np.object_:
-        raise LoadFailed(f"a constant of {value.dtype} cannot be handed to the model")
+        raise LoadFailed(
+            f"a constant of {value.dtype} cannot be handed to the model:"
+            " export the model with another dtype, such as float32"
+        )
     proto = TensorProto(dtype=BY_NUMPY[value.dtype].number, tensor_content=value.tobytes())
     write_shape(proto.tensor_shape, value.shape)
     return proto

@@ -54,7 +54,10 @@ class ExampleParser(ABC):
         unknown = [number for number in numbers if number not in BY_NUMBER]
         if unknown:
             name = f"{self.node.op} {self.node.name!r}"
-            raise LoadFailed(f"{name} has a feature of dtype number {unknown[0]}")
+            raise LoadFailed(
+                f"{name} has a feature of dtype number {unknown[0]}:"
+                " export it as float32, int64 or string"
+            )
         return [BY_NUMBER[number] for number in numbers]
 
     def _shapes(self, group: str) -> list[tuple[int, ...]]:

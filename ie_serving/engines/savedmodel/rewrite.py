@@ -262,7 +262,10 @@ def _cut_examples(prepared: PreparedGraph, frame: Frame) -> None:
     aliases = {name_of(info.tensor): alias for alias, info in prepared.inputs.items()}
     for parsing in cut_examples(list(places.values())):
         if parsing.examples not in aliases:
-            raise LoadFailed(f"Examples are parsed from {parsing.examples!r}, which is no input")
+            raise LoadFailed(
+                f"Examples are parsed from {parsing.examples!r}, which is no input:"
+                " export the signature with it as an input"
+            )
         prepared.parsings.append((aliases[parsing.examples], parsing))
         for name, dtype in parsing.inputs.items():
             prepared.inputs[name] = TensorInfo(f"{name}:0", None, dtype)

@@ -40,7 +40,10 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 def _inputs(model: Any) -> Specs:  # noqa: ANN401  the library's
     if model.get_embedding_feature_indices():
-        raise LoadFailed("the model has features that are embeddings, which no input carries")
+        raise LoadFailed(
+            "the model has features that are embeddings, which no input carries:"
+            " train it with their numbers as features"
+        )
     words = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
     names = model.feature_names_
     if not words:

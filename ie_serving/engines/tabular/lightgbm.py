@@ -49,17 +49,24 @@ def check_whole(content: bytes, file: str) -> None:
     """Refuse a file that ends before its trees do. Raises: LoadFailed."""
     head, found, _ = content.partition(b"\nTree=0")
     if _END not in content:
-        raise LoadFailed(f'{file} was cut: the line "{_END.decode()}" is missing')
+        raise LoadFailed(
+            f'{file} was cut, since the line "{_END.decode()}" is missing: upload it again'
+        )
     sizes = _SIZES.search(head)
     if not found or sizes is None:  # no trees, or an old format, which is read line by line
         return
     at = len(head) + 1
     for number, size in enumerate(map(int, sizes[1].split())):
         if not content.startswith(b"Tree=%d" % number, at):
-            raise LoadFailed(f"{file} is damaged: tree {number} is not where its head says")
+            raise LoadFailed(
+                f"{file} is damaged, since tree {number} is not where its head says:"
+                " upload it again"
+            )
         at += size
     if not content.startswith(_END, at):
-        raise LoadFailed(f"{file} is damaged: its trees do not end where its head says")
+        raise LoadFailed(
+            f"{file} is damaged, since its trees do not end where its head says: upload it again"
+        )
 
 
 def _form(booster: Any) -> TensorForm:  # noqa: ANN401  the library's

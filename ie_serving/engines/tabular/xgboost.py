@@ -127,9 +127,12 @@ def check_whole(content: bytes, file: str) -> None:
     try:
         end = _UbjsonReader(content).value(0)
     except (IndexError, ValueError, RecursionError) as error:
-        raise LoadFailed(f"{file} is damaged or was cut: {error or 'nested too deeply'}") from error
+        cause = error or "nested too deeply"
+        raise LoadFailed(f"{file} is damaged or was cut ({cause}): upload it again") from error
     if end != len(content):
-        raise LoadFailed(f"{file} is damaged: {len(content) - end} bytes follow its end")
+        raise LoadFailed(
+            f"{file} is damaged, since {len(content) - end} bytes follow its end: upload it again"
+        )
 
 
 class _UbjsonReader:

@@ -96,9 +96,9 @@ class Questions:
             await member.until(partial(self._has_come, slot, exchange), limit_s)
             answer = exchange.result()
         except asyncio.TimeoutError as error:
-            raise WorkerGone(f"{name} did not answer in time") from error
+            raise WorkerGone(f"{name} did not answer within {limit_s:g} s: ask again") from error
         except _BROKEN as error:
-            raise WorkerGone(f"{name} ended") from error
+            raise WorkerGone(f"{name} ended: ask again") from error
         finally:
             exchange.cancel()
             await asyncio.gather(exchange, return_exceptions=True)

@@ -53,7 +53,9 @@ def drawn(
     try:
         from PIL import Image, ImageDraw  # here: most servers never draw
     except ImportError as error:
-        raise NotSupported("boxes cannot be drawn: Pillow is not installed here") from error
+        raise NotSupported(
+            "boxes cannot be drawn, since Pillow is not installed here: pip install '.[images]'"
+        ) from error
     picture = Image.fromarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)).copy())
     canvas = ImageDraw.Draw(picture)
     for (left, top, right, bottom), text, colour in zip(places, texts, colours, strict=True):
@@ -82,6 +84,8 @@ def colour_of(given: str) -> Colour:
     try:
         from PIL import ImageColor
     except ImportError as error:
-        raise NotSupported("boxes cannot be drawn: Pillow is not installed here") from error
+        raise NotSupported(
+            "boxes cannot be drawn, since Pillow is not installed here: pip install '.[images]'"
+        ) from error
     red, green, blue = ImageColor.getrgb(given)[:3]
     return red, green, blue

@@ -265,7 +265,10 @@ def encoded(pixels: Array, form: str) -> bytes:
     try:
         from PIL import Image  # here: most servers never encode a picture
     except ImportError as error:
-        raise NotSupported("a picture cannot be encoded: Pillow is not installed here") from error
+        raise NotSupported(
+            "a picture cannot be encoded, since Pillow is not installed here:"
+            " pip install '.[images]'"
+        ) from error
     plain = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     file = io.BytesIO()
     Image.fromarray(plain).save(file, WRITTEN_FORMATS[form])

@@ -59,7 +59,7 @@ class Asking:
             return asked.result(self.limit_s())
         except (TimeoutError, FutureTimeout):  # one class since Python 3.11
             asked.cancel()
-            raise DeadlineExceeded(f"{model.link.path} did not answer in time") from None
+            raise DeadlineExceeded(f"{model.link.path} did not answer in time: ask again") from None
 
     def limit_s(self) -> float:
         """Give the seconds that a hook in this thread may wait for an answer."""

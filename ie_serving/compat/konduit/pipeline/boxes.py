@@ -44,7 +44,9 @@ def ssd(step: PipelineStep) -> RunStep:
     def run(data: Data, _: NamedModels) -> Data:
         missing = [name for name in taken[: 3 if named else 2] if name not in data]
         if missing:
-            raise InvalidRequest(f'"{missing[0]}" is missing, of an SSD\'s output')
+            raise InvalidRequest(
+                f'"{missing[0]}" is missing; expected it among the outputs of an SSD'
+            )
         corners, scores = (np.asarray(data[name]) for name in taken[:2])
         classes = np.asarray(data[taken[2]]) if named else np.zeros_like(scores)
         found = boxes.ssd_boxes(
@@ -84,7 +86,9 @@ def box_filter(step: PipelineStep) -> RunStep:
     def run(data: Data, _: NamedModels) -> Data:
         given = data.get(name)
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
-            raise InvalidRequest(f'"{name}" is no list of boxes')
+            raise InvalidRequest(
+                f'"{name}" is no list of boxes; expected one, as a step that detects gives it'
+            )
         found = [each for each in given if each.get("label") in wanted]
         return {**kept(step.keys, data, name), step.keys.get("outputName") or name: found}
 

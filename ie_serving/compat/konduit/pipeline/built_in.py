@@ -122,7 +122,10 @@ def to_array(step: PipelineStep) -> RunStep:
             return one([value.data]) if batched else one([value.data])[0]
         files = [each.data for each in value]
         if many == "NONE" or not files:
-            raise InvalidRequest(f"{len(files)} pictures came, and listHandling is {many}")
+            raise InvalidRequest(
+                f"{len(files)} pictures came, and listHandling is {many}; expected"
+                f" {'one' if files else 'at least one'}"
+            )
         if many == "BATCH":
             return one(files)
         arrays = [one([each]) if batched else one([each])[0] for each in files]
@@ -172,7 +175,7 @@ def _of_pictures(step: PipelineStep, key: str, change: Callable[[Any], Any]) -> 
         for name in chosen:
             if not is_picture(data.get(name)):
                 raise InvalidRequest(
-                    f'"{name}" is no picture, which has @ImageFormat and @ImageData'
+                    f'"{name}" is no picture; expected an object with @ImageFormat and @ImageData'
                 )
         made = {alias: change(data[n]) for n, alias in zip(chosen, aliases or chosen, strict=True)}
         return {**kept(step.keys, data, *chosen), **made}

@@ -153,7 +153,10 @@ def _merged(several: list[tuple[str, Data]]) -> Data:
     for name, data in several:
         for key in data:
             if key in found:
-                raise ServingError(f'"{key}" comes from "{name}" and from another step')
+                raise ServingError(
+                    f'"{key}" comes from "{name}" and from another step:'
+                    " rename the output of one of them"
+                )
         found |= data
     return found
 
@@ -172,7 +175,7 @@ def _check_switch(given: Any) -> None:  # noqa: ANN401 (whatever JSON has)
 def _choice(given: Mapping[str, Any], data: Data) -> int:
     field, count = given["fieldName"], given["numOutputs"]
     if field not in data:
-        raise InvalidRequest(f'"{field}" is missing, which the switch looks at')
+        raise InvalidRequest(f'"{field}" is missing; expected it, since the switch looks at it')
     value = data[field]
     if given["@type"] == STRING_SWITCH:
         if not isinstance(value, str) or value not in given["map"]:

@@ -236,7 +236,7 @@ def _taken(value: Any, variable: Variable) -> Any:  # noqa: ANN401
         return TAKEN[variable.python](value)
     except (TypeError, ValueError, OverflowError):  # the last for an integer that is no float
         raise InvalidRequest(
-            f'input "{variable.key}" is {type(value).__name__}, which is no {variable.python}'
+            f'input "{variable.key}" is {type(value).__name__}; expected {variable.python}'
         ) from None
 
 
@@ -293,7 +293,8 @@ GIVEN: Mapping[str, Callable[[Any], Any]] = {
 def _given(space: Mapping[str, Any], variable: Variable) -> Any:  # noqa: ANN401
     if variable.name not in space:
         raise ServingError(
-            f'the script sets no variable "{variable.name}", which ioOutputs declares'
+            f'the script sets no variable "{variable.name}", which ioOutputs declares:'
+            " set it in the script, or leave it out of ioOutputs"
         )
     value = space[variable.name]
     try:

@@ -341,7 +341,10 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
         return
     axis, rank = known_input(node, 1), rank_of(node.get_input_partial_shape(0))
     if axis is None or rank is None:
-        raise LoadFailed(f"{title(node)} has an axis or a rank that is not known at load")
+        raise LoadFailed(
+            f"{title(node)} has an axis or a rank that is not known at load:"
+            " export the model with a constant axis, and an input of known rank"
+        )
     place = int(axis.item()) % rank
     if place == 0:
         return

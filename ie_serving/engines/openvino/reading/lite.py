@@ -116,7 +116,10 @@ def _index(ports: Sequence[ov.Output], name: str, kind: str) -> int:
         for i, port in enumerate(ports):
             if known in port.get_names():
                 return i
-    raise LoadFailed(f"the graph has no tensor {name!r} among its {kind}")
+    raise LoadFailed(
+        f"the graph has no tensor {name!r} among its {kind}, though a signature names it:"
+        " convert the model again"
+    )
 
 
 KIND = "Convolution2DTransposeBias"

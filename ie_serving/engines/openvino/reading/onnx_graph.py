@@ -448,7 +448,10 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
             if node.kind not in converted:  # inputs left out, and tensors of Constant, have no name
                 _refuse(node, empty.intersection(filter(None, node.inputs)))
         if given := empty and empty.intersection(results(file)):
-            raise LoadFailed(f'OpenVINO does not read that the output "{min(given)}" is empty')
+            raise LoadFailed(
+                f'OpenVINO does not read that the output "{min(given)}" is empty:'
+                " export the model without this output"
+            )
     except ValueError:
         return  # no ONNX model: OpenVINO says so
 

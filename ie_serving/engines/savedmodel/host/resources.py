@@ -88,11 +88,17 @@ class Resources:
         sources = list(place.sources())
         if node.op == "RestoreV2":
             if not self.initial.is_of_version(place):
-                raise LoadFailed(f"RestoreV2 {node.name!r} reads another file than the variables")
+                raise LoadFailed(
+                    f"RestoreV2 {node.name!r} reads another file than the variables:"
+                    " export the model with all that it restores in its own variables"
+                )
             whole = self._checkpoint.read(self.value(sources[1]).ravel()[at])
             return _part(whole, self.value(sources[2]).ravel()[at].decode())
         if node.op not in KERNELS or node.op in FUNCTIONS:
-            raise LoadFailed(f"{node.op} {node.name!r} of constants cannot be computed at load")
+            raise LoadFailed(
+                f"{node.op} {node.name!r} of constants cannot be computed at load:"
+                " export the model with its result as a constant"
+            )
         results = KERNELS[node.op].make(Attributes(node))(
             *(self.value(each, place) for each in sources)
         )
@@ -128,7 +134,10 @@ class Resources:
         if writer is None and resource.node.op.startswith("Mutable"):
             return empty(Attributes(resource.node))
         if writer is None:
-            raise LoadFailed(f"{_what(resource)} is not initialised when the model is loaded")
+            raise LoadFailed(
+                f"{_what(resource)} is not initialised when the model is loaded:"
+                " export the model with an init op that sets it"
+            )
         key = (id(writer.frame), writer.node.name, name)
         if key not in self._contents:
             try:
@@ -185,5 +194,8 @@ def _assets(meta_graph: Proto) -> Iterator[Proto]:
 def _constant(node: Proto) -> Array:
     value = held(node)
     if value is None:
-        raise LoadFailed(f"the constant {node.name!r} has a dtype that is not read here")
+        raise LoadFailed(
+            f"the constant {node.name!r} has a dtype that is not read here:"
+            " export the model with another one, such as float32"
+        )
     return value

@@ -47,7 +47,7 @@ def test_a_whole_file_passes(check: Check, content: bytes) -> None:
         pytest.param(
             lightgbm.check_whole,
             TREES[: TREES.index(b"end of trees") + 10],
-            r'^m was cut: the line "end of trees" is missing$',
+            r'^m was cut, since the line "end of trees" is missing: upload it again$',
             id="trees",
         ),
     ],

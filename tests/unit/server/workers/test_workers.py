@@ -243,7 +243,7 @@ async def test_who_asks_a_worker_that_dies_waits_no_longer(
     await asyncio.sleep(0)  # it begins
     await asyncio.sleep(0)  # so does its exchange
     crew.left(2)
-    with pytest.raises(WorkerGone, match="ended"):
+    with pytest.raises(WorkerGone, match="ended: ask again"):
         await asked
 
 

@@ -169,9 +169,9 @@ HALF = python("c = a / 2", "a:float", "c:DOUBLE")
     [
         (ADD, {"a": 1, "b": 2}, InvalidRequest, '"b" is no input of the script; ioInputs has a'),
         (ADD, {}, InvalidRequest, 'input "a" is missing, which ioInputs declares'),
-        (ADD, {"a": "x"}, InvalidRequest, 'input "a" is str, which is no int'),
-        (SAME, {"a": [{"b": 1}]}, InvalidRequest, 'input "a" is list, which is no numpy.ndarray'),
-        (HALF, {"a": 10**400}, InvalidRequest, 'input "a" is int, which is no float'),
+        (ADD, {"a": "x"}, InvalidRequest, 'input "a" is str; expected int'),
+        (SAME, {"a": [{"b": 1}]}, InvalidRequest, 'input "a" is list; expected numpy.ndarray'),
+        (HALF, {"a": 10**400}, InvalidRequest, 'input "a" is int; expected float'),
         (python("pass", "a:int", "c:INT64"), {"a": 1}, ServingError, 'sets no variable "c"'),
         (python("c = 'x'", "a:int", "c:INT64"), {"a": 1}, ServingError, "is str, and ioOutputs"),
         (python("1 / 0", "a:int", ""), {"a": 1}, ServingError, "ZeroDivisionError: division"),
@@ -227,7 +227,7 @@ def test_a_switch_runs_one_branch(switch: dict[str, Any], select: Any, answer: i
     ("switch", "given", "fault"),
     [
         (INT, {"select": 2, "a": 1}, "select is 2; expected a number from 0 to 1"),
-        (INT, {"a": 1}, '"select" is missing, which the switch looks at'),
+        (INT, {"a": 1}, '"select" is missing; expected it, since the switch looks at it'),
         (TEXT, {"select": "z", "a": 1}, "select is 'z'; expected one of x, y"),
         (TEXT, {"select": ["x"], "a": 1}, r"select is \['x'\]; expected one of x, y"),
         (TEXT, {"select": {"x": 1}, "a": 1}, "select is {'x': 1}; expected one of x, y"),

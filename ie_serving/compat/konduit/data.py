@@ -175,7 +175,10 @@ def _written_array(array: Array, name: str) -> Any:  # noqa: ANN401
         return written(_texts(array.tolist()), name)
     kind = _TYPES.get(array.dtype.newbyteorder("="))
     if kind is None:
-        raise ServingError(f'output "{name}" is an array of {array.dtype}, which Konduit has not')
+        raise ServingError(
+            f'output "{name}" is an array of {array.dtype}, which Konduit has not; expected one of'
+            f" {', '.join(dtype.name for dtype in _TYPES)}"
+        )
     raw = array.astype(_DTYPES[kind]).tobytes()
     return {TYPE: kind, SHAPE: [*array.shape], NUMBERS: base64.b64encode(raw).decode()}
 

@@ -101,7 +101,9 @@ class Parts:
         places = [self._directory, *([Path(beside)] if beside else [])]
         found = next((each / path for each in places if (each / path).is_file()), None)
         if found is None:
-            raise LoadFailed(f'file "{name}" is in neither {" nor ".join(map(str, places))}')
+            raise LoadFailed(
+                f'file "{name}" is missing; expected it in {" or ".join(map(str, places))}'
+            )
         return found
 
 

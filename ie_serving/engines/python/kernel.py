@@ -31,6 +31,7 @@ from ie_serving.engines.run.function import one_line
 
 OWN = ("execute", "execute_batch", "stream")
 """A kernel has at least one of these methods."""
+_NEEDED = f"expected {', '.join(OWN)} or predict"
 ALL = ("inputs", "data")
 """Parameters of a function that take all inputs, by name."""
 GIVEN = (*ALL, "ctx", "params")
@@ -84,7 +85,7 @@ def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOp
     if callable(subject):
         return _of_function(name, subject, module, options, ctx.params)
     if inspect.isclass(found):
-        raise LoadFailed(f"class {name} has neither {' nor '.join((*OWN, 'predict'))}")
+        raise LoadFailed(f"class {name} is no kernel: {_NEEDED}")
     raise LoadFailed(
         f"{name} is no kernel: expected a class with execute, execute_batch or predict, a function,"
         " or an object with predict"
@@ -106,7 +107,7 @@ def _only_class(module: ModuleType) -> str:
         return ovms.CLASS
     classes = [name for name in _own_names(module) if inspect.isclass(getattr(module, name))]
     if not names and len(classes) == 1:
-        raise LoadFailed(f"class {classes[0]} has neither {' nor '.join((*OWN, 'predict'))}")
+        raise LoadFailed(f"class {classes[0]} is no kernel: {_NEEDED}")
     if len(names) != 1:
         has = f"it has {', '.join(names or _own_names(module)) or 'nothing'}"
         raise LoadFailed(

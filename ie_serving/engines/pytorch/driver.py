@@ -288,7 +288,7 @@ def _advice(inputs: Specs) -> str:
 
 def _numpy(spec: TensorSpec) -> Any:  # noqa: ANN401  numpy's own type
     if spec.dtype is DataType.STRING:
-        raise LoadFailed(f"input {spec}: {NAME} has no tensors of strings")
+        raise LoadFailed(f"input {spec}: {NAME} has no tensors of strings: declare a number")
     return spec.dtype.numpy
 
 
@@ -313,7 +313,10 @@ def dtype_of(tensor: Any) -> DataType:  # noqa: ANN401  the library's
     """Give the element type of a tensor. Raises: LoadFailed, for one that requests cannot carry."""
     word = str(tensor.dtype).removeprefix("torch.")
     if word not in _BY_WORD:
-        raise LoadFailed(f"the model has a tensor of {word}, which the API cannot carry")
+        raise LoadFailed(
+            f"the model has a tensor of {word}, which the API cannot carry:"
+            " export the model with a cast to another dtype"
+        )
     return _BY_WORD[word]
 
 

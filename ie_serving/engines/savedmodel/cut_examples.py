@@ -69,7 +69,10 @@ def _reads_input(place: NodeOutput) -> bool:
     if source.op in PLACEHOLDERS:
         return True
     if node.op in SEQUENCE_PARSERS:
-        raise LoadFailed(f"{node.op} {node.name!r} parses what {source.op} gives, not an input")
+        raise LoadFailed(
+            f"{node.op} {node.name!r} parses what {source.op} gives, not an input:"
+            " export the signature with what it parses as an input"
+        )
     return False
 
 
@@ -115,7 +118,10 @@ def _constant(frame: Frame, node: Proto, number: int) -> Array:
     """Evaluate the input `number` of a node. Raises: LoadFailed, where it is no constant."""
     value = constant(frame.place(node.input[number]))
     if value is None:
-        raise LoadFailed(f"input {number} of {node.op} {node.name!r} is not a constant")
+        raise LoadFailed(
+            f"input {number} of {node.op} {node.name!r} is not a constant:"
+            " export the model with one"
+        )
     return value
 
 

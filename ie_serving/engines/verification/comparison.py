@@ -66,7 +66,10 @@ class ComparedSignature:
         """
         inputs = _in_the_file(signature.inputs, own.inputs, self.inputs)
         if unknown := sorted(set(inputs.values()) - self.inputs):
-            raise LoadFailed(f"the second engine has no input {unknown[0]}")
+            raise LoadFailed(
+                f"the second engine has no input {unknown[0]}; expected one of"
+                f" {', '.join(sorted(self.inputs))}"
+            )
         outputs = _in_the_file(signature.outputs, own.outputs, self.outputs)
         return FileNames(
             inputs, {name: own for name, own in outputs.items() if own in self.outputs}

@@ -88,7 +88,9 @@ class Script:
             raise InvalidRequest(f'"{unknown[0]}" is no input of the script; ioInputs has {known}')
         missing = [key for key in self._inputs if key not in data]
         if missing:
-            raise InvalidRequest(f'input "{missing[0]}" is missing, which ioInputs declares')
+            raise InvalidRequest(
+                f'input "{missing[0]}" is missing; expected it, as ioInputs declares it'
+            )
         variables = {each.name: _taken(data[key], each) for key, each in self._inputs.items()}
         space = {**self._imported, **variables}
         assert self._code is not None  # the constructor has looked

@@ -143,7 +143,7 @@ def _refuse_unknown_pieces(model: ov.Model, split: Node) -> None:
             if split.inputs[1] in output.get_names() and output.get_partial_shape().is_dynamic:
                 raise LoadFailed(
                     f'SplitToSequence "{split.outputs[0]}": OpenVINO does not count the lengths'
-                    f' of an open size that "{split.inputs[1]}" gives'
+                    f' of an open size that "{split.inputs[1]}" gives: export it with a fixed size'
                 )
 
 

@@ -160,7 +160,10 @@ class _Cutting:
     def _input(self, origin: NodeOutput) -> str:
         name: str = origin.node.name
         if name not in self._names:
-            raise LoadFailed(f"the signature needs {name!r}, which is none of its inputs")
+            raise LoadFailed(
+                f"the signature needs {name!r}, which is none of its inputs:"
+                " export the signature with it as an input"
+            )
         return self._names[name]
 
     def _inputs_of(self, origin: NodeOutput) -> list[str]:

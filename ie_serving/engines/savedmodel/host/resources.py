@@ -150,9 +150,15 @@ class Resources:
         op, sources = writer.node.op, list(writer.sources())
         own = sources[0].origin()
         if op not in _COMPUTED:
-            raise LoadFailed("the server does not compute this operation at load")
+            raise LoadFailed(
+                "the server does not compute this operation at load:"
+                " export the model with its result as a constant"
+            )
         if own.node.op not in RESOURCES:
-            raise LoadFailed(f"it writes what {_what(own)} gives, which is not followed at load")
+            raise LoadFailed(
+                f"it writes what {_what(own)} gives, which is not followed at load:"
+                " export the model with an init op that names its variable or table itself"
+            )
         if op in _FROM_FILE:
             path = self._own(Path(os.fsdecode(self.value(sources[1], writer).item())))
             return from_text_file(path, Attributes(writer.node), Attributes(resource.node))

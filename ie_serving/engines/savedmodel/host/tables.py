@@ -38,7 +38,8 @@ class LookupTable(HostObject):
     def __init__(self, keys: Array, values: Array, name: str) -> None:
         if keys.shape != values.shape:
             raise LoadFailed(
-                f"table {name!r} has keys of shape {keys.shape}, but values of {values.shape}"
+                f"table {name!r} has keys of shape {keys.shape}, but values of {values.shape};"
+                " expected the same"
             )
         self._name = name
         self._keys = keys.ravel()

@@ -79,7 +79,9 @@ def _arrays(nodes: GraphNodes, found: Collection[Proto]) -> dict[str, _Array]:
     of: dict[str, Proto] = {}
     for node in found:
         if node.op not in _REWRITES:
-            raise LoadFailed(f"{node.op} {node.name!r} has no counterpart for lists")
+            raise LoadFailed(
+                f"{node.op} {node.name!r} has no counterpart for lists: export the model without it"
+            )
         of[node.name] = _array(nodes, node)
     sized = {of[node.name].name for node in found if node.op == "TensorArraySizeV3"}
     return {
@@ -92,7 +94,7 @@ def _array(nodes: GraphNodes, node: Proto) -> Proto:
     """Find the TensorArrayV3 whose handle a node reads."""
     while node.op != "TensorArrayV3":
         if node.op not in _CARRY and not node.op.startswith("TensorArray"):
-            raise LoadFailed(f"{node.op} {node.name!r} is no TensorArray")
+            raise LoadFailed(f"{node.op} {node.name!r} is no TensorArray: export the model again")
         node = nodes.of(node.input[0])
     return node
 

@@ -168,7 +168,7 @@ HALF = python("c = a / 2", "a:float", "c:DOUBLE")
     ("step", "given", "error", "fault"),
     [
         (ADD, {"a": 1, "b": 2}, InvalidRequest, '"b" is no input of the script; ioInputs has a'),
-        (ADD, {}, InvalidRequest, 'input "a" is missing, which ioInputs declares'),
+        (ADD, {}, InvalidRequest, 'input "a" is missing; expected it, as ioInputs declares it'),
         (ADD, {"a": "x"}, InvalidRequest, 'input "a" is str; expected int'),
         (SAME, {"a": [{"b": 1}]}, InvalidRequest, 'input "a" is list; expected numpy.ndarray'),
         (HALF, {"a": 10**400}, InvalidRequest, 'input "a" is int; expected float'),

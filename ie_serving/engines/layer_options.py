@@ -149,6 +149,7 @@ class Sequences:
 
 TFRECORD: Final = "tfrecord"
 MOST_FILE_BYTES: Final = 1 << 40
+"""Largest accepted size of a file of records, 1 TiB; the configuration is refused beyond it."""
 FORM: Final = "JSON"
 EXAMPLE: Final = (
     '{"log_collector_config": {"type": "tfrecord", "filename_prefix": "/var/log/resnet"},'

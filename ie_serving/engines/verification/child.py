@@ -60,6 +60,8 @@ smaller than `LARGE_BYTES` answers all of them sooner, unless it takes large inp
 GUESSED_S = 1.0
 """Seconds for guessing which inputs a model accepts."""
 MOST_GUESSES = 60
+"""Guesses tried at most. A model that accepts none of them is not compared, as one that takes
+longer than `GUESSED_S`."""
 MOST_SIZES = 3
 """Most sizes of open dimensions that are compared."""
 SHORT_S = 0.02

@@ -153,6 +153,7 @@ WHOLE_S: Final = 15.0
 WAITED_S: Final = 20.0
 """Seconds that a request waits for a fetch, which a slowly sent response head can prolong."""
 _PART: Final = 16 * 1024
+"""Bytes of a body that are read between two checks of `WHOLE_S` and `MOST_BYTES`."""
 
 
 class IssuerKeys:

@@ -65,6 +65,8 @@ visit holds all requests for 0.6 to 1.4 s."""
 EXEMPT_S: Final = 3600.0
 """Seconds after which they are visited in any case: models that are removed leave garbage, too."""
 _NEVER: Final = 1 << 30
+"""Collections of the middle generation before Python would begin a full one by itself. A process
+does not live to see so many."""
 
 
 def collect_on_request() -> None:

@@ -29,6 +29,7 @@ few messages and does not notify of free space; the reader takes microseconds fo
 QUESTION_S: Final = 10.0
 """Seconds in which an asking worker has to send its question after its message."""
 READ_BYTES: Final = 1 << 18
+"""Bytes that one read from a worker takes at most; longer content takes several reads."""
 _BROKEN: Final = (OSError, EOFError, pickle.UnpicklingError)
 """Errors of an exchange with a worker that has died meanwhile."""
 

@@ -37,8 +37,11 @@ RUNTIME: Final = "TF1"
 POOL: Final = "batch_threads"
 """Its default name of the threads that run batches."""
 MOST_ASKED: Final = 100
-"""Names of models that are not served, but have series of their own: callers make them up."""
+"""Most names of unserved models with series of their own. Requests for further names are counted
+under no name, since callers could make up any number of series."""
 LONGEST_NAME: Final = 100
+"""Characters of such a name that its series shows. The rest is cut off, so names that begin alike
+share a series."""
 
 
 class Counts(Protocol):

@@ -137,6 +137,8 @@ class RecordFiles:
 ANSWERS, SHADOWS = "answers", "shadows"
 """Parts of the files' names."""
 ANY_SIZE: Final = 1 << 62
+"""Bytes of a file of samples before the next one begins: never, since `SampleFiles` limits the
+number of samples."""
 
 EncodeEntry = Callable[[Any], bytes]
 """Gives the bytes of one record."""

@@ -249,6 +249,8 @@ RULES: Sequence[Rule[MakeExact]] = (
 BYTES = frozenset({"i8", "u8"})
 """Element types whose quotients the plugin may round instead of truncating them."""
 _SHRUNK = 1 << 20
+"""Divisor of the first quotient: the part by which step 1 makes that quotient smaller, so that the
+plugin's roundings never leave it above the exact one."""
 
 
 def _divided(node: ov.Node, values: Values) -> Replacement | None:

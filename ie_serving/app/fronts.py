@@ -50,7 +50,7 @@ class Carrier(NamedTuple):
         refused: called for each call that ends before its method has begun.
         calls: makes the object that carries calls over this package's own HTTP/2.
         admission: chooses the handler of a call; None: callers are not authenticated.
-        sharing: see `listener.Sharing`; None: no other process accepts connections.
+        sharing: `listener.Sharing` between workers; None: no other process accepts connections.
     """
 
     gate: Gate
@@ -146,7 +146,7 @@ def kserve_routes(
     Args:
         over: data plane, models, health of the server, and its metrics.
         server: limits, and the path of the metrics: at a path of this protocol, metrics win.
-        hand_on: see `inference.observed.handing_on`.
+        hand_on: callback for the outputs of a request, from `inference.observed.handing_on`.
         management: makes what answers all but inferences.
     """
 

@@ -62,7 +62,7 @@ class Repositories:
     """Opens repositories and schedules their listings. Lives on one event loop.
 
     Args of the constructor:
-        options: how stores are reached, and where copies are kept.
+        options: access to stores, and the place of copies.
 
     Attributes:
         polls: the listing schedule.
@@ -153,7 +153,7 @@ class StorePools:
     """One pool for each store, made on first use. Used on one thread.
 
     Args of the constructor:
-        threads: of each pool; made as they are needed.
+        threads: size of each pool; threads are made as they are needed.
         name: name of the threads, together with the store's.
     """
 

@@ -211,7 +211,7 @@ class BridgeConnection:
     Args of the constructor:
         url: URL of the server.
         path: path of the model's `:predict`.
-        key: see `BridgeOptions.api_key`.
+        key: API key, as in `BridgeOptions.api_key`.
         timeout_s, retry_s: see `BridgeOptions`.
         wait: waits for so many seconds.
 

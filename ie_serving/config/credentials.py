@@ -105,7 +105,7 @@ class AccessMaterial:
         keys: callers by the SHA-256 of their keys.
         users: passwords by the names of the users.
         certificates: callers by a name in their certificates.
-        tokens: see `TokenMaterial`; None where no token is accepted.
+        tokens: material for tokens; None where no token is accepted.
     """
 
     keys: Mapping[bytes, Principal] = field(repr=False)

@@ -466,7 +466,7 @@ class Parsed:
     settings: Settings
 
     storage: StorageOptions
-    """How stores are reached and where copies are kept."""
+    """Access to stores, and the place of copies."""
 
     warnings: tuple[str, ...] = ()
     """Accepted settings without effect; for the log, once it is set up."""

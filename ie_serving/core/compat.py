@@ -28,7 +28,7 @@ class Additions:
             `config.files.json_file.config_file`.
         importing: translates another server's file; see `config.dialects.importing.run`.
         drivers: returns rows of the table in `engines.drivers`.
-        kernels: by the name of a file beside a kernel: runs it, as
+        kernels: functions by the name of a file beside a kernel; each runs it, as
             `engines.python.opening.opened`; returns None if it is not that server's.
         foreign_kernels: whether the kernel in a directory is that server's: it takes the whole body
             of a request, and has a process of its own where no setting says otherwise.

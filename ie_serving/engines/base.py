@@ -32,7 +32,7 @@ OwnT = TypeVar("OwnT")
 DRIVER = SettingKind(words.text, "TEXT")
 """The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
 NOTHING = "the model is missing"
-"""How an engine begins that finds nothing of a model."""
+"""Begin of an engine's error when it finds nothing of a model."""
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
 GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)
@@ -105,7 +105,7 @@ class EngineOptions:
     """Queue one inference in the engine beyond the running ones, where the engine can."""
 
     cache_dir: Path | None = None
-    """Where compiled models are kept between starts; None keeps none."""
+    """Directory of compiled models kept between starts; None keeps none."""
 
     own: tuple[object, ...] = ()
     """Further options of single drivers: at most one value of each driver's type."""
@@ -162,9 +162,9 @@ class CompiledModel(Protocol):
         Args:
             signature: one whose `as_sent` is set.
             inputs: named by the client; none is checked yet.
-            outputs: that are asked for.
+            outputs: names of the requested outputs.
             refusal: the error of the shapes.
-            read: as of `infer`.
+            read: argument of `infer`.
 
         Raises:
             InvalidTensor: `refusal`, where TensorFlow would refuse the shapes, too, or might.
@@ -209,7 +209,7 @@ class Stream(Protocol):
         """Give none, one or several replies for each of the inputs, in any order.
 
         Args:
-            signature: as of `CompiledModel.infer`.
+            signature: signature, as in `CompiledModel.infer`.
             inputs: each as of `CompiledModel.infer`; taken when the model wants the next.
             read: called with the outputs of each reply, in any thread.
             caller: the client's identity.

@@ -74,7 +74,7 @@ def tensors(
 
     Args:
         given: an object of objects.
-        place: for errors.
+        place: place named in errors.
         takes_json: the dtype may be `json`: a value of any kind, of no rows or of one dimension.
         takes_any: the dtype may be `any`, and such a tensor `"optional": true`.
 

@@ -273,7 +273,7 @@ class Drivers:
     """Several drivers as one engine. See `engines.base.Engine`.
 
     Args of the constructor:
-        drivers: in the order in which they are tried; the most general one comes last.
+        drivers: drivers in the order in which they are tried; the most general one comes last.
         listed: drivers that are imported on use; tried where no file is of `drivers`.
         others: gives the drivers of other packages by name, tried last.
     """

@@ -15,7 +15,7 @@ from ie_serving.core.values.integers import INT32_MAX
 from ie_serving.engines.base import EngineOptions
 
 INLINE, THREAD, PROCESS = "inline", "thread", "process"
-"""How a kernel is run: in threads that all models share, in threads or in processes of its own."""
+"""Ways to run a kernel: in threads that all models share, in threads or in processes of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class KernelPlace:
     """Where a kernel stands: `FILE[:NAME]`.
 
     Attributes:
-        file: in the version directory, else beside the configuration; or absolute.
+        file: path in the version directory, else beside the configuration; or absolute.
         name: name of a class, a function or an object; empty: the one class there is.
         beside: directory of the configuration.
     """
@@ -61,7 +61,7 @@ class Instances:
     """There are always as many."""
 
     max: int = 1
-    """As many at most, started one after the other while calls wait."""
+    """Largest number of them, started one after the other while calls wait."""
 
     idle_seconds: float = 60.0
     """Seconds without a call after which a process beyond `min` is ended. Typical load rises and
@@ -171,9 +171,9 @@ class ChainedModel:
     """One model of a chain: a `--model-path` of kibernetika-serving with its `--driver`.
 
     Attributes:
-        driver: as the user wrote it, for hooks that read it.
+        driver: name that the user wrote, for hooks that read it.
         path: path of a file, or of a directory with the files of one version.
-        options: how it is compiled, its driver included; hooks do not change them.
+        options: options of compilation, the driver included; hooks do not change them.
         weights: file that a `.xml` reads its weights from; empty: the one beside it.
         signature: signature of the model; empty for `serving_default`.
         outputs: the model's outputs to return; empty for all.

@@ -261,7 +261,7 @@ class DeclaredTensors:
     """The tensors that a file declares; without any, and without a batch, it declares nothing.
 
     Attributes:
-        file: which declares them.
+        file: file which declares them.
         max_batch_size: 0 where no dimension is the batch.
     """
 

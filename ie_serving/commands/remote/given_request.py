@@ -17,7 +17,7 @@ class GivenRequest:
 
     Attributes:
         body: JSON.
-        arrays: by input.
+        arrays: values by input.
         image: input and encoded image; the body has it in base64, and gRPC sends it as a string,
             for any dtype of pixels in the metadata.
     """

@@ -24,7 +24,7 @@ class ShownVersion:
     """One version.
 
     Attributes:
-        memory: in bytes; None if not known.
+        memory: bytes; None if not known.
         precisions: float precision of each signature, where known.
     """
 

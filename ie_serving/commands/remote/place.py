@@ -120,7 +120,7 @@ def place_of(
     """Build the address from flags and the environment.
 
     Args:
-        given: what `add_flags` has read.
+        given: values read by the flags of `add_flags`.
         environ: environment variables of the process.
         warn: called with each warning about security.
 

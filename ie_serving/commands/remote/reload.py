@@ -30,7 +30,7 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
 ModelStates = Mapping[str, Mapping[str, str]]
-"""By model: the state of each version, as `version 3`, and of each label, as `label stable`. gRPC
+"""Each model's state of each version, as `version 3`, and of each label, as `label stable`. gRPC
 reports no labels."""
 
 

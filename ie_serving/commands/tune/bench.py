@@ -103,7 +103,7 @@ class Bench:
     Attributes:
         engine: compiles.
         directory: directory of the version.
-        options: as configured.
+        options: configured options.
         with_keys: gives options with keys of a model's entry added.
         asked: requests, which callers take in turn.
         callers: number of concurrent callers.

@@ -51,9 +51,9 @@ class SearchSpace:
 
     Attributes:
         cpus: processors that the engine may use; 0 if the model runs on another device.
-        rows: of all concurrent requests; 0 if they cannot share a batch.
+        rows: sum over all concurrent requests; 0 if they cannot share a batch.
         precisions: those below the one in use.
-        plugin_config: as configured; properties that are not tried stay.
+        plugin_config: configured properties; those that are not tried stay.
         latency_ms: wanted p99; 0 for any.
     """
 

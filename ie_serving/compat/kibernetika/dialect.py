@@ -30,7 +30,7 @@ from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 NAME = "default"
 """Name of the chain, whatever name requests give it."""
 FILE = "chain.json"
-"""Of the version that stands for the chain, which no store has."""
+"""File name of the version that stands for the chain, which no store has."""
 
 _VIDEO = "video is not served; single frames are"
 DEAD = {

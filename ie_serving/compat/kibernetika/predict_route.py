@@ -52,7 +52,7 @@ from ie_serving.wire.json.tensor import decode_tensor
 DIGITS: Final = len(str(INT64_MAX))
 PREFIX: Final = b"/predict"
 VERB: Final = "predict"
-"""What it needs, as a verb of `gate/rights.py`."""
+"""The right that a call needs, a verb of `gate/rights.py`."""
 PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
 NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
 
@@ -186,7 +186,7 @@ class FormRequest:
     Attributes:
         values: values of the inputs by name: arrays, or JSON that is still to be decoded.
         outputs: names of those that are wanted; none are all.
-        mime_type: that is asked for; empty for JSON.
+        mime_type: type of the reply that the client asks for; empty for JSON.
     """
 
     values: Mapping[str, "tuple[DataType, JsonValue] | Array"]

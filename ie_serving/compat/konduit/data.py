@@ -190,7 +190,7 @@ def _texts(value: Any) -> Any:  # noqa: ANN401
 
 
 MARK: Final = "@"
-"""How reserved keys begin."""
+"""First character of reserved keys."""
 
 
 def is_marked(value: JsonValue) -> bool:
@@ -212,7 +212,7 @@ def decode_marked(
     """Decode an object with a value for each input; other keys are ignored.
 
     Args:
-        values: by name; of a model with one input a single value may have any name.
+        values: values by name; the single value for a model with one input may have any name.
         specs: specs of the inputs.
         optional: inputs that may be left out.
 

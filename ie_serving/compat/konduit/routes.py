@@ -25,7 +25,7 @@ from ie_serving.wire.form import is_form, parts_of
 PATH: Final = b"/predict"
 MODEL: Final = "default"
 VERB: Final = "invoke"
-"""What it needs, as a verb of `gate/rights.py`."""
+"""The right that a call needs, a verb of `gate/rights.py`."""
 JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 BAD_REQUEST: Final = 400
 LARGE_FORM: Final = 64 * 1024

@@ -56,7 +56,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """Read the environment, and the flags behind the command.
 
     Args:
-        argv: with the command.
+        argv: arguments of the process, the command included.
         environ: the process's environment.
 
     Raises:

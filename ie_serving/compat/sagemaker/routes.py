@@ -51,17 +51,17 @@ CSV: Final = b"text/csv"
 NPY: Final = b"application/x-npy"
 
 _OWN: Final = re.compile(rb'"(?:instances|inputs|examples)"\s*:')
-"""What a body of TensorFlow Serving has."""
+"""Keys that mark a body of TensorFlow Serving."""
 _LINES: Final = re.compile(rb"[}\]][ \t\r]*\n\s*[\[{]")
 """Values with nothing but a line end between them, which no single value has."""
 _ROWS: Final = re.compile(rb"\s*\[\s*\[")
 _FIELD: Final = re.compile(r'(?:[ \t]*"((?:[^"]|"")*)"[ \t]*|([^,"]*))(,|$)')
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""As JSON has it."""
+"""A number in JSON."""
 _NEARLY: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.IGNORECASE
 )
-"""What else programs write as a number."""
+"""Further forms of numbers that programs write."""
 
 
 def body_of(kind: bytes, body: bytes) -> bytes:
@@ -69,7 +69,7 @@ def body_of(kind: bytes, body: bytes) -> bytes:
 
     Args:
         kind: `JSON`, one of `JSON_LINES`, or `CSV`.
-        body: as it came.
+        body: body of the request.
 
     Raises:
         InvalidRequest: CSV that is none. JSON is not checked here.
@@ -133,8 +133,8 @@ def _value(text: str) -> str:
 
 PATH: Final = b"/invocations"
 VERB: Final = "ask"
-"""What it needs, as a verb of `gate/rights.py`. A header names the model, which the gate does not
-read: so its caller must be one of all models."""
+"""The right that a call needs, a verb of `gate/rights.py`. A header names the model, which the gate
+does not read: so its caller must be one of all models."""
 ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
 PREDICT: Final = "predict"
 _ATTRIBUTE: Final = re.compile(r"tfs-([a-z-]+)=([^,]+)")
@@ -286,7 +286,7 @@ _HEADER: Final = re.compile(
     rb"\{'descr': '([<>|=]?[biuf][0-9]{1,2})', 'fortran_order': (True|False),"
     rb" 'shape': \(((?:[0-9]{1,12},? ?){0,32})\),? ?\} *\n"
 )
-"""As numpy writes it; of types without objects, which a file could run code by."""
+"""A header as numpy writes it; types without objects, which a file could run code by."""
 
 
 def read_npy(body: bytes) -> Array:

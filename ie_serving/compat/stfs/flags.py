@@ -34,9 +34,9 @@ class StfsFlag:
 
     Attributes:
         name: without dashes.
-        kind: how its text is read, and written.
-        default: that counts where neither flag nor variable is given.
-        meaning: what it does; for one without effect why it has none.
+        kind: reader and writer of the flag's text.
+        default: value where neither flag nor variable is given.
+        meaning: effect of the flag; for one without effect, why it has none.
         place: the setting that it says, where it says just one.
         works: whether it has an effect here.
     """

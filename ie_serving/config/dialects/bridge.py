@@ -33,23 +33,23 @@ class BridgeOptions:
     """Topic of answers; `{topic}` stands for the topic of the request."""
 
     url: str
-    """Of the server's REST port."""
+    """URL of the server's REST port."""
 
     path: str
-    """Of the model's `:predict`."""
+    """Path of the model's `:predict`."""
 
     qos: int
-    """Of the subscription and of the answers: 0, 1 or 2."""
+    """Quality of service of the subscription and of the answers: 0, 1 or 2."""
 
     client_id: str
     """Client id at the broker; with one the broker keeps messages while the bridge is down."""
 
     username: str
     password: str
-    """At the broker; empty for none."""
+    """Password at the broker; empty for none."""
 
     api_key: str
-    """At the server; empty for none."""
+    """API key of the server; empty for none."""
 
     tls_ca: str | None
     """File of certificates that verify the broker's; `""` uses the system's; None disables TLS."""

@@ -35,8 +35,8 @@ OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CHECK: (CONFIG_PATH, MODEL_REPOSITORY, *(setting for setting in MODEL if setting.flag)),
     TUNE_COMMAND: (CONFIG_PATH, *TUNE, *(setting for setting in MODEL if setting.flag)),
 }
-"""By command: settings whose flags only it takes; all commands take those of `SERVER`. `check` and
-`tune` count as `config` or `model`, as their flags decide."""
+"""Settings whose flags only one command takes, by command; all commands take those of `SERVER`.
+`check` and `tune` count as `config` or `model`, as their flags decide."""
 
 
 def names(command: str) -> dict[str, str]:

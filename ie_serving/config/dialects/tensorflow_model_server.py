@@ -29,7 +29,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.storage.options import StorageOptions
 
 EXIT_CODE = 255
-"""Of every failure: -1 in the original."""
+"""Exit code of every failure: -1 in the original."""
 
 ENTRY_POINT_VARIABLES: Mapping[str, str] = {
     "MODEL_NAME": "model_name, where the flag is not given",
@@ -328,7 +328,7 @@ def _server(
     """Give the settings of the server.
 
     Args:
-        flags: as they are given.
+        flags: flags as given.
         metrics: fields that the monitoring file decides.
         variables: fields of the settings that only the environment gives.
     """

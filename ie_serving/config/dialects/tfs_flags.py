@@ -25,7 +25,7 @@ class TfsFlag:
 
     Attributes:
         default: the original's; its type is that of the flag's values.
-        own_meaning: for a flag without a setting of ours, or with other units or words.
+        own_meaning: meaning of a flag without a setting of ours, or with other units or words.
         is_long: whether a whole number has 64 bits instead of 32.
     """
 

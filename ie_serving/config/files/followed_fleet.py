@@ -28,7 +28,7 @@ class FollowedFleet:
         fleet: lists the directories.
         read: makes models of them.
         desired: gives the models that are desired now.
-        change: see `ApplyEdit`.
+        change: the edit, an `ApplyEdit`.
         is_lenient: whether the server starts although a directory cannot be listed.
         is_explicit: whether clients decide which models are loaded.
     """

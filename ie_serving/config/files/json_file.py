@@ -47,7 +47,7 @@ def listed_repositories(
         given: the list.
         origin: path or URL where a relative `base_path` begins.
         findings: findings of the file.
-        note_unknown: see `Unknown`.
+        note_unknown: callback for unknown keys, an `Unknown`.
     """
     if not isinstance(given, list):
         findings.add(REPOSITORIES, 'expected a list such as [{"base_path": "/models"}]')
@@ -244,7 +244,7 @@ def listed_models(
         origin: its directory, where paths begin.
         engine: options that hold for all models.
         findings: faults go there.
-        below: see `parse_config_file`.
+        below: argument of `parse_config_file`.
     """
     places: dict[str, str] = {}
     for where, entry in _entries(top, findings):

@@ -153,7 +153,7 @@ def check_session(flag: str, text: str, place: str) -> None:
     """Check a file that configures TensorFlow.
 
     Args:
-        flag: that names it.
+        flag: flag that names the file.
         text: its content.
         place: its name, for the faults.
 

@@ -13,7 +13,7 @@ class TextMessage(dict[str, list[Any]]):
     """Values by the names of their fields, in their order: texts, numbers, booleans and messages.
 
     Attributes:
-        line: where it begins.
+        line: number of its first line.
     """
 
     line = 1

@@ -100,7 +100,7 @@ def translated_text(text: str, place: str, name: str) -> Imported:
 
     Args:
         text: its content.
-        place: for faults.
+        place: place named in faults.
         name: name of the directory.
 
     Raises:

@@ -150,7 +150,7 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     """Name each setting by its flag, else by its key in the file, else by its variable.
 
     Args:
-        flags: whose flags the running command takes.
+        flags: flags of the running command.
     """
     # A place tells a setting apart; comparing settings would compare all their fields.
     taken = {setting.place for setting in flags}

@@ -204,7 +204,8 @@ class Limits:
         tfs="grpc_channel_arguments",
         ovms="grpc_channel_arguments",
     )
-    """For grpcio; our own HTTP/2 has separate settings for those that it supports."""
+    """Arguments of grpcio's channels; our own HTTP/2 has separate settings for those that it
+    supports."""
 
     # A client without a deadline could otherwise hold an infer request for ever. Clients of the
     # original expect an answer or an error by then.

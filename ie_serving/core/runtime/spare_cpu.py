@@ -54,7 +54,7 @@ _USUAL_NS: Final = 50_000
 _SET_TIMER_SLACK: Final = 29
 """PR_SET_TIMERSLACK of linux/prctl.h."""
 _LISTINGS: Final = 4
-"""How often, at most, the threads are listed that get all CPUs back."""
+"""Most listings of the threads that get all CPUs back."""
 TURN_S: Final = 0.1
 """Longest wait of a load for its turn, in seconds: a small model is not kept waiting by one that
 takes minutes to compile."""

@@ -31,7 +31,7 @@ class Backoff:
         """Return how long to wait after `failures` failures in a row.
 
         Args:
-            failures: at least 1; fewer count as one.
+            failures: number of failures; less than 1 counts as 1.
             chance: 0 to 1, at random, so that clients that failed together retry at various times.
 
         Returns:

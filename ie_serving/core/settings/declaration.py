@@ -29,7 +29,7 @@ class Setting(NamedTuple):
     Attributes:
         place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
         parse: reads text, or JSON if the setting has a key, and checks it.
-        form: how a value is written; for a number it names the unit.
+        form: form of a value; for a number it names the unit.
         meaning: its effect.
         example: a useful value as text.
         shown_default: the default as documentation shows it.
@@ -38,7 +38,8 @@ class Setting(NamedTuple):
         tfs: flag of `tensorflow_model_server`, without dashes. Its unit and default are the
             original's; `config/dialects/tfs_flags.py` has them.
         key: key of a model in the JSON file.
-        variables: of the environment. The first that is not empty counts, unless a flag is given.
+        variables: environment variables. The first that is not empty counts, unless a flag is
+            given.
         reads: parser of a variable's text, for a variable of 2020 with other words.
         ovms: parameters or keys of OpenVINO Model Server with this meaning, in any form.
         for_all: whether `ie_serving config` has the flag too, for models without the key.

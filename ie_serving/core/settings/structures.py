@@ -118,7 +118,7 @@ def settle(given: dict[str, Any], transport: str) -> list[str]:
 
     Args:
         given: fields of the server's settings; changed.
-        transport: what carries gRPC; grpcio takes every argument.
+        transport: server of gRPC; grpcio takes every argument.
 
     Returns:
         Warnings: the arguments that have no effect.

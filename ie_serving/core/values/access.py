@@ -48,7 +48,7 @@ class Principal:
     """A caller and its rights.
 
     Attributes:
-        name: for people, in refusals and logs.
+        name: name shown in refusals and logs.
         rights: permitted operations.
         models: shell-style patterns of the names of its models; empty: all models.
     """

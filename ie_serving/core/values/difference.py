@@ -9,7 +9,8 @@ import numpy as np
 from ie_serving.core.values.tensors import Array
 
 TOLERANCE: Final = 1e-3
-"""Of each number, and of the greatest of its output: room for another processor's roundings."""
+"""Tolerated share of each number, and of the greatest of its output: room for another processor's
+roundings."""
 
 
 def drifts(

@@ -55,8 +55,8 @@ def fit(signature: Signature, inputs: Arrays) -> tuple[Arrays, int]:
 
 
 ExactShapes = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
-"""For each input its name, its dtype, its shape, and, if the first dimension is open, the shape
-without that."""
+"""Name of each input, its dtype, its shape, and, if the first dimension is open, the shape without
+that."""
 
 
 def exact(signature: Signature) -> ExactShapes | None:

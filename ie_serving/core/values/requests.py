@@ -71,7 +71,7 @@ class ExamplesRequest:
         signature: name of the signature; empty for `serving_default`.
         decode: returns the Examples, at least one. Raises InvalidRequest.
         count: number of Examples that `decode` has to read.
-        caller: as of `InferRequest`.
+        caller: caller, as in `InferRequest`.
     """
 
     model: ModelSpec
@@ -99,7 +99,7 @@ class Caller:
     """Facts about a call that its protocol knows.
 
     Attributes:
-        headers: by name, in lower case; metadata over gRPC.
+        headers: headers by name, in lower case; metadata over gRPC.
         remaining_s: seconds until the caller's deadline; None if not known.
     """
 
@@ -161,11 +161,11 @@ class GoldenRequest:
     """A golden request, read but not yet decoded.
 
     Attributes:
-        place: where it was read, for errors.
+        place: source of the record, named in errors.
         request: the request.
         expected: returns expected outputs by alias, some or all. Raises InvalidRequest.
-        rtol: see `RTOL`.
-        atol: see `ATOL`.
+        rtol: relative tolerance, `RTOL` by default.
+        atol: absolute tolerance, `ATOL` by default.
     """
 
     place: str
@@ -180,7 +180,7 @@ class SampleRequest:
     """A Predict, read but not yet decoded.
 
     Attributes:
-        place: where it was read, for texts.
+        place: source of the record, named in texts.
         request: the request.
         golden: the same with its expected outputs; None if there are none.
     """

@@ -152,7 +152,7 @@ class Signature:
         inputs: specs by alias.
         outputs: specs by alias.
         method: one of `Method`, or the text of the model's author.
-        examples: how it is computed, if its input is a batch of serialized Examples.
+        examples: binding of Example features, if its input is a batch of serialized Examples.
         defaults: values of inputs that a request may omit.
         ignored: names that a request may give beside `inputs`, without effect.
         left_out: why it is not served, though the model declares it; empty if it is served.
@@ -268,7 +268,7 @@ class ExampleBinding:
 
     Attributes:
         base: the signature that is run.
-        features: for each input of `base`, the feature of an Example that fills it.
+        features: feature of an Example for each input of `base`.
         roles: output of `base` for each of `scores`, `classes` or `outputs`.
         labels: class names by index, if no output of `base` holds them.
     """
@@ -284,7 +284,7 @@ class Sent(bytes):
 
     Attributes:
         datatype: word for its elements, in the Open Inference Protocol or of the sender's own.
-        shape: as the sender says it; it need not fit the buffer.
+        shape: shape given by the sender; it need not fit the buffer.
     """
 
     datatype: str
@@ -317,7 +317,7 @@ def _carrying(value: Sent | None) -> Array:
 
 
 ABSENT = _carrying(None)
-"""In place of an untyped tensor that did not come."""
+"""The value of an untyped tensor that is absent."""
 
 
 def sent_in(array: Array) -> Sent | None:

@@ -33,8 +33,8 @@ class VersionStatus:
         version: version number.
         state: public state.
         error: why its load failed; else empty.
-        remark: what else there is to say: signatures that are left out, the share of split
-            traffic, what it answers as a shadow.
+        remark: further remarks: signatures that are left out, the share of split traffic, what it
+            answers as a shadow.
     """
 
     version: int

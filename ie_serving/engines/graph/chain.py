@@ -22,7 +22,7 @@ from ie_serving.engines.others import LoadedModel, RecordStep
 T = TypeVar("T")
 
 LAST = -1
-"""In place of a step's index: the last step, whose outputs are not kept."""
+"""The last step, whose outputs are not kept, in place of a step's index."""
 
 TakenItem = tuple[str, int, str]
 """The source of an input: the input's name, the index of the step that gives it, the item."""
@@ -34,7 +34,7 @@ class Ready(NamedTuple):
     Attributes:
         signature: signature of the step's model.
         takes: the sources of its inputs.
-        known: by which the inputs are seen to fit; None where `fit` has to check them.
+        known: shapes known to fit; None where `fit` has to check them.
         read: copies the step's outputs, since the engine reuses their memory.
     """
 
@@ -51,14 +51,14 @@ class ChainStep:
     """One step of a chain.
 
     Args of the constructor:
-        step: which.
+        step: index of the step.
         place: place of its model among those that a request holds.
         own: part of the graph that computes it in place of a model.
         given: places of the steps and of the request, by name.
 
     Attributes:
         signature: name of the signature.
-        ready: for the one that answered last.
+        ready: prepared call of the version that answered last.
     """
 
     __slots__ = ("_given", "name", "own", "place", "ready", "signature", "step")
@@ -130,7 +130,7 @@ class StepChain:
         Args:
             held: the models, each held for this request.
             inputs: inputs of the request.
-            read: see `engines.base`.
+            read: argument of `infer` in `engines.base`.
 
         Raises:
             ServingError: of the step that failed, with its name.

@@ -63,7 +63,7 @@ class Condition:
     """A test of one tensor; see above.
 
     Attributes:
-        text: as it is written.
+        text: text of the condition as written.
         of: the tensor it tests, `step.item`.
         function: a key of `FUNCTIONS`; empty for none.
         sign: a key of `SIGNS`; empty where the value itself must be true.

@@ -15,10 +15,10 @@ from ie_serving.engines.graph.condition import Condition
 from ie_serving.engines.kernels import THREAD, KernelPlace
 
 REQUEST = "request"
-"""In place of a step's name: the client's request."""
+"""The client's request, in place of a step's name."""
 
 ITEM = "item"
-"""In place of a step's name: an entry of the item that `for_each` names."""
+"""An entry of the item that `for_each` names, in place of a step's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Step:
     """The common part of all kinds of steps.
 
     Attributes:
-        name: by which other steps refer to it.
+        name: name by which other steps refer to it.
         when: the step is skipped unless this holds.
         fallback: step whose items replace this one's if it fails; empty for none.
     """
@@ -82,7 +82,7 @@ class CallStep(Step):
         gathers: step whose entries it takes together; empty where it names none.
         timeout_s: longest time of an inference; 0 sets no limit.
         retries: further tries of an inference that fails.
-        cache_s: how long outputs answer equal inputs; 0 computes them each time.
+        cache_s: seconds for which outputs answer equal inputs; 0 computes them each time.
     """
 
     inputs: Mapping[str, Ref] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class ModelStep(CallStep):
     """A served model.
 
     Attributes:
-        model: which, and which signature of it.
+        model: name and signature of the model.
     """
 
     model: ModelSpec
@@ -154,8 +154,8 @@ class KernelStep(CallStep):
     Attributes:
         place: place of its code.
         params: its parameters, with the types of JSON.
-        isolation: see `KernelOptions`.
-        max_concurrency: see `KernelOptions`.
+        isolation: isolation, as in `KernelOptions`.
+        max_concurrency: most calls at once, as in `KernelOptions`.
         limit_s: longest time of a call, in place of `timeout_s`; then the kernel's process ends.
     """
 
@@ -259,8 +259,8 @@ class Definition:
     Attributes:
         inputs: declared inputs of the request; the others follow from the models.
         outputs: the items that it answers with.
-        steps: by name.
-        cache_s: how long an answer is given to equal requests; 0 computes it each time.
+        steps: steps by name.
+        cache_s: seconds for which an answer is given to equal requests; 0 computes it each time.
     """
 
     steps: Mapping[str, Step]

@@ -22,7 +22,7 @@ class WithGraphs(EngineAround):
     """`engine`, and graphs of models. See `engines.base.Engine`.
 
     Args of the constructor:
-        engine: for versions that are no graphs.
+        engine: engine for versions that are no graphs.
         models: the models that graphs can use.
         record: called with the seconds of each step.
         watch: counts the tensors that a step `metrics` passes on; None counts nothing.

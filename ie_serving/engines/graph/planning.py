@@ -47,11 +47,11 @@ class Plan:
     """A graph whose steps fit its models.
 
     Attributes:
-        signature: as clients see it.
-        steps: by name; those of models have the source of each input, and their outputs.
+        signature: public signature.
+        steps: steps by name; those of models have the source of each input, and their outputs.
         gives: specs of the items of each step.
         outputs: the source of each output of the graph.
-        waits: for each step, the steps whose tensors it takes.
+        waits: steps whose tensors a step takes, by step.
         wanted: steps that give the graph's outputs.
         lines: steps that run in sequence without nested calls, by the name of the last one.
         apart: steps that run in separate tasks: those that several steps use, and some of every

@@ -47,7 +47,7 @@ def read(given: object, place: str) -> Definition:
 
     Args:
         given: the decoded JSON.
-        place: where it stands, for faults.
+        place: place named in faults.
 
     Raises:
         ConfigError: every fault, such as `graphs[0].steps.score.in.x: ...`.

@@ -29,8 +29,8 @@ class Asking:
     """How the hooks of one version ask models.
 
     Attributes:
-        loop: on which models answer; None until the first request.
-        left_s: of each thread, what tells the seconds that its request has left.
+        loop: event loop on which models answer; None until the first request.
+        left_s: functions by thread that return the seconds left to its request.
         blocks: a hook has waited for a model: none of them may run on the event loop.
     """
 
@@ -72,7 +72,7 @@ class AskedModel:
     """A model of the chain: an element of `ctx.drivers`.
 
     Attributes:
-        driver_name: as the configuration says it.
+        driver_name: name of the driver in the configuration.
     """
 
     driver_name = ""
@@ -138,7 +138,7 @@ class HookModel(AskedModel):
     Args of the constructor:
         preprocess, postprocess: functions around `predict_hooks`; None for none.
         init_hook: called with `params` when the model is loaded; None for none.
-        params: for these.
+        params: parameters of the hooks.
     """
 
     _open: Callable[[str, Mapping[str, Any]], LinkedModel]

@@ -11,7 +11,7 @@ from ie_serving.core.values.requests import NO_CALLER, Caller
 from ie_serving.engines.python.context import REQUEST_ID, failure
 
 log = logging.getLogger("ie_serving.hooks")
-"""What hooks log."""
+"""Logger given to hooks."""
 
 
 class HookContext:
@@ -19,8 +19,8 @@ class HookContext:
 
     Attributes:
         drivers: the models, in the order of the chain.
-        global_ctx: what `init_hook`, or later `update_hook`, returned.
-        skipped: what `skip` was given, until a model has been left out for it.
+        global_ctx: result of `init_hook`, or later of `update_hook`.
+        skipped: argument of `skip`, until a model has been left out for it.
     """
 
     log = log

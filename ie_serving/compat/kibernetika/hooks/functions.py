@@ -59,7 +59,7 @@ class Functions:
         pre, post: an entry for each model.
         process: answers the whole request instead of them.
         init, update: take the context and the parameters.
-        described: what `metadata()` of the file returned; None without one.
+        described: result of the file's `metadata()`; None without one.
     """
 
     pre: Sequence[Hook | None]
@@ -75,7 +75,7 @@ def functions_of(module: ModuleType, extras: Sequence[HookFacts]) -> Functions:
 
     Args:
         module: the file.
-        extras: for each model, what its hooks get as `**kwargs`; looked at with each call.
+        extras: `**kwargs` of the hooks of each model; read at each call.
 
     Raises:
         LoadFailed: naming the function, what it takes and what was expected.
@@ -145,9 +145,9 @@ def _hook(
     """Make one hook.
 
     Args:
-        name: for errors.
+        name: name in errors.
         function: the hook; None for none.
-        extras: what it gets as `**kwargs`.
+        extras: `**kwargs` of the hook.
         yields: the next hook takes all that the generator `function` yields.
         iterates: the hook takes what the generator before it has yielded.
     """
@@ -297,7 +297,7 @@ def fault(file: Path, models: int) -> str:
     """Give the first fault, with its file and line; empty if there is none to see.
 
     Args:
-        file: with hooks.
+        file: path of the file of hooks.
         models: number of models of the chain.
     """
     try:

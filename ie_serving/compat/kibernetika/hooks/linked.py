@@ -32,14 +32,14 @@ class LinkedModel:
     """A model, or none where it echoes. Used from one event loop at a time.
 
     Args of the constructor:
-        link: what the configuration says of it.
+        link: entry of the configuration.
         compiled: computes; None echoes.
 
     Attributes:
-        link: as it was given.
-        signature: that is asked; without inputs and outputs where it echoes.
-        shown: to clients that no hook stands before: with any number of rows where they are run in
-            parts.
+        link: entry of the configuration.
+        signature: signature that is called; without inputs and outputs where it echoes.
+        shown: signature for clients that no hook stands before: with any number of rows where they
+            are run in parts.
     """
 
     def __init__(self, link: ChainedModel, compiled: CompiledModel | None) -> None:
@@ -68,7 +68,7 @@ class LinkedModel:
         """Run it, or echo; outputs are copies.
 
         Args:
-            inputs: by name; what a generator has yielded runs one by one.
+            inputs: values by name; those of a generator run one by one.
             whole: they have as many rows as the model takes.
 
         Raises:

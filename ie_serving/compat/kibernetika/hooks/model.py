@@ -33,16 +33,16 @@ class HookedModel(CompiledModel):
 
     Args of the constructor:
         file: file of the hooks, for errors; empty where there are none.
-        signature: what clients see.
-        stages: in order.
+        signature: public signature.
+        stages: stages in order of execution.
         models: models of these, and those that hooks have loaded.
         process: answers the whole request in their place; None where there is none.
-        asking: by which hooks ask models.
+        asking: access of hooks to models.
         timeout_s: longest time of a request; None sets no limit.
         freed: called last by `close`.
 
     Attributes:
-        global_ctx: what `init_hook`, or later `update_hook`, returned.
+        global_ctx: result of `init_hook`, or later of `update_hook`.
         updates: takes other parameters; None where the model has to be loaded anew.
     """
 

@@ -39,7 +39,7 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
     Args:
         engine: compiles each model.
         directory: directory of the version; a chain's is not looked at for models.
-        options: with `HookOptions`.
+        options: options of the version, with `HookOptions`.
 
     Raises:
         LoadFailed: a model or the hooks cannot be loaded, or no setting allows to run the hooks.

@@ -30,7 +30,7 @@ def predict(inputs: Mapping[str, Any], address: str, limit_s: float) -> dict[str
     """Ask the one model at an address.
 
     Args:
-        inputs: by name: arrays, or what becomes one.
+        inputs: values by name: arrays, or what becomes one.
         address: `host:port`.
         limit_s: seconds that the answer may take.
 

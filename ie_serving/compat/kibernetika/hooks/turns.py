@@ -33,21 +33,21 @@ NEVER = 1e9
 """Seconds that are taken for a size that no thread has measured."""
 
 OBJECTS = np.dtype(np.object_)
-"""Of arrays of texts."""
+"""The dtype of arrays of texts."""
 
 
 class HookTurns:
     """The hooks of one version: where they run. Used from one event loop at a time.
 
     Args of the constructor:
-        file: that they stand in, for errors.
+        file: file of the hooks, named in errors.
         asking: whether one of them waits for models.
         most: hooks that run at a time.
-        execution: see `EngineOptions.execution`.
+        execution: value of `EngineOptions.execution`.
 
     Attributes:
         running: hooks that threads run, or that wait for one.
-        threads: that run them.
+        threads: threads that run the hooks.
         about: model and version, for log events.
     """
 
@@ -96,7 +96,7 @@ class HookTurn:
         """Call the hook here, if it is short; None where it is not known to be.
 
         Args:
-            tensors: by name.
+            tensors: arrays by name.
             ctx: context of the request.
             own: the same tensors, given if no other code has them: the hook may then change and
                 keep these arrays. Without it the hook gets copies of those that it could change.

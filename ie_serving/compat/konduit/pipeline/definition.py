@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import nearest
 
 REQUEST: Final = "input"
-"""In place of a step's name: what the client sends."""
+"""The data sent by the client, in place of a step's name."""
 MODEL: Final = "model"
 """Key by which the configuration names the served model of a step; no word of Konduit's."""
 
@@ -111,7 +111,7 @@ class PipelineStep:
     """One step.
 
     Attributes:
-        name: in a list its number, from 1 on.
+        name: key of the step; in a list its number, from 1 on.
         type: `@type`.
         inputs: the steps whose data it takes, `input` for the request.
         keys: the others.

@@ -64,7 +64,7 @@ class RunningPipeline:
     """A pipeline that is loaded. Used in several threads at once.
 
     Args of the constructor:
-        pipeline: as it is written.
+        pipeline: pipeline as written.
 
     Raises:
         LoadFailed: naming the step.

@@ -33,10 +33,10 @@ _KEYS: Final = frozenset(
 _OF_THIS_SERVER: Final = ("JAVACPP", "PYTHON", "STATIC")
 """`pythonConfigType` of scripts that the server's own Python can run."""
 _OF_OTHERS: Final = ("CONDA", "VENV", "CUSTOM")
-"""Of scripts that had a Python of their own, whose libraries this one may have as well."""
+"""Types of scripts that had a Python of their own, whose libraries this one may have as well."""
 
 CHANNELS: Final = 3
-"""Of pictures that are written as PNG for a script: red, green, blue."""
+"""Channels of pictures written as PNG for a script: red, green, blue."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ TAKEN: Mapping[str, Callable[[Any], Any]] = {
     "list": _exactly(list),
     "dict": _exactly(dict),
 }
-"""By `pythonType`: make a variable of a value of the data."""
+"""Functions that make a variable of a value of the data, by `pythonType`."""
 
 KINDS_OF: Mapping[str, str] = {
     "numpy.ndarray": "NDARRAY",
@@ -289,7 +289,7 @@ GIVEN: Mapping[str, Callable[[Any], Any]] = {
     "BOUNDING_BOX": _exactly(dict),
     "DATA": _data,
 }
-"""By the type in the data: make a value of a variable."""
+"""Functions that make a value of a variable, by the type in the data."""
 
 
 def _given(space: Mapping[str, Any], variable: Variable) -> Any:  # noqa: ANN401

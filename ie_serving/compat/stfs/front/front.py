@@ -34,7 +34,7 @@ from ie_serving.wire.clients.sample import chosen, inlined, inputs
 from ie_serving.wire.form import is_form
 
 OPEN_SIZE: Final = 2
-"""What a dimension of any size becomes in requests that are made up, as in the original."""
+"""Size of an open dimension in generated requests, as in the original."""
 
 
 class StfsFront(OtherFront[Route]):

@@ -57,7 +57,7 @@ class StfsBody:
     """The body of a `POST /`, its inputs not yet decoded.
 
     Attributes:
-        model: which servable is asked for, with its signature.
+        model: servable that is asked for, with its signature.
     """
 
     __slots__ = ("_data", "_decodes", "model")
@@ -224,7 +224,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "scikitlearn": {"label": PREDICT, "y": PREDICT, "probabilities": PROBABILITIES},
     "xgboost": {"y": "result"},
 }
-"""What the outputs of the drivers are called there, by platform; others keep their names."""
+"""Names of the drivers' outputs in the original, by platform; others keep their names."""
 
 
 def encode(outputs: Arrays, specs: Specs, platform: str) -> bytes:

@@ -57,10 +57,11 @@ from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
 from ie_serving.server.access_log.optional import OptionalWatch
-from ie_serving.server.fronts.admin import health
+from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
+from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.admin.health import Health, HealthService, ProcessReadiness
+from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
@@ -442,10 +443,10 @@ class ServingApplication:
         )
 
     def _grpc(self) -> MakeListener:
-        messages.POOL.AddSerializedFile(health.DESCRIPTOR)
+        messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
         # The messages of health are grpc's own, and reflection answers from one descriptor pool.
         profiled = fronts.profiler_services(self._settings.server, self._profiler)
-        names = (*self._services, *profiled, health.NAME)
+        names = (*self._services, *profiled, grpc_health.NAME)
         reflection = ReflectionService(names, messages.POOL)
         services = {
             **self._services,

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ie_serving.compat.kibernetika.hooks.functions import fault
+from ie_serving.compat.kibernetika.hooks.hook_faults import fault
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import SERVER, names_in_ie_serving

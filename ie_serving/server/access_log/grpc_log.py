@@ -28,17 +28,9 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import HeaderFields
-from ie_serving.telemetry.request.entry import (
-    CURRENT,
-    HEADER,
-    LONGEST_ID,
-    NO_MODEL,
-    RequestEntry,
-    RequestTarget,
-    now,
-    safe,
-)
+from ie_serving.telemetry.request.entry import CURRENT, NO_MODEL, RequestEntry, RequestTarget, now
 from ie_serving.telemetry.request.observers import RequestWatch
+from ie_serving.telemetry.request.request_id import HEADER, LONGEST_ID, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 _OK: Final = Code.OK.name

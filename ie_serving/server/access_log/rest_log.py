@@ -27,15 +27,14 @@ from ie_serving.server.transport.http1.messages import (
 from ie_serving.server.transport.http1.protocol import Protocol
 from ie_serving.telemetry.request.entry import (
     CURRENT,
-    HEADER,
     LONGEST,
     RequestEntry,
     RequestTarget,
     current,
     now,
-    safe,
 )
 from ie_serving.telemetry.request.observers import RequestWatch
+from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol

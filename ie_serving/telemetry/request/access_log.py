@@ -31,7 +31,8 @@ from urllib.parse import unquote
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import Event, mask, render
 from ie_serving.telemetry.log.logs import register, written_second
-from ie_serving.telemetry.request.entry import RequestEntry, epoch, made_ids, now
+from ie_serving.telemetry.request.entry import RequestEntry, epoch, now
+from ie_serving.telemetry.request.request_id import made_ids
 
 log = logging.getLogger(__name__)
 

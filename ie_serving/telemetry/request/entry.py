@@ -1,24 +1,17 @@
 """Facts of one request for its observers: access log, traces, `Server-Timing`.
 
-The code that carries a request makes an `RequestEntry` on arrival and sets `CURRENT`; code that
+The code that carries a request makes a `RequestEntry` on arrival and sets `CURRENT`; code that
 works for the request adds facts. Without observers there are no entries.
-
-Request ids: the client's own if it is safe to log, otherwise a new one.
-
-Source: Envoy, nginx and Heroku call the header `X-Request-Id`.
 """
 
-import itertools
-import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ie_serving.telemetry.request.trace_context import Trace
+from ie_serving.telemetry.request.request_id import made_ids
 
 LONGEST: Final = 256
 """Characters of a path or of a model's name that are kept: clients choose them, and a name that no
@@ -145,31 +138,6 @@ def current() -> RequestEntry | None:
     """Return the entry of the present request; None if there is none."""
     entry = CURRENT.get()
     return None if entry is None or entry.ended else entry
-
-
-HEADER: Final = "x-request-id"
-"""A header over REST, metadata over gRPC."""
-LONGEST_ID: Final = 128
-"""Most characters of an accepted id; a longer one is ignored."""
-
-# Printable ASCII without blanks, quotes and backslashes: ids are logged and sent back.
-_SAFE = re.compile(rb"[!#-&(-\[\]-~]{1,%d}" % LONGEST_ID)
-
-
-@cache
-def made_ids() -> Iterator[bytes]:
-    """Return an iterator of ids that no other process makes: a random beginning, and a number.
-
-    For all threads of a process. First called in the worker: made before the fork, they would be
-    the same in each worker.
-    """
-    # Random once, then counted: random bytes for each id would cost a system call.
-    return map(f"{secrets.token_hex(8)}%012x".encode().__mod__, itertools.count(1))
-
-
-def safe(given: bytes) -> bytes:
-    """Return the id that a client has sent if it is safe to log; else an empty one."""
-    return given if _SAFE.fullmatch(given) else b""
 
 
 class ProfiledRequest(NamedTuple):

@@ -1,7 +1,8 @@
 """Encodes outputs to REST replies, with TensorFlow Serving's layout and number texts.
 
 A reply of at most `EXACT_NUMBERS` elements is byte for byte what TensorFlow Serving writes
-(`pretty.py`); the usual one, a single output of few numbers, is written here in few calls.
+(`pretty.py`, `number_text.py`); the usual one, a single output of few numbers, is written here in
+few calls.
 
 A larger reply has the same values in fewer bytes: no white space, and the shortest texts, such as
 `0.33333334` instead of `0.333333343`. Any JSON reader gets the same values, several times sooner.
@@ -22,23 +23,25 @@ import orjson
 
 from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.pretty import (
-    DENSE,
+from ie_serving.wire.json.number_text import (
     FEW,
     LEAST_LONG,
-    LINES,
     LONG_FORMS,
-    ONE_LINE,
     WORDS,
     are_long,
-    encoded,
-    escaped,
     exact_float32,
     floats,
     is_short,
+    texts_of,
+)
+from ie_serving.wire.json.pretty import (
+    DENSE,
+    LINES,
+    ONE_LINE,
+    encoded,
+    escaped,
     quoted,
     quoted_text,
-    texts_of,
     write_columns,
     write_rows,
 )

@@ -8,19 +8,13 @@
 may return `(tensors, ctx)` as well. A postprocess may be a generator: a preprocess behind it gets
 an iterator over the dicts. Without one the next model runs for each dict, and its postprocess gets
 an iterator over the outputs; without a hook there has to be a single dict.
-
-Faults of a file of hooks that show before it is run: its syntax, and the forms of its hooks.
-
-The command refuses to start for them, since no later try would go better.
 """
 
-import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 from typing import Any, cast
 
 from ie_serving.compat.kibernetika.hooks.context import HookContext
@@ -291,68 +285,3 @@ def mentioned(code: CodeType) -> set[str]:
         elif isinstance(each, CodeType):
             found |= mentioned(each)
     return found
-
-
-def fault(file: Path, models: int) -> str:
-    """Give the first fault, with its file and line; empty if there is none to see.
-
-    Args:
-        file: path of the file of hooks.
-        models: number of models of the chain.
-    """
-    try:
-        tree = ast.parse(file.read_bytes(), str(file))
-        for node, name, value in _hooks(tree):
-            line = node
-            _check(name, value, models)
-    except SyntaxError as error:
-        return f"{file}, line {error.lineno}: SyntaxError: {error.msg}"
-    except (ValueError, RecursionError) as error:  # zero bytes; nested too deeply
-        return f"{file}: {error}"
-    except LoadFailed as error:
-        return f"{file}, line {line}: {error}"
-    return ""
-
-
-def _hooks(tree: ast.Module) -> Iterator[tuple[int, str, object]]:
-    """Yield each hook with its line and name: a function of its form, or a list of such."""
-    made: Mapping[str, FunctionType] = {
-        each.name: _stub(each)
-        for each in tree.body
-        if isinstance(each, ast.FunctionDef) and not each.decorator_list
-    }
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef) and each.name in NAMES and each.name in made:
-            yield each.lineno, each.name, made[each.name]
-        elif isinstance(each, ast.Assign) and isinstance(each.value, ast.List | ast.Tuple):
-            values = [made.get(v.id) if isinstance(v, ast.Name) else None for v in each.value.elts]
-            for target in each.targets:
-                if isinstance(target, ast.Name) and target.id in (PRE, POST):
-                    yield each.lineno, target.id, values
-
-
-def _stub(function: ast.FunctionDef) -> FunctionType:
-    """Make a function of the same parameters that does nothing."""
-    given = function.args
-    for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
-        if each is not None:
-            each.annotation = None
-    nothing: ast.expr = ast.copy_location(ast.Constant(None), function)
-    given.defaults = [nothing for _ in given.defaults]
-    given.kw_defaults = [each and nothing for each in given.kw_defaults]
-    body: list[ast.stmt] = [ast.Pass()]
-    stub = ast.copy_location(ast.FunctionDef(function.name, given, body, []), function)
-    space: dict[str, FunctionType] = {}
-    exec(compile(ast.fix_missing_locations(ast.Module([stub], [])), "<stub>", "exec"), space)
-    return space[function.name]
-
-
-def _check(name: str, value: object, models: int) -> None:
-    """Raises: LoadFailed."""
-    if name not in (PRE, POST):
-        if name == "process":
-            bound(name, value, {})
-        return
-    for each in entries(name, value, models):
-        if each is not None:
-            bound(name, each, {})

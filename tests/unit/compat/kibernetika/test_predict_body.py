@@ -123,7 +123,7 @@ def test_a_reply_has_each_output_by_name() -> None:
 
 def _infinity() -> str:
     """As TensorFlow Serving's REST API writes it."""
-    from ie_serving.wire.json.pretty import floats
+    from ie_serving.wire.json.number_text import floats
 
     return floats(np.float32([np.inf]))[0]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.app import command_line as main
-from ie_serving.config.dialects import manage
+from ie_serving.config.dialects import file_edits, manage
 from ie_serving.core.values.errors import ConfigError
 
 
@@ -130,7 +130,7 @@ def test_edits_at_once_all_count(tmp_path: Path) -> None:
 def test_an_edit_does_not_wait_for_another_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manage, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(file_edits, "PATIENCE_S", 0.0)
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)

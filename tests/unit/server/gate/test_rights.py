@@ -13,9 +13,9 @@ from ie_serving.core.values.access import Need, Right
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import CallerPassing
 from ie_serving.server.fronts.admin import grpc_profiler
+from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.admin.health import HealthService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference

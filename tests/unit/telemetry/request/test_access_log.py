@@ -28,14 +28,12 @@ from ie_serving.telemetry.request.access_log import (
 )
 from ie_serving.telemetry.request.entry import (
     CURRENT,
-    LONGEST_ID,
     NO_MODEL,
     RequestEntry,
     RequestTarget,
     current,
-    made_ids,
-    safe,
 )
+from ie_serving.telemetry.request.request_id import LONGEST_ID, made_ids, safe
 from tests.process import PATIENCE_S, until
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.pretty import any_floats, are_long, floats, is_short
-from ie_serving.wire.json.pretty import texts_of as one_by_one
+from ie_serving.wire.json.number_text import any_floats, are_long, floats, is_short
+from ie_serving.wire.json.number_text import texts_of as one_by_one
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions
 

@@ -10,7 +10,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ie_serving.core.values.errors import InvalidRequest, NotFound
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.server.fronts.admin.health import (
+from ie_serving.server.fronts.admin.grpc_health import (
     NAME,
     NOT_SERVING,
     SERVICE_UNKNOWN,

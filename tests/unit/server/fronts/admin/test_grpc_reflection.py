@@ -9,20 +9,20 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.server.fronts.admin import health
+from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionService
 from ie_serving.server.transport.grpc.services import Streaming
 
 NEVER: Any = None
 
-METHODS = {health.NAME: "Check", **dict.fromkeys(NAMES, "ServerReflectionInfo")}
+METHODS = {grpc_health.NAME: "Check", **dict.fromkeys(NAMES, "ServerReflectionInfo")}
 Request = reflection_pb2.ServerReflectionRequest
 
 
 async def answers(*payloads: bytes, name: str = NAMES[0]) -> list[Any]:
     pool = DescriptorPool()
-    pool.AddSerializedFile(health.DESCRIPTOR)
-    method = ReflectionService([health.NAME], pool).services()[name]["ServerReflectionInfo"]
+    pool.AddSerializedFile(grpc_health.DESCRIPTOR)
+    method = ReflectionService([grpc_health.NAME], pool).services()[name]["ServerReflectionInfo"]
     assert isinstance(method, Streaming)
 
     async def requests() -> AsyncIterator[bytes]:
@@ -38,18 +38,18 @@ async def test_services_are_listed(name: str) -> None:
     """Those of the server and reflection itself."""
     (reply,) = await answers(Request(list_services="").SerializeToString(), name=name)
     listed = {service.name for service in reply.list_services_response.service}
-    assert listed == {health.NAME, *NAMES}
+    assert listed == {grpc_health.NAME, *NAMES}
 
 
 async def test_a_service_is_described_by_its_file() -> None:
-    asked = Request(file_containing_symbol=health.NAME)
+    asked = Request(file_containing_symbol=grpc_health.NAME)
     (reply,) = await answers(asked.SerializeToString())
     (written,) = reply.file_descriptor_response.file_descriptor_proto
     file = descriptor_pb2.FileDescriptorProto.FromString(written)
     assert file.service[0].name == "Health"
 
 
-@pytest.mark.parametrize("service", [health.NAME, *NAMES])
+@pytest.mark.parametrize("service", [grpc_health.NAME, *NAMES])
 async def test_services_and_their_methods_are_described(service: str) -> None:
     """Reflection itself among them; both ask for the file of the service."""
     files = []
@@ -62,7 +62,7 @@ async def test_services_and_their_methods_are_described(service: str) -> None:
     assert f"{file.package}.{file.service[0].name}" == service
 
 
-@pytest.mark.parametrize("symbol", [f"{health.NAME}.None", "none.Such.Method", "none"])
+@pytest.mark.parametrize("symbol", [f"{grpc_health.NAME}.None", "none.Such.Method", "none"])
 async def test_what_there_is_not_is_not_found(symbol: str) -> None:
     (reply,) = await answers(Request(file_containing_symbol=symbol).SerializeToString())
     assert reply.error_response.error_code == 5

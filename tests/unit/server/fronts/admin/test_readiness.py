@@ -6,11 +6,10 @@ import logging
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from ie_serving.server.fronts.admin.grpc_health import NAME, HealthService
 from ie_serving.server.fronts.admin.health import (
-    NAME,
     PHASES,
     Health,
-    HealthService,
     PhaseEvent,
     ProcessPhase,
     ProcessReadiness,

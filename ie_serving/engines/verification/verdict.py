@@ -109,10 +109,21 @@ class Serve:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """The comparison decides: OpenVINO has compiled each signature."""
+
+
+@dataclass(frozen=True)
 class Replace:
-    """The second engine serves; `cause` says why OpenVINO does not."""
+    """The second engine serves; `cause` says why OpenVINO does not.
+
+    Attributes:
+        cause: reason for the log and the signatures.
+        or_compare: whether the comparison decides if the second engine does not serve either.
+    """
 
     cause: str
+    or_compare: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,8 +133,25 @@ class Fail:
     cause: str
 
 
+def choose_uncompared(*, refusal: str | None = None, left_out: str = "") -> Compare | Replace:
+    """Choose the engine of a model before the comparison has ended. Pure.
+
+    Args:
+        refusal: why OpenVINO does not compile the model; None if it does.
+        left_out: why OpenVINO leaves a signature out; empty if it leaves out none.
+    """
+    if refusal is not None:
+        return Replace(refusal)
+    return Replace(left_out, or_compare=True) if left_out else Compare()
+
+
 def choose(
-    found: Findings, second: str, *, needs_reference: str = "", advice: str | None = None
+    found: Findings,
+    second: str,
+    *,
+    needs_reference: str = "",
+    advice: str | None = None,
+    sooner: str = "",
 ) -> Serve | Replace | Fail:
     """Choose the engine of a model that OpenVINO has compiled. Pure.
 
@@ -132,6 +160,8 @@ def choose(
         second: library of the second engine.
         needs_reference: why OpenVINO serves only what was compared; empty if it need not be.
         advice: what to do about a model that was not compared; None if it is served all the same.
+        sooner: by how much the second engine answers sooner; empty if it does not, or before it
+            was measured.
     """
     if why := _wrong(found):
         differ = f"{OPENVINO} and {found.reference} differ: {why}"
@@ -143,7 +173,18 @@ def choose(
         return Replace(needs_reference)
     if found.why_not and advice is not None:
         return Fail(f"the version is {found.summary()}{advice}")
-    return Serve()
+    return Replace(sooner) if sooner else Serve()
+
+
+def may_be_sooner(found: Findings, *, is_replaceable: bool, refused: str) -> bool:
+    """Whether the second engine may serve a model only because it answers sooner. Pure.
+
+    Args:
+        found: the findings.
+        is_replaceable: whether the second engine is installed, and no driver is configured.
+        refused: an option that only OpenVINO takes, as text; empty if none is set.
+    """
+    return is_replaceable and ValueKind.FINITE not in found.crashed and not refused
 
 
 def _wrong(found: Findings) -> str:

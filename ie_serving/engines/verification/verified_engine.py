@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +40,8 @@ from ie_serving.engines.verification.verdict import (
     Serve,
     Verdicts,
     choose,
+    choose_uncompared,
+    may_be_sooner,
 )
 from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.telemetry.log.logs import Event
@@ -97,6 +99,11 @@ class VerifiedEngine(EngineAround):
             return self._engine.compile(directory, options)
         second = self._seconds[file.suffix]
         return _Load(self._engine, second, self._verifier, file, options).compiled()
+
+
+def _left_out(model: CompiledModel) -> str:
+    """Say why OpenVINO leaves a signature out; empty if it compiles each."""
+    return next((s.left_out for s in model.signatures.values() if s.left_out), "")
 
 
 def _only_openvino(directory: Path, options: EngineOptions) -> str:
@@ -158,15 +165,18 @@ class _Load:
             unused.callback(made.cancel)
             unused.callback(found.cancel)
             beside.shutdown(wait=False)  # it is not awaited for a model that OpenVINO refuses
-            try:
-                model = self.engine.compile(self.file.parent, self.options)
-            except LoadFailed as error:
+            model = self._compiled_or_refused()
+            refused: LoadFailed | None = None
+            if isinstance(model, LoadFailed):
                 unused.close()
-                return self._by_reference(str(error), error)
-            unused.callback(model.close)
-            if left_out := next((s.left_out for s in model.signatures.values() if s.left_out), ""):
-                with suppress(LoadFailed):  # then the others are served
-                    return self._by_reference(left_out)
+                refused, first = model, choose_uncompared(refusal=str(model))
+            else:
+                unused.callback(model.close)
+                first = choose_uncompared(left_out=_left_out(model))
+            if isinstance(first, Replace):
+                with suppress(LoadFailed) if first.or_compare else nullcontext():
+                    return self._by_reference(first.cause, refused)
+            assert not isinstance(model, LoadFailed)  # a refused model has left above
             made.set_result((model, time.perf_counter() - began))
             shown = found.result()
             choice = self._choice(shown)
@@ -181,10 +191,17 @@ class _Load:
             raise LoadFailed(choice.cause)
         return self._without_crashes(self._by_reference(choice.cause), shown)
 
-    def _choice(self, found: Findings) -> Serve | Replace | Fail:
+    def _compiled_or_refused(self) -> CompiledModel | LoadFailed:
+        try:
+            return self.engine.compile(self.file.parent, self.options)
+        except LoadFailed as error:
+            return error
+
+    def _choice(self, found: Findings, gain: str = "") -> Serve | Replace | Fail:
         return choose(
             found,
             self._second.library,
+            sooner=gain,
             needs_reference=_needs_reference(self.file) if found.why_not else "",
             advice=self._advice() if self.options.verify == REQUIRE else None,
         )
@@ -242,10 +259,10 @@ class _Load:
 
     def _faster(self, model: CompiledModel, found: Findings) -> CompiledModel | None:
         """Give a quantized model of the second engine if this answers faster."""
-        is_open = self.options.driver == AUTO and self._is_installed
-        is_open = is_open and ValueKind.FINITE not in found.crashed
+        is_replaceable = self.options.driver == AUTO and self._is_installed
         refused = unsupported(self.options, next(iter(model.signatures.values())))
-        if not is_open or refused or self.file.suffix != ONNX or not is_dynamic(self.file):
+        is_open = may_be_sooner(found, is_replaceable=is_replaceable, refused=refused)
+        if not is_open or self.file.suffix != ONNX or not is_dynamic(self.file):
             return None
         with ExitStack() as unused:
             try:
@@ -253,10 +270,11 @@ class _Load:
             except LoadFailed:  # it lacks an operator
                 return None
             unused.callback(other.close)
-            if not (why := sooner(model, other)):
+            choice = self._choice(found, sooner(model, other))
+            if not isinstance(choice, Replace):
                 return None
             unused.pop_all()
-        return self._without_crashes(self._told(other, why), found)
+        return self._without_crashes(self._told(other, choice.cause), found)
 
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]

@@ -9,12 +9,15 @@ from ie_serving.core.values.tensors import Array
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification.verdict import (
     QUANTIZED,
+    Compare,
     Fail,
     Findings,
     Replace,
     Serve,
     choose,
+    choose_uncompared,
     differences,
+    may_be_sooner,
 )
 
 FINITE, SECOND, REFERENCE = ValueKind.FINITE, "onnxruntime", "onnxruntime 1.0"
@@ -59,6 +62,54 @@ def test_which_engine_serves_what_was_not_compared() -> None:
     assert choose(found, SECOND, advice="; install it") == Fail(told)
     needs = "it is computed otherwise"
     assert choose(found, SECOND, needs_reference=needs, advice="") == Replace(needs)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "left_out", "choice"),
+    [
+        pytest.param(None, "", Compare(), id="OpenVINO compiles it"),
+        pytest.param("no", "", Replace("no"), id="OpenVINO refuses it"),
+        pytest.param("", "", Replace(""), id="OpenVINO refuses it without a word"),
+        pytest.param(None, "s", Replace("s", or_compare=True), id="a signature is left out"),
+    ],
+)
+def test_the_engine_of_a_model_that_openvino_does_not_compile_wholly_is_the_second(
+    refusal: str | None, left_out: str, choice: Compare | Replace
+) -> None:
+    assert choose_uncompared(refusal=refusal, left_out=left_out) == choice
+
+
+@pytest.mark.parametrize(
+    ("found", "choice"),
+    [
+        pytest.param(Findings(REFERENCE, asked=9), Replace("sooner"), id="both answer the same"),
+        pytest.param(Findings(why_not="it took longer"), Replace("sooner"), id="not compared"),
+        pytest.param(
+            Findings(REFERENCE, 9, {FINITE: "y is 1"}), Replace(f"{DIFFER}y is 1"), id="they differ"
+        ),
+    ],
+)
+def test_an_engine_that_answers_sooner_serves_unless_the_findings_decide(
+    found: Findings, choice: Replace
+) -> None:
+    assert choose(found, SECOND, sooner="sooner") == choice
+
+
+@pytest.mark.parametrize(
+    ("crashed", "is_replaceable", "refused", "is_open"),
+    [
+        pytest.param({}, True, "", True, id="open"),
+        pytest.param({}, False, "", False, id="a driver is configured"),
+        pytest.param({}, True, "shape", False, id="an option of OpenVINO alone"),
+        pytest.param({FINITE: "onnxruntime b"}, True, "", False, id="it crashed"),
+        pytest.param({ValueKind.NAN: "onnxruntime b"}, True, "", True, id="it crashed at NaN"),
+    ],
+)
+def test_the_second_engine_is_measured_only_if_it_may_serve(
+    crashed: dict[ValueKind, str], is_replaceable: bool, refused: str, is_open: bool
+) -> None:
+    found = Findings(REFERENCE, 9, crashed=crashed)
+    assert may_be_sooner(found, is_replaceable=is_replaceable, refused=refused) == is_open
 
 
 def said(found: Array, expected: Array, precision: str = "f32") -> str:

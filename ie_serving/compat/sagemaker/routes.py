@@ -168,7 +168,7 @@ class SageMakerRoutes(OtherFront[str]):
             kind, form = _kind(head), _accepted(head)
             body = await read_body(request, self._server.max_message_bytes, held)
             if method != PREDICT and kind != JSON:
-                raise UnknownEncoding(f"{method} takes application/json alone")
+                raise UnknownEncoding(f"{method} takes application/json alone: send JSON")
             asked = await _read(kind, body, model, form) if method == PREDICT else None
         if asked is None:
             return await self._api.run(method, with_body(request, body), model)

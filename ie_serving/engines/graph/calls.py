@@ -107,7 +107,9 @@ def _combined(step: MergeStep, item: str, arrays: Sequence[Array]) -> Array:
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         said = ", ".join(f'"{name}"' for name in step.of)
-        raise InvalidTensor(f'combine: "{item}" of {said} has shapes {sorted(shapes)}')
+        raise InvalidTensor(
+            f'combine: "{item}" of {said} has shapes {sorted(shapes)}; expected the same'
+        )
     if step.combine == "max":
         return np.asarray(np.maximum.reduce(arrays))
     # The mean is taken in float64, which holds sums that leave the dtype of the items.

@@ -310,5 +310,7 @@ def _column(rows: Sequence[Sequence[Any]], places: Sequence[int]) -> Array:
     found = [[row[place] for place in places] for row in rows]
     for number, row in enumerate(found):
         if None in row:
-            raise InvalidTensor(f"the model has no result for the values of row {number}")
+            raise InvalidTensor(
+                f"the model has no result for the values of row {number}: send values that it knows"
+            )
     return np.array(found)[:, 0] if len(places) == 1 else np.array(found)

@@ -79,7 +79,10 @@ def _input(name: str, details: Any) -> GeneratedInput:  # noqa: ANN401
             dims[place] = f"{name}[{place}]"
     dtype = BY_NUMPY.get(np.dtype(details["dtype"]))
     if dtype is None:
-        raise LoadFailed(f'{LIBRARY} takes {details["dtype"]} for input "{name}"')
+        raise LoadFailed(
+            f'{LIBRARY} takes {details["dtype"]} for input "{name}", which the API cannot carry:'
+            " convert the model with another dtype"
+        )
     return GeneratedInput(name, dtype, tuple(dims))
 
 

@@ -101,14 +101,22 @@ class TokenVerifier:
         except jwt.ImmatureSignatureError:
             raise Unauthenticated("the token is not valid yet; compare the clocks") from None
         except jwt.InvalidIssuerError:
-            raise Unauthenticated("the token is of another issuer than is known here") from None
+            raise Unauthenticated(
+                "the token is of another issuer than is known here: send one of the server's issuer"
+            ) from None
         except jwt.InvalidAudienceError:
-            raise Unauthenticated("the token is for another audience than this server") from None
+            raise Unauthenticated(
+                "the token is for another audience than this server: ask its issuer for one"
+            ) from None
         except jwt.MissingRequiredClaimError as error:
-            raise Unauthenticated(f"the token lacks the claim {error.claim}") from None
+            raise Unauthenticated(
+                f"the token lacks the claim {error.claim}: ask its issuer for one that has it"
+            ) from None
         # Any error that a client's bytes, or an issuer's numbers, can cause.
         except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
-            raise Unauthenticated("the token is malformed, or its signature is wrong") from None
+            raise Unauthenticated(
+                "the token is malformed, or its signature is wrong: send it as its issuer gave it"
+            ) from None
         return VerifiedToken(self._caller(claims), until)
 
     def _claims(self, token: bytes, keys: TokenKeys) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ def sequence_inputs(
     if CONTROL not in signature.inputs:
         raise InvalidRequest(
             f"the parameters {SEQUENCE_ID}, {SEQUENCE_START} and {SEQUENCE_END} are for models that"
-            " keep state between requests, and this one keeps none"
+            " keep state between requests, and this one keeps none: leave them out"
         )
     if {SEQUENCE_ID, CONTROL} & given.keys():
         raise InvalidRequest(

@@ -127,7 +127,8 @@ class ReplyPlaces:
             if size > place.size:
                 raise InvalidRequest(
                     f'output "{name[:200]}" has {size} bytes ({NAME_OF[specs[name].dtype]} of shape'
-                    f' {list(outputs[name].shape)}), and its "{BYTE_SIZE}" is {place.size}'
+                    f' {list(outputs[name].shape)}), and its "{BYTE_SIZE}" is {place.size}:'
+                    " give it a larger place"
                 )
             self.regions.check(place)
         told: dict[str, dict[str, str | int]] = {}

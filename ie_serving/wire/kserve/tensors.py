@@ -182,7 +182,7 @@ def _raw(
     if tail is None:
         raise InvalidRequest(
             f'input "{name}" has "{SIZE}", and the request has no header'
-            " Inference-Header-Content-Length, which tells where the JSON ends"
+            " Inference-Header-Content-Length: send it, since it tells where the JSON ends"
         )
     return tail.take(size, name)
 

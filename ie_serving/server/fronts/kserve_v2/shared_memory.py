@@ -96,7 +96,7 @@ class SharedMemory:
         if start + length > found.st_size:
             raise InvalidRequest(
                 f"region of {length} bytes from offset {start}, and {_shown(key)} has"
-                f" {found.st_size} bytes"
+                f" {found.st_size} bytes: register no more than these"
             )
         self._regions[name] = region
 
@@ -163,7 +163,7 @@ class SharedMemory:
         if place.offset + place.size > region.size:
             raise InvalidRequest(
                 f'{place.size} bytes from offset {place.offset} are not in region "{place.region}",'
-                f" which has {region.size} bytes"
+                f" which has {region.size} bytes: give a place in it"
             )
         return region, region.offset + place.offset
 

@@ -122,7 +122,7 @@ class OpenApiFront:
 def _chosen(query: bytes) -> str | None:
     given = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     if not given.keys() <= {MODEL} or len(given.get(MODEL, ())) > 1:
-        raise InvalidRequest(f"the document takes one parameter, {MODEL}=NAME, or none")
+        raise InvalidRequest(f"expected one parameter of the document, {MODEL}=NAME, or none")
     return given[MODEL][0] if given else None
 
 

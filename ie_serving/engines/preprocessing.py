@@ -27,7 +27,7 @@ class PropertyPair:
     """A property, such as the layout, on the client's side and on the model's side.
 
     Attributes:
-        client: for example layout `NHWC`, colours `BGR`, element type `u8`.
+        client: value for clients, for example layout `NHWC`, colours `BGR`, element type `u8`.
         model: empty where the model file decides.
     """
 
@@ -169,7 +169,7 @@ class Preprocessing:
         shown="the model's",
         ovms="layout",
     )
-    """Of the only input, or by name of an input or output."""
+    """Layout of the only input, or layouts by name of an input or output."""
 
     mean: tuple[float, ...] = MEAN.setting(
         (),
@@ -178,7 +178,7 @@ class Preprocessing:
         shown="none",
         ovms="mean",
     )
-    """In the model's order of colours."""
+    """Numbers in the model's order of colours."""
 
     scale: tuple[float, ...] = SCALE.setting(
         (),

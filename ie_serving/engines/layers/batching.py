@@ -204,8 +204,8 @@ def warm(model: CompiledModel, signature: Signature, sizes: Iterable[int], count
     Args:
         model: infers.
         signature: signature of the model.
-        sizes: as many as `count`, which may be more than memory holds or time allows.
-        count: how many there are.
+        sizes: batch sizes, `count` of them, which may be more than memory holds or time allows.
+        count: number of sizes.
 
     Returns:
         How many sizes were inferred; none where the shape of a single row is open, since which one

@@ -58,7 +58,7 @@ class BatchRules:
         rows: most rows of a batch.
         lanes: batches that are inferred at a time.
         timeout_s: longest wait in seconds for more rows, while another lane works.
-        sizes: that batches are padded to, increasing, `rows` the last; empty for any.
+        sizes: sizes to which batches are padded, increasing, `rows` the last; empty for any.
         most_waiting: rows that may wait, of requests that fit into a batch; and as many rows of
             requests that are cut into pieces.
         ahead: whether a batch is sent before there is a lane for it.
@@ -101,7 +101,7 @@ class WaitingRows(Generic[T]):
 
     Attributes:
         content: whatever the caller wants back.
-        rows: at most those of a batch.
+        rows: number of rows, at most those of a batch.
         form: parts of equal forms may share a batch.
         since: when it came, in seconds.
         is_piece: its request has others.

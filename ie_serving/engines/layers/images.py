@@ -327,7 +327,7 @@ def _told(signature: Signature, advice: str) -> Signature:
     """Say in the words for `ie_serving check`, and in the log, which inputs take images.
 
     Args:
-        signature: with the form of images in the specs of its inputs.
+        signature: signature with the form of images in the specs of its inputs.
         advice: follows a form in BGR, which an engine took without being told.
     """
     forms = {name: spec.image.described() for name, spec in signature.inputs.items() if spec.image}

@@ -117,8 +117,8 @@ ROWS = 3
 """Rows of the trial: with two, what one row does to the other could cancel out."""
 
 TOLERANCE = 0.02
-"""Of the largest number of an output. With bf16 rows differ by a hundredth of it, since the work is
-split otherwise for more of them."""
+"""Tolerated share of the largest number of an output. With bf16 rows differ by a hundredth of it,
+since the work is split otherwise for more of them."""
 
 _OPENS = Hint("; set {openvino.batch_size} to auto, which opens it")
 

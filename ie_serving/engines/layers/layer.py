@@ -83,7 +83,7 @@ class Layered(EngineAround):
 
     Args of the constructor:
         engine: compiles the models.
-        wraps: from the innermost outwards.
+        wraps: layers from the innermost outwards.
     """
 
     def __init__(self, engine: Engine, *wraps: WrapModel) -> None:

@@ -55,9 +55,9 @@ class TrialRequest:
     """A request that the model accepts.
 
     Attributes:
-        place: where it was recorded, or its generated kind.
+        place: source of a recorded request, or the kind of a generated one.
         signature: name of its signature.
-        inputs: in the signature's dtypes and shapes.
+        inputs: values in the signature's dtypes and shapes.
         added: trailing dimensions of size 1 that it lacked.
         golden: the expected answer; None where there is none.
         answer: outputs in f32, where it has been inferred before the trial.
@@ -88,7 +88,7 @@ class Trial:
 
     Attributes:
         precision: its name.
-        requests: how many were inferred.
+        requests: number of inferred requests.
         deviation: largest difference from f32, as a share of the output's largest number.
         share: time of its inferences as a share of those in f32; nan: not measured.
         fault: why it cannot be taken whatever the error and speed; empty for no fault.

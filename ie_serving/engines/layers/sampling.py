@@ -79,8 +79,8 @@ class ShadowLayer(SamplingLayer):
 
     Args of the constructor:
         inner: the wrapped model.
-        rate: as of `SamplingLayer`.
-        sample: see `ChooseSample`.
+        rate: share of requests, as in `SamplingLayer`.
+        sample: choice of requests, a `ChooseSample`.
     """
 
     def __init__(self, inner: CompiledModel, rate: float, sample: ChooseSample) -> None:
@@ -137,7 +137,7 @@ class Recorder(SamplingLayer):
 
     Args of the constructor:
         inner: the wrapped model.
-        wanted: which requests are recorded.
+        wanted: choice of the requests that are recorded.
         files: take the records.
         encode: writes a record of signature, inputs and outputs.
     """

@@ -56,7 +56,7 @@ class Family:
 
     Args of the constructor:
         model: its name.
-        metrics: where its sequences are counted.
+        metrics: counts of its sequences.
         on_join: called when a version begins to serve.
     """
 

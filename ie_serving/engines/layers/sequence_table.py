@@ -87,7 +87,7 @@ class SequenceTable:
         Args:
             control: the request's place in the sequence.
             number: id; 0 for none.
-            signature: that the request calls.
+            signature: signature that the request calls.
 
         Raises:
             InvalidRequest: there is no id, or the sequence was begun with another signature.

@@ -31,7 +31,7 @@ from ie_serving.engines.run.threads import threads
 
 NAME, EXTRA, MODULE = "LiteRT", "litert", "ai_edge_litert"
 TRIALS = 3
-"""How often each way to open a model with variables is measured; the shortest counts."""
+"""Measurements of each way to open a model with variables; the shortest counts."""
 LONG_S = 0.02
 """Seconds of a request by the default delegate above which that is kept: opening is little then."""
 

@@ -43,7 +43,7 @@ def chosen(device: str, present: Sequence[str]) -> str:
     """Give the device to compile for: of a list for `AUTO`, the present devices.
 
     Args:
-        device: as OpenVINO takes it.
+        device: device in OpenVINO's notation.
         present: the devices of this machine, such as `CPU`, `GPU.0`.
 
     Raises:

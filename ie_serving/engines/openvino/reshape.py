@@ -20,7 +20,7 @@ class InputShape:
     Attributes:
         names: every name it goes by: its alias and the engine's tensor names.
         dims: its shape; None when the rank is open.
-        batch: which of the dimensions is the batch.
+        batch: index of the batch dimension.
     """
 
     names: frozenset[str]
@@ -39,7 +39,7 @@ def model_shapes(
     Args:
         own: inputs of the model.
         others: inputs of the signature that the server itself reads, whose shapes stay.
-        options: for all of them.
+        options: options of all signatures.
 
     Raises:
         LoadFailed: as `new_shapes`, or one of the others would need another shape.

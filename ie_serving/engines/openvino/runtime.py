@@ -27,9 +27,9 @@ class Operation(NamedTuple):
     """One operation of a model's file.
 
     Attributes:
-        kind: as the file has it.
+        kind: type in the file.
         names: its name, then other names by which OpenVINO may speak of it; none if unknown.
-        where: where it stands, when that is not the graph itself.
+        where: place of the operation, if not in the graph itself.
     """
 
     kind: str
@@ -50,11 +50,11 @@ _LACKS = re.compile(
     r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)"
     r"|No translator found for (\w+) node"
 )
-"""Of TensorFlow and ONNX, and of TensorFlow Lite."""
+"""Errors of TensorFlow's and ONNX's front ends, and of TensorFlow Lite's."""
 _OF_LOOPS = re.compile("Enter|Exit|LoopCond|Merge|NextIteration|Switch|TensorArray|TensorList")
 _FAILED = re.compile(r"-- (?P<kind>[\w.:]+?)(?:-\d+)? with a message: (?P<text>.*?)(?= -- |$)")
 _VERSION = re.compile(r"-\d+$")
-"""Of an operator of ONNX, behind its kind."""
+"""The version of an operator of ONNX, behind its kind."""
 _NAMES: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -83,7 +83,7 @@ _AS_CONSTANTS = (
 )
 _RESHAPES = Hint(", or set {openvino.shape}")
 _OPEN_SIZES = re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weights|invalid shape")
-"""Of the CPU plugin, which compiles a graph in the sizes that are set."""
+"""Errors of the CPU plugin, which compiles a graph in the sizes that are set."""
 _NOT_CONSTANT = re.compile(
     r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape|of dynamic dim"
 )

@@ -29,7 +29,7 @@ def unsupported(options: EngineOptions, signature: Signature) -> str:
 
     Args:
         options: options of the model.
-        signature: as the model has it. A batch equal to the model's own needs nothing.
+        signature: signature of the model. A batch equal to the model's own needs nothing.
     """
     own, steps = options.of(OpenVinoOptions), options.of(Preprocessing)
     asked = {

@@ -36,7 +36,7 @@ class OutputField(NamedTuple):
 
     Attributes:
         name: name of the field.
-        type: in the library's words: `string`, `real`, `integer` and so on.
+        type: type in the library's words: `string`, `real`, `integer` and so on.
         feature: its meaning, such as `predictedValue` or `probability`.
         value: the class that it is for; None if it is for none.
     """

@@ -45,24 +45,26 @@ class FrameKind(enum.IntEnum):
     """The kinds of frames."""
 
     JOB = 1
-    """To the process, once: the job, that is what to load, as JSON."""
+    """The job, sent to the process once: the version to load, as JSON."""
     READY = 2
-    """From the process, once: the loaded signatures, as JSON, and the defaults of inputs."""
+    """Sent by the process once: the loaded signatures, as JSON, and the defaults of inputs."""
     RUN = 3
-    """To the process: inputs in the signature's order. Its number is that of the signature."""
+    """Sent to the process: inputs in the signature's order. Its number is that of the signature."""
     RESULT = 4
-    """From the process: outputs in the signature's order. Its number is `KEPT` if the process still
-    uses the inputs: then their memory must not be written to again."""
+    """Sent by the process: outputs in the signature's order. Its number is `KEPT` if the process
+    still uses the inputs: then their memory must not be written to again."""
     FAULT = 5
-    """From the process instead of READY or RESULT: an error text. Its number is a gRPC code."""
+    """Sent by the process instead of READY or RESULT: an error text. Its number is a gRPC code."""
     STREAM = 6
-    """To the process: a stream begins; its context. This and the next three are for streams."""
+    """Sent to the process: a stream begins; its context. This and the next three are for
+    streams."""
     NEXT = 7
-    """From the process: the stream requests its next inputs; the answer is a RUN, or an END."""
+    """Sent by the process: the stream requests its next inputs; the answer is a RUN, or an END."""
     TAKEN = 8
-    """To the process: the last RESULT of the stream is read; the next one may come."""
+    """Sent to the process: the last RESULT of the stream is read; the next one may come."""
     END = 9
-    """To the process: there are no more inputs. From it: the process has ended the stream."""
+    """Sent to the process: there are no more inputs. Sent by it: the process has ended the
+    stream."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class FrameHead:
 
     Attributes:
         kind: kind of the frame.
-        number: see `FrameKind`.
-        tensors: how many the frame has.
+        number: number whose meaning `FrameKind` gives.
+        tensors: number of tensors in the frame.
         size: bytes that follow.
     """
 
@@ -108,7 +110,7 @@ def pack(
 
     Args:
         kind: kind of the frame.
-        number: see `FrameKind`.
+        number: number whose meaning `FrameKind` gives.
         tensors: arrays of a numpy dtype of `DataType`; strings as objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
         behind: bytes at the beginning of the shared memory to leave unchanged.

@@ -90,9 +90,9 @@ class ProcessTask:
     """The task of a child process.
 
     Attributes:
-        command: see `WorkerProcess`.
+        command: command of a `WorkerProcess`.
         job: its job, as JSON.
-        name: for the log.
+        name: name in the log.
         what: describes the process in errors.
         environ: added to its environment.
         load_limit_s: longest start, in seconds.

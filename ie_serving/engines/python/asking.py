@@ -102,7 +102,7 @@ class AskingCall(Protocol):
     """The call in which a kernel calls another model.
 
     Attributes:
-        slot: in which it runs.
+        slot: slot in which it runs.
         shared: it runs in a thread that all models share.
     """
 

@@ -33,9 +33,9 @@ class Context:
         request_id: the header `x-request-id`, or a generated id.
         headers: headers of the request by name, in lower case; metadata over gRPC.
         deadline: Unix time at which the caller gives up; None where none is known.
-        state: for the kernel's own use; it ends with the call.
+        state: data for the kernel's own use; it ends with the call.
         skipped: the argument of `skip`.
-        slot: in which the call runs; None before it does.
+        slot: slot in which the call runs; None before it does.
         shared: it runs in a thread that all models share.
     """
 

@@ -34,7 +34,7 @@ AGAIN_S = 0.2
 """Seconds after which runners that are not ready are looked at again, while others work."""
 
 BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
-"""Of starts that fail one after the other."""
+"""Pauses between starts that fail one after the other."""
 
 
 class FleetStage(enum.Enum):
@@ -113,7 +113,7 @@ class RunnerFleet:
     """All runners of a kernel.
 
     Args of the constructor:
-        runners: that have been started.
+        runners: runners that have been started.
         growth: None where there are always as many.
 
     Attributes:
@@ -316,7 +316,7 @@ class RunningKernel:
     """A running kernel, in the server or in a child process.
 
     Attributes:
-        name: for errors.
+        name: name in errors.
         inputs, outputs: its declared tensors.
         fleet: runs it.
         batches: it takes several calls at once.

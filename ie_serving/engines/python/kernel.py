@@ -42,7 +42,7 @@ class Kernel:
     """A loaded kernel.
 
     Attributes:
-        name: for errors.
+        name: name in errors.
         inputs, outputs: its declared tensors.
         execute, execute_batch: at least one of them.
         stream: answers streams; None where each request of a stream is a separate call.

@@ -36,7 +36,7 @@ class KernelModel(base.CompiledModel):
 
     Args of the constructor:
         name: name of the kernel, for errors.
-        signature: as clients see it.
+        signature: public signature.
         fleet: runs it; as many batches at once.
         begin: runs them, each in a thread.
         shared: whether all models share these threads.
@@ -125,7 +125,7 @@ class PendingCall:
     """One call, and the future that waits for it. A thread does its work.
 
     Attributes:
-        behind: see `asking.KernelQuestion`.
+        behind: slots that must make progress for the call, as in `asking.KernelQuestion`.
     """
 
     __slots__ = ("behind", "call", "done", "error", "left", "read", "value")

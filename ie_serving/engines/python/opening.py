@@ -222,7 +222,7 @@ def opened(
 
     Args:
         directory: directory of the version.
-        options: with `KernelOptions`.
+        options: options of the version, with `KernelOptions`.
         undone: closes the kernel.
         scratch: directory for its own files; None takes a new one.
 
@@ -304,7 +304,7 @@ def telling(place: KernelPlace, lacks: str) -> Iterator[None]:
 
     Args:
         place: place of the code.
-        lacks: see `lacking`; told where an import fails.
+        lacks: result of `lacking`; told where an import fails.
     """
     try:
         yield

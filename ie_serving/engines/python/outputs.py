@@ -28,7 +28,7 @@ def checked(kernel: str, given: object, specs: Specs) -> Arrays:
     """Give the outputs by name.
 
     Args:
-        kernel: for errors.
+        kernel: kernel named in errors.
         given: an object with all outputs; also a tuple of all, or the value of the only one.
         specs: the declared outputs.
 

@@ -120,7 +120,7 @@ class PythonNode:
 
     Args of the constructor:
         subject: the object of the author's class.
-        inputs: in the order in which `execute` gets them.
+        inputs: names in the order in which `execute` gets them.
         outputs: the outputs that `execute` may return; untyped ones it may leave out.
     """
 

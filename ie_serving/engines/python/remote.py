@@ -33,12 +33,12 @@ COMMAND = command_of(
 )
 
 BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
-"""Of a process that ends again and again."""
+"""Pauses before restarts of a process that ends again and again."""
 CLOSING_S = 30.0
 """Seconds in which a kernel has to close itself, as long as requests have by default when their
 version goes; then its process is ended. A server that stops waits for less, and ends it as well."""
 AGAIN_S = 5.0
-"""How long calls of a crashed batch wait for the restarted process, in seconds."""
+"""Seconds for which calls of a crashed batch wait for the restarted process."""
 
 
 class KernelProcess(Supervisor):
@@ -82,7 +82,7 @@ class RemoteRunner:
     Args of the constructor:
         process: started.
         kernel: its name, for errors.
-        inputs: in the order of the metadata.
+        inputs: specs in the order of the metadata.
         outputs: likewise.
         timeout_s: longest time of a run, after which the process is ended; None sets no limit.
     """

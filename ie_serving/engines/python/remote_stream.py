@@ -24,10 +24,10 @@ class RemoteStream:
     Attributes:
         process: started.
         kernel: its name, for errors.
-        inputs: in the order of the metadata.
+        inputs: specs in the order of the metadata.
         outputs: likewise.
-        limit_s: how long the kernel may go on when its client has left, before its process is
-            ended; None sets no limit.
+        limit_s: seconds for which the kernel may go on when its client has left, before its process
+            is ended; None sets no limit.
     """
 
     process: Supervisor

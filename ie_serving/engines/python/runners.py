@@ -145,7 +145,7 @@ class CheckedReply:
     """A reply of a stream in a child process, checked there against the kernel's declaration.
 
     Attributes:
-        outputs: by name.
+        outputs: values by name.
     """
 
     outputs: Arrays
@@ -159,7 +159,7 @@ class RunnerReadiness(enum.IntEnum):
     SOON = 1
     """They would wait: its process is starting."""
     NOW = 2
-    """At once."""
+    """They would run at once."""
 
 
 class Runner(Protocol):

@@ -10,7 +10,7 @@ from ie_serving.core.values.tensors import Arrays
 CALLS = 12
 """Requests that are measured with each number of threads."""
 COUNTED = 8
-"""Of these, the last that count: the first optimize TorchScript, and fill the library's caches."""
+"""Last runs that count: the first optimize TorchScript, and fill the library's caches."""
 
 T = TypeVar("T")
 

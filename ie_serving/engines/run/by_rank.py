@@ -89,7 +89,7 @@ class ByRank:
     """Runs a signature of open ranks. See `engines.run.program.Runs`.
 
     Args of the constructor:
-        signature: as clients see it.
+        signature: public signature.
         open_inputs: names of the inputs of open rank.
         make: gives the program for their ranks.
         clock: gives seconds.

@@ -41,7 +41,7 @@ class BySentShape(ByRank):
     Args of the constructor:
         program: program of the declared shapes.
         make: compiles for shapes, one for each input in order; -1 for any size.
-        read_by: of the signature.
+        read_by: function of the signature, a `ReadBy`.
         clock: gives seconds.
     """
 
@@ -68,10 +68,10 @@ class BySentShape(ByRank):
         """Answer a request as TensorFlow does.
 
         Args:
-            inputs: by alias.
-            outputs: that are asked for.
+            inputs: values by alias.
+            outputs: names of the requested outputs.
             refusal: the error by which the request was refused.
-            read: see `CompiledModel.infer`.
+            read: argument of `CompiledModel.infer`.
 
         Raises:
             InvalidTensor: `refusal`, where TensorFlow refuses the shapes too, or might.

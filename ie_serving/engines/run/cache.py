@@ -24,7 +24,7 @@ class AnswerCache:
     """Answers by the inputs that they belong to. Lives on one event loop.
 
     Args of the constructor:
-        seconds: how long an answer is given.
+        seconds: seconds for which an answer is given.
         clock: gives seconds.
         most_bytes: bytes of outputs that are kept; None: `MOST_KEPT` answers of any size.
     """

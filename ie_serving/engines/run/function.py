@@ -84,7 +84,7 @@ def program(
     """Make the program of a function.
 
     Args:
-        signature: as clients see it.
+        signature: public signature.
         call: the function.
         options: options of the model.
         library: its name, for errors.

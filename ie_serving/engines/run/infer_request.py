@@ -101,7 +101,7 @@ class Pool(Generic[S]):
         free: items not lent; while there are any, `waiters` is empty. `Program` takes and returns
             items here in place, which saves small requests two calls.
         waiters: waiting users, in order.
-        size: how many items there are, lent or free.
+        size: number of items, lent or free.
     """
 
     def __init__(self, items: Iterable[S]) -> None:
@@ -160,9 +160,9 @@ class Lane(Generic[T]):
     Attributes:
         done: resolved when the infer request is idle again, after success or failure.
         failure: the engine's error.
-        seconds: how long the inference alone took.
+        seconds: duration of the inference alone.
         ended: when it was over, by `time.perf_counter`.
-        waited_s: how long it waited for its thread.
+        waited_s: duration of the wait for its thread.
     """
 
     def __init__(

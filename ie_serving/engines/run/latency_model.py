@@ -99,7 +99,7 @@ def latency(
 
     Args:
         make: gives an infer request of the compiled model.
-        inputs: for it; None where no shape can be guessed.
+        inputs: inputs of a measurement; None where no shape can be guessed.
         failures: types of the engine's errors.
         clock: gives seconds.
 

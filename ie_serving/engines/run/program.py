@@ -56,19 +56,19 @@ class Program:
     `queued.QueuedProgram` lets the engine have the next inference while it computes one.
 
     Args of the constructor:
-        signature: as clients see it.
+        signature: public signature.
         requests: infer requests; as many inferences run at once.
         latency: decides between the loop and a lane.
         failures: types of the engine's errors.
         blame: makes an engine's error the request's error.
         checks: the checks on each request, with the name of the input.
-        admission: which shapes are taken; None where each input has one shape only.
+        admission: shapes that are taken; None where each input has one shape only.
         apart: gives the lanes their own threads, for inferences that may block.
-        detour: for requests with NaN or infinity; None where these need no detour.
+        detour: program for requests with NaN or infinity; None where these need no detour.
         freed: called by `close`, when the requests are gone.
 
     Attributes:
-        at_once: how many infer requests there are.
+        at_once: number of infer requests.
         disturbed: whether an inference of another program has begun beside the last one in a lane.
     """
 

@@ -89,7 +89,7 @@ def limit(
     Args:
         cpus: processors of the machine.
         usable: the numbers of those that this process may run on; None where that is not known.
-        quota: in CPUs.
+        quota: number of CPUs.
         read: gives the files of the system.
     """
     # Rounded up: with a quota of 1.5 CPUs a second thread is worth its half.

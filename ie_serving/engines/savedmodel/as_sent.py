@@ -29,7 +29,7 @@ from ie_serving.engines.savedmodel.rewrite import deciding
 
 SentShape = tuple[int, ...]
 RankChange = tuple[int, int] | None
-"""Of a tensor: the declared rank and the sent one; None where these are the same."""
+"""The declared rank of a tensor and the sent one; None where these are the same."""
 
 # fmt: off
 _ANY_RANK = frozenset((
@@ -64,7 +64,7 @@ class AsSent:
 
     Attributes:
         name: name of the signature.
-        shapes: of all inputs, by the names of clients.
+        shapes: shapes of all inputs, by the names of clients.
     """
 
     name: str
@@ -77,7 +77,7 @@ class AsSent:
 
         Args:
             meta_graph: is changed.
-            signature: as the file has it.
+            signature: signature of the file.
             names: clients' names by the file's.
 
         Raises:

@@ -27,10 +27,10 @@ from ie_serving.wire.protobuf.fields import UnusualField, read_varint, varint
 from ie_serving.wire.protobuf.messages import Proto
 
 VARIABLES = "variables/variables"
-"""How the files of the variables begin in a version's directory."""
+"""Begin of the names of the variables' files in a version's directory."""
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
-"""Of a block: the byte of its compression, and its checksum."""
+"""Bytes behind a block: the byte of its compression, and its checksum."""
 _MAGIC = 0xDB4775248B80FB57
 _OBJECTS = b"_CHECKPOINTABLE_OBJECT_GRAPH"
 _OBJECTS_READ_BYTES = 1 << 14

@@ -118,7 +118,7 @@ class Frame:
 
     Args of the constructor:
         library: library of the graph.
-        graph_def: for the outermost frame.
+        graph_def: graph of the outermost frame.
         parent: the frame of the call, for a function's.
         call: name of the calling node there.
     """
@@ -310,7 +310,7 @@ class NodeOutput:
     """One output of one node.
 
     Attributes:
-        frame: where the node is.
+        frame: frame of the node.
         node: the NodeDef; None for an argument of the frame's function.
         output: the argument's name, or the name of the output inside of functions.
         index: number of the output, inside of `output` where that is not empty.

@@ -23,9 +23,9 @@ from ie_serving.wire.image.pictures import encoded
 MOST: Final = 1000
 """Boxes of one picture."""
 BOXES: Final = "bounding_boxes"
-"""What a list of boxes is called where a step does not say."""
+"""Name of a list of boxes where a step gives none."""
 DEFAULT_COLOUR: Final = "lime"
-"""Of boxes whose label has none. Source: DrawBoundingBoxStep."""
+"""Colour of boxes whose label has none. Source: DrawBoundingBoxStep."""
 LARGEST: Final = 16_384
 """Most pixels of a cropped side, and of the crop's distance from the picture."""
 CORNERS: Final = ("@x1", "@y1", "@x2", "@y2")

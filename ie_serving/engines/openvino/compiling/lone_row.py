@@ -45,7 +45,7 @@ def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> LoneRowGraph | N
     """Copy a graph whose only open size is that of the batch; `fix_to_one_row` fixes it.
 
     Args:
-        model: with the weights, which both graphs share until they are compiled.
+        model: graph with the weights, which both graphs share until they are compiled.
         ports: ports of the model.
 
     Returns:

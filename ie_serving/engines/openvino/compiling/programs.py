@@ -79,7 +79,7 @@ class Graph(NamedTuple):
         hazards: hazards of the model.
         admission: tells which shapes it takes; None where only one combination is.
         is_row: whether it is fixed to one row, beside a graph for batches.
-        detour: for requests with NaN or infinity; None where this graph keeps these.
+        detour: graph for requests with NaN or infinity; None where this graph keeps these.
     """
 
     model: ov.Model

@@ -175,9 +175,9 @@ def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], devic
     A device silently accepts a precision that it lacks.
 
     Args:
-        compiled: on the device.
+        compiled: compiled graph on the device.
         config: the properties of its compilation.
-        device: as the options name it.
+        device: device as the options name it.
 
     Raises:
         LoadFailed: naming both, and the precisions of the device.
@@ -202,8 +202,8 @@ def precision_of(compiled: ov.CompiledModel, model: ov.Model) -> str:
     """Name the precision in which a model's floats are computed; `UNKNOWN` if the device does not.
 
     Args:
-        compiled: on the device.
-        model: that was compiled.
+        compiled: compiled graph on the device.
+        model: model that was compiled.
     """
     told = property_of(compiled, PRECISION)
     if told != OF_THE_MODEL or compiled.get_property("EXECUTION_DEVICES") != [CPU]:
@@ -265,7 +265,7 @@ OF_CORE = frozenset(
 READ_ONLY = "RO"
 WHOLE = re.compile(r"[+-]?\d+")
 WORDS = {STREAMS: ("AUTO", "NUMA")}
-"""By property: words for numbers."""
+"""Words accepted in place of numbers, by property."""
 
 
 def device(options: OpenVinoOptions) -> str:
@@ -296,7 +296,7 @@ def check_properties(device: str, config: Mapping[str, str], known: Mapping[str,
     """Refuse names that are not among the properties `known`, or that can only be read. Pure.
 
     Args:
-        device: for the text.
+        device: device named in the text.
         config: names, with values that are not looked at.
         known: `RW` or `RO` of each property that the device has.
     """

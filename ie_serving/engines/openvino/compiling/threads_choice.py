@@ -98,7 +98,7 @@ def compile_fastest(
     """Compile for one thread where that is about as fast as several, unless the user has chosen.
 
     Args:
-        model: to compile.
+        model: model to compile.
         ports: its inputs and outputs.
         options: options of the version.
         hazards: hazards of its graph.

@@ -71,7 +71,8 @@ _PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = {
     "corner": ((0, 1), (2, 2), (0, 2), (2, 3)),
     "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
 }
-"""By encoding, for each of a box's 4 numbers: its step from one far box to the next, and its value
-in the first, in units of `FAR`. Corners are y, x, y, x; others centre x and y, width, height."""
+"""Places of a box's 4 numbers, by encoding: the step of each number from one far box to the next,
+and its value in the first, in units of `FAR`. Corners are y, x, y, x; others centre x and y, width,
+height."""
 
 RULES: Sequence[Rule[Ask]] = (Rule("points_are_suppressed", "NonMaxSuppression", _guard_boxes),)

@@ -127,11 +127,12 @@ _REDUCTIONS: Final[Mapping[str, Callable[[Operand, Operand, bool], ov.Node]]] = 
     "ReduceProd": op.reduce_prod,
     "ReduceSum": op.reduce_sum,
 }
-"""By type of operation: makes one; the last argument keeps the reduced axes as size 1."""
+"""Makers of reductions by type of operation; the last argument keeps the reduced axes as size 1."""
 
 _RULES: Final[Mapping[str, Callable[[ov.Node], ov.Node | None]]] = {
     "Slice": _sliced,
     "Unsqueeze": _unsqueezed,
     **dict.fromkeys(_REDUCTIONS, _reduced),
 }
-"""By type of operation: gives its replacement; None if its axes are constants of the model."""
+"""Functions by type of operation that return its replacement; None if its axes are constants of the
+model."""

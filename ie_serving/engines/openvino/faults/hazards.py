@@ -60,11 +60,11 @@ from ie_serving.engines.openvino.graphs.weightless import (
 from ie_serving.engines.openvino.interface.tensor_specs import Port
 
 TENSORFLOW: Rules[Ask] = Rules(quantization.RULES)
-"""For a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
+"""Rules for a graph from TensorFlow's front end. `reading/onnx_graph.py` has those for ONNX."""
 READ: Rules[Ask] = Rules(rewrites.READ, nonfinite.RULES)
-"""For a graph from any front end."""
+"""Rules for a graph from any front end."""
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
-"""For a graph that keeps NaN and infinity."""
+"""Rules for a graph that keeps NaN and infinity."""
 STRINGS: Rules[Ask] = Rules(element_types.RULES)
 """After `READ`, which corrects some operations on strings."""
 SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)

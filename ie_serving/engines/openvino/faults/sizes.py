@@ -37,7 +37,7 @@ def refuse_unless(node: ov.Node, fits: ov.Node, cause: str, others: Mapping[int,
         node: the operation.
         fits: graph of booleans.
         cause: message for the client, after the name of the operation.
-        others: by number of an input, its replacement where `fits` is false.
+        others: replacements where `fits` is false, by number of an input.
     """
     for number, other in others.items():
         replace_where_not(node, number, fits, other)

@@ -121,8 +121,9 @@ def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -
 
     Args:
         node: the operation.
-        joined: from those of the rounds before to those with this round's; operations of the body.
-        count: how many integers.
+        joined: function from those of the rounds before to those with this round's; operations of
+            the body.
+        count: number of integers.
     """
     # Carried through the iterations: otherwise a loop gives only the value of the last one.
     (body,) = bodies(node)

@@ -32,7 +32,7 @@ class ModelTensor:
         index: position among the model's inputs or outputs.
         names: all names by which an option may speak of it.
         declared: whether `shape` is the model file's own word and stands unless reshaped.
-        shape: as declared; None for an open rank.
+        shape: declared shape; None for an open rank.
         parsed: an input that no client sees, since it is parsed from Examples.
     """
 
@@ -152,7 +152,7 @@ def leaving_out(version: Drafts, name: str, how: str) -> Iterator[None]:
     """Leave a signature out when the body fails; the other signatures still serve.
 
     Args:
-        version: which notes the cause.
+        version: version that notes the cause.
         name: signature name.
         how: the step that failed: `converted`, `compiled`.
     """

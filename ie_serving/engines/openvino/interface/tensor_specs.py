@@ -37,7 +37,7 @@ class Port:
     """A tensor of a compiled signature, bound to its place.
 
     Attributes:
-        spec: as clients see it.
+        spec: public spec.
         index: position among the compiled model's inputs or outputs.
         bounds: smallest and largest size of each dimension; None for an open rank.
     """
@@ -103,7 +103,7 @@ class SignaturePorts:
     """Inputs and outputs of one signature.
 
     Attributes:
-        signature: as clients see it.
+        signature: public signature.
         inputs: inputs of the model.
         outputs: outputs of the model.
         keepers: operations of the reshaped model that must still keep rows apart; see `rows`.
@@ -336,7 +336,7 @@ def check_room(model: ov.Model, asked: str) -> None:
     """Refuse shapes for which one request exceeds the memory limit of all requests together.
 
     Args:
-        model: with these shapes.
+        model: model with these shapes.
         asked: the shapes, for the error text.
 
     Raises:

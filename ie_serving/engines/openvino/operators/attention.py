@@ -146,7 +146,7 @@ def _weighed(weights: ov.Node, values: Operand) -> ov.Node:
 
 
 RULES = ("linear", "gated", "delta", "gated_delta")
-"""Of `LinearAttention`: how a state follows from the one before."""
+"""Rules of `LinearAttention`, by which a state follows from the one before."""
 
 
 def causal_convolution(node: NodeContext) -> list[ov.Output]:

@@ -13,7 +13,7 @@ from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64, 
 from ie_serving.engines.openvino.runtime import first_of
 
 Convert = Callable[[NodeContext], list[ov.Output]]
-"""From an operator to its outputs. A ValueError says why it is not computed."""
+"""A function from an operator to its outputs. A ValueError says why it is not computed."""
 
 
 def given(node: NodeContext, place: int) -> ov.Output | None:

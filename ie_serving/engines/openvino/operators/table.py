@@ -239,4 +239,4 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "SwiGLU": Operator(swiglu),
     "TensorScatter": Operator(attention.tensor_scatter),
 }
-"""By name of the operator."""
+"""Operators by name."""

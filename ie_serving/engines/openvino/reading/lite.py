@@ -147,7 +147,7 @@ def read(path: str, options: Mapping[str, Options]) -> ov.Model:
 
     Args:
         path: path of the file.
-        options: by the names of the operations' weights.
+        options: options by the names of the operations' weights.
 
     Raises:
         RuntimeError: the front end's own failures.

@@ -210,7 +210,7 @@ class LiteSignature:
         subgraph: number of the subgraph that computes it.
         inputs: name of the tensor by alias, maybe with a port that the tensor has not.
         outputs: likewise.
-        definition: as SignatureDef, serialized, for the metadata.
+        definition: serialized SignatureDef for the metadata.
     """
 
     name: str

@@ -350,7 +350,8 @@ def _has(node: Node, what: str | int | None) -> bool:
 _LAYOUT = Attribute("layout", (0,))
 _NO_AXES = Attribute("noop_with_empty_axes", (0,))
 _AXIS = Attribute("axis", ())
-"""Of comparisons and logic of opset 1, which name the axis at which a smaller operand begins."""
+"""Attribute of comparisons and logic of opset 1, which names the axis at which a smaller operand
+begins."""
 
 MICROSOFT: Final = "com.microsoft"
 _OF_INTEGERS = "Add AveragePool Concat LeakyRelu Mul ReduceMean Sigmoid Softmax Where"
@@ -407,7 +408,8 @@ OVERLOOKED: Final[
     f"{MICROSOFT}.MatMulNBits": (UnreadInput("g_idx", 4),),
     **{f"{MICROSOFT}.QLinear{name}": (WholeOperator(),) for name in _OF_INTEGERS.split()},
 }
-"""By operator, with its domain where that is not ONNX's own."""
+"""Parts of operators that OpenVINO overlooks, by operator, with its domain where that is not ONNX's
+own."""
 
 
 _TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape")

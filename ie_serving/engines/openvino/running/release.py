@@ -18,7 +18,7 @@ KNOWN = ("2026.4.1",)
 """Prefixes of releases whose `CompiledModel` is two shared pointers, as tested. With another layout
 the memory of another object would be overwritten."""
 BYTES = 32
-"""Of two shared pointers; zeros are two empty ones."""
+"""Size of two shared pointers; zeros are two empty ones."""
 ABI = b"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_1"
 """C++ interface of the binding in OpenVINO's packages for Linux, as pybind11 names it."""
 TYPE = "_ZTIN2ov13CompiledModelE"

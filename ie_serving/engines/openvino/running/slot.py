@@ -43,8 +43,8 @@ class Slot:
         make: gives the infer request; called again to renew it.
         inputs: inputs of the compiled model.
         outputs: outputs of the compiled model.
-        hazards: of its graph; they choose between the synchronous `infer`, which is shorter, and
-            `start_async` with `wait`, which loses no error.
+        hazards: hazards of its graph; they choose between the synchronous `infer`, which is
+            shorter, and `start_async` with `wait`, which loses no error.
         watched: inputs in which the graph would lose NaN or infinity; they are not taken.
     """
 

@@ -207,7 +207,8 @@ def _overlap(one: Bounds, other: Bounds) -> Bounds:
 
 
 _Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
-"""From an operation, one of its outputs and the bounds of its inputs to those of the output."""
+"""A function of an operation, one of its outputs and the bounds of its inputs; returns the
+output's."""
 
 
 def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
@@ -359,4 +360,4 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "SquaredDifference": _squared,
     "Subtract": _corners(lambda a, b: a - b),
 }
-"""By operation: the bounds of an output from those of the inputs; no entry if not known."""
+"""Rules by operation: the bounds of an output from those of the inputs; no entry if not known."""

@@ -60,7 +60,7 @@ _COMPARE: Final[Mapping[str, tuple[Compare, Compare]]] = {
     "Greater": (lambda a, b: _less(b, a), op.greater),
     "GreaterEqual": (lambda a, b: _less_equal(b, a), op.greater_equal),
 }
-"""By operation: its exact form, and its form for small integers."""
+"""The exact form of each comparison, and its form for small integers."""
 
 
 def _compared(node: ov.Node, values: Values) -> Replacement | None:
@@ -148,7 +148,8 @@ _EXTREMES: Final[Mapping[str, tuple[Callable[..., ov.Node], int]]] = {
     "ReduceMax": (op.reduce_max, -1),
     "ReduceMin": (op.reduce_min, LOWEST + 1),
 }
-"""By operation: the reduction, and the lowest bits given to numbers that the first step lost."""
+"""The reduction of each operation, and the lowest bits given to numbers that the first step
+lost."""
 
 
 def _limited(node: ov.Node, values: Values) -> Replacement | None:

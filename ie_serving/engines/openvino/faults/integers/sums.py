@@ -284,7 +284,7 @@ _SUMS: Final[Mapping[str, tuple[_Sum, Sequence[int], int]]] = {
     "ScatterElementsUpdate": (_in_elements, (0, 2), 2),
     "ScatterNDUpdate": (_in_rows, (0, 2), 2),
 }
-"""By operation: how it adds, the inputs it adds, and the input whose number of elements, plus one,
+"""The sum of each operation, the inputs it adds, and the input whose number of elements, plus one,
 bounds how many numbers one sum has."""
 _EXACT = frozenset({"none", "min", "max"})
 _WEIGHTED = 6

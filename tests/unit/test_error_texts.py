@@ -40,9 +40,8 @@ OTHERS: Final[Mapping[str, str]] = {
     "<> computes with a constant that does not fit into 32 bits, in which OpenVINO"
     " computes<>": ADVICE,
     '<> "<>": OpenVINO does not <>': "the caller adds whether onnxruntime may run it",
-    "<> <> takes the declared shape alone": "says at load why requests keep to the declared shape",
     "there is no second engine to compare this format with<>": ADVICE,
-    'it uses <>model "<>", which does not serve<>': ADVICE,
+    'it uses <>model "<>", which does not serve<>': CAUSE,
     "<> <>": CAUSE,
     "1 servable(s) did not become available: {<>, }": TENSORFLOW,
     "Could not find version <> of model <>": TENSORFLOW,

@@ -164,7 +164,7 @@ def _ranks(reader: NodeOutput, number: int, ranks: RankChange) -> RankChange:
     else:
         able = node.op in _ANY_RANK or node.op in _OTHER_RANK
     if not able or (number and node.op in _OTHER_RANK):
-        raise LoadFailed(f"{node.op} {node.name!r} takes the declared shape alone")
+        raise LoadFailed(f"{node.op} {node.name!r} takes the declared shape alone: send that")
     if ranks is None or node.op == "Reshape":
         return None
     if node.op in _ANY_RANK:

@@ -32,7 +32,7 @@ OwnT = TypeVar("OwnT")
 DRIVER = SettingKind(words.text, "TEXT")
 """The driver's name; `config/schema/model.py` has the names there are, whose table imports this."""
 NOTHING = "the model is missing"
-"""Begin of an engine's error when it finds nothing of a model."""
+"""First words of an engine's error when it finds nothing of a model."""
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
 GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)

@@ -101,7 +101,7 @@ class LimitedWork(Generic[T]):
     Args of the constructor:
         alarm: enforces the limit, from now on.
         work: coroutine to which None was sent once.
-        awaited: what the coroutine yielded then.
+        awaited: value that the coroutine yielded then.
     """
 
     __slots__ = ("_alarm", "_awaited", "_due", "_expired", "_work")

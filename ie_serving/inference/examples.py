@@ -281,7 +281,7 @@ async def infer_serialized(
 
     Args:
         servable: held by the caller.
-        binding: how the signature is computed.
+        binding: binding by which the signature is computed.
         inputs: checked against the signature.
         parse: reads the serialized Examples.
         read: receives the outputs by role.

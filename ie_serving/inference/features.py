@@ -32,7 +32,7 @@ def decode_examples(examples: Sequence[Features], specs: Specs) -> dict[str, Arr
     """Make one batch of all examples.
 
     Args:
-        examples: at least one.
+        examples: one Example or more.
         specs: inputs by alias; the first dimension of each is the batch.
 
     Returns:

@@ -52,7 +52,7 @@ class Golden:
 
     Args of the constructor:
         plane: answers the requests.
-        readers: by file name.
+        readers: readers by file name.
     """
 
     def __init__(self, plane: DataPlane, readers: Mapping[str, ReadRecords]) -> None:

@@ -27,7 +27,7 @@ class _Taken(Generic[T]):
     """The request that the model took last; the model's next replies belong to it.
 
     Attributes:
-        index: see `Item`.
+        index: index of the `Item`.
         read: encodes outputs in the form that the request asks for.
         since: value of `time.perf_counter` when the model took the request.
     """
@@ -45,7 +45,7 @@ class VersionStream(Generic[T]):
         interface: interface of the front end.
         servable: the version that answers.
         bound: the signature of the stream.
-        stream: see `engines.base.Stream`.
+        stream: stream of the model, an `engines.base.Stream`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class VersionStream(Generic[T]):
 
         Args:
             request: the first request; the model sees its caller.
-            parse: see `ParseItem`.
+            parse: parser of an item, a `ParseItem`.
             items: all requests, with the first one.
             outlet: takes the answers.
 

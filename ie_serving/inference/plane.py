@@ -280,7 +280,7 @@ class DataPlane:
 
         Args:
             model: name that the request asked for; empty when it could not be read.
-            error: what the request failed with.
+            error: error of the request.
             interface: front end that the request came over, where that is known.
             api: operation that the request asked for, where that is known.
             version: version that would have answered the request, where one was found.

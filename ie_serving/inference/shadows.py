@@ -45,7 +45,7 @@ ABSENT_S = 1.0
 SAME, DIFFERENT, FAILED = "same", "different", "failed"
 UNAVAILABLE, SHED = "unavailable", "shed"
 RESULTS = (SAME, DIFFERENT, FAILED, UNAVAILABLE, SHED)
-"""What has become of sampled requests; labels of the metric."""
+"""Outcomes of sampled requests; labels of the metric."""
 
 
 MakeLayer = Callable[
@@ -62,8 +62,8 @@ class AnsweredRequest:
         model: name of the model.
         version: its number.
         signature: signature of that version.
-        inputs: as it took them.
-        outputs: as it gave them; none until it has.
+        inputs: inputs of the version.
+        outputs: outputs of the version; none until it has answered.
         taken: when it was copied.
         nbytes: bytes of its tensors; of one that is not answered yet, an estimate.
     """
@@ -83,12 +83,12 @@ class ShadowCopier:
     Args of the constructor:
         name: name of the model.
         rule: its shadow.
-        shadows: of all models.
+        shadows: shadows of all models.
         counts: counts of sampled requests, by what has become of them.
         samples: keep different answers; None: none are kept.
 
     Attributes:
-        rule: as above.
+        rule: rule of the shadow.
         of: name and number of the version that answers as the shadow.
         seen: counts since it does.
     """
@@ -330,12 +330,12 @@ class Shadows:
 
     Args of the constructor:
         served: the models.
-        layer: see `MakeLayer`.
+        layer: factory of the layer, a `MakeLayer`.
         counts: gives the counts of a model, which outlive a change of its shadow.
         samples: makes what keeps samples by a rule that has a path.
 
     Attributes:
-        served: as above.
+        served: the served models.
         is_comparing: whether a shadow is answering now.
     """
 

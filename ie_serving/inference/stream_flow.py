@@ -56,9 +56,9 @@ class StreamOutcome(Generic[T]):
     """The outcome of one request.
 
     Attributes:
-        index: see `Item`.
+        index: index of the `Item`.
         outcome: the reply, or the error.
-        dropped: see `Item`.
+        dropped: value of `Item.dropped`.
         payload: the request as received; None for a reply of a kernel's own stream.
     """
 

@@ -93,7 +93,7 @@ class OpenStreams:
     """The open streams of this process, over every front end. Lives on one event loop.
 
     Attributes:
-        metrics: of all streams.
+        metrics: metrics of all streams.
     """
 
     def __init__(self, most: int = MOST_STREAMS) -> None:

@@ -60,8 +60,8 @@ class WarmUp:
 
     Args of the constructor:
         records: reads the file.
-        replays: by kind of record, `predict_log` and so on.
-        iterations: how often each record is replayed; 0 replays none.
+        replays: functions by kind of record, `predict_log` and so on.
+        iterations: number of times that each record is replayed; 0 replays none.
     """
 
     def __init__(self, records: Records, replays: Mapping[str, Replay], iterations: int) -> None:

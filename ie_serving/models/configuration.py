@@ -87,7 +87,7 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
 ALWAYS, ON_DEMAND = "always", "on_demand"
 """When a model is loaded."""
 ALLOW, REFUSE = "allow", "refuse"
-"""What becomes of a version whose signatures break clients."""
+"""Answers to a version whose signatures break clients."""
 
 VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
 VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
@@ -98,7 +98,7 @@ class ConfiguredGraph:
     """A graph of models, or another version of one file, that stands in the configuration."""
 
     text: str
-    """What its file would hold."""
+    """Text of the graph, which a file of it would hold."""
 
     version: int = 1
 

@@ -83,7 +83,8 @@ class ModelManager:
             local directory that does not exist yet is waited for.
         require_available: the start waits until each model serves, and ends when one has failed.
         opens_early: the start lists every repository, and does not wait for the loads.
-        ready_after_s: how long `ready` waits for models that have never served; None: for ever.
+        ready_after_s: seconds for which `ready` waits for models that have never served; None: for
+            ever.
         poll_wait_of: gives how often a model's repository is listed; 0: once.
         on_names: called with the names of all models, in the step that switches them.
         on_applied: called after each change of the desired or the served models.
@@ -184,7 +185,8 @@ class ModelManager:
         Args:
             wanted: all models wanted from now on, or an edit that gives them; no other change comes
                 between the edit and its effect.
-            agreed: see `Agreed`; its exception refuses an all-or-nothing change.
+            agreed: agreement before the change, an `Agreed`; its exception refuses an
+                all-or-nothing change.
             all_or_nothing: load first, and refuse the change when a model that must be loaded does
                 not become AVAILABLE. Otherwise the change is made at once; each model serves when
                 it is ready, and keeps its predecessor serving until then.
@@ -222,7 +224,7 @@ class ModelManager:
 
         Args:
             edit: gives the same models, in their order, with other labels.
-            agreed: see `Agreed`.
+            agreed: agreement before the change, an `Agreed`.
 
         Raises:
             PreconditionFailed: a label names a version that does not serve; nothing has changed.
@@ -302,7 +304,7 @@ class ModelManager:
         """Let go of everything, since the process ends; see `leave_all`.
 
         Args:
-            limit_s: how long the code of versions has to end; None waits for ever.
+            limit_s: seconds in which the code of versions has to end; None waits for ever.
         """
         streams = [stream for _, stream in self.streams()]
         streams += [each.stream for each in self._prepared.entries.values()]

@@ -22,9 +22,9 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import mask
 
 MOST_GONE = 1000
-"""How many removed models GetModelStatus knows; beyond it those that were removed first go."""
+"""Removed models that GetModelStatus knows; beyond it those that were removed first go."""
 NAMES_SHOWN = 20
-"""How many names an error lists. A typo shows among them; beyond it a text gets too long to log."""
+"""Names that an error lists. A typo shows among them; beyond it a text gets too long to log."""
 
 
 @dataclass(frozen=True)

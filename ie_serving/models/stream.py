@@ -54,7 +54,7 @@ class ModelStream:
 
     Args of the constructor, beside those that are attributes:
         polls: the schedule of listings.
-        rules: how it is followed; of them the poll interval alone may change.
+        rules: rules of following it; of them the poll interval alone may change.
 
     Attributes:
         name: model name.
@@ -66,7 +66,7 @@ class ModelStream:
         unsplit_default: answers requests that name no version: `default`, unless their traffic is
             split.
         split: divides these requests; None where they are not divided.
-        rollbacks: how often versions have lost their share of them, by version.
+        rollbacks: number of times that a version has lost its share of requests, by version.
         answered: number and signatures of `default` when the model was last unloaded; None before.
         has_served: whether any version has been AVAILABLE.
         is_admitted: whether its wanted versions are to be in memory; see `models/residency`.

@@ -36,7 +36,7 @@ POLLS_UNTIL_GONE = 2
 """Polls for which a directory of a repository may be missing before that is trouble."""
 
 POLLS_FOR_REST = 3
-"""How many polls the first load waits for versions that are still being written. Beyond it the
+"""Polls for which the first load waits for versions that are still being written. Beyond it the
 start goes on without them: an upload may take hours."""
 
 
@@ -85,8 +85,8 @@ class StreamRules:
     Attributes:
         labels_wait: whether a label waits until its version is AVAILABLE.
         poll_wait_s: between two listings; 0 lists once.
-        drain_timeout_s: how long requests may keep a version that is no longer wanted.
-        load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
+        drain_timeout_s: seconds for which requests may keep a version that is no longer wanted.
+        load_timeout_s: seconds that a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
         is_found: whether the model was found in a repository of models, and goes with its
             directory.

@@ -51,8 +51,8 @@ HTTP_OF: Mapping[Code, int] = MappingProxyType(
 _OF_OTHERS: Mapping[type[Exception], int] = MappingProxyType(
     {errors.RequestTooLarge: 413, errors.UnknownEncoding: 415, errors.SequenceEnding: 412}
 )
-"""What TensorFlow Serving has no error for: it sets no limit, reads any encoding as JSON, and has
-no sequences; OpenVINO Model Server says 412 of one that has not ended yet."""
+"""Codes of errors that TensorFlow Serving lacks: it sets no limit, reads any encoding as JSON, and
+has no sequences; OpenVINO Model Server says 412 of one that has not ended yet."""
 
 
 def http_of(error: Exception, code: Code) -> int:
@@ -66,7 +66,7 @@ class ShownError(NamedTuple):
 
     Attributes:
         code: canonical code.
-        text: of the status; where TensorFlow Serving has the same error, its text.
+        text: text of the status; where TensorFlow Serving has the same error, its text.
         whole: the text with what helps a person.
     """
 

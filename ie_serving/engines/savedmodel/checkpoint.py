@@ -27,7 +27,7 @@ from ie_serving.wire.protobuf.fields import UnusualField, read_varint, varint
 from ie_serving.wire.protobuf.messages import Proto
 
 VARIABLES = "variables/variables"
-"""Begin of the names of the variables' files in a version's directory."""
+"""Prefix of the names of the variables' files in a version's directory."""
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5
 """Bytes behind a block: the byte of its compression, and its checksum."""

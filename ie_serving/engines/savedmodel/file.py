@@ -29,7 +29,7 @@ VARIANT = 21
 _REFERENCE = 100
 """Added to the number of a dtype for a variable of TensorFlow 1 that is given out itself."""
 INTERNAL = "__saved_model_"
-"""Begin of the names of TensorFlow's own signatures; they compute nothing."""
+"""Prefix of the names of TensorFlow's own signatures; they compute nothing."""
 
 
 MetaGraph: TypeAlias = Proto
@@ -159,7 +159,7 @@ _OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "type", "T", "
 _GIVES = {"AsString": 7, "Bucketize": 3, "Substr": 7, "Where": 9}
 """Numbers of the dtypes that operations give whose attributes name another one."""
 _OTHERS = ("All", "Any", "Arg", "Equal", "Greater", "Is", "Less", "Logical", "NotEqual", "Save")
-"""Begins of the types of operations whose attributes name another dtype, or that give nothing."""
+"""Prefixes of the types of operations whose attributes name another dtype, or that give nothing."""
 _OPEN_UNTIL = 24
 """Version of TensorFlow's graphs before which the shape of a scalar meant any shape."""
 

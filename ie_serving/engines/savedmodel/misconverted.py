@@ -33,7 +33,7 @@ _MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
 _JOINS = ("TensorListConcat", "TensorArrayConcat")
 _POOL, _XLA = "MaxPoolWithArgmax", "XlaConv"
 _LOOKED_AT = ("TensorList", "TensorArray", _POOL, _XLA)
-"""How all operations begin that are looked at here."""
+"""Prefixes of the types of all operations that are looked at here."""
 
 
 def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput]) -> None:

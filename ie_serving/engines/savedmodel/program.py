@@ -27,7 +27,7 @@ class AnsweredBeside:
     """The part of a signature answered beside its model; every name is a client's alias.
 
     Attributes:
-        signature: as clients see it.
+        signature: public signature.
         examples: the input that holds the Examples to parse, with its specification.
         constants: values of outputs.
         echoes: outputs that are inputs, or tensors that were parsed.

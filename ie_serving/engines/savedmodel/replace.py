@@ -458,7 +458,7 @@ _ONLY: Final[Mapping[str, Callable[[EditedNodes, Proto], bool]]] = {
     "Exp": lambda _, node: node.attr["T"].type == _COMPLEX,
     "ReverseV2": lambda body, node: _are_several_or_negative(_values(body, node.input[1])),
 }
-"""Where operations are replaced that OpenVINO has in other forms."""
+"""Conditions under which operations are replaced that OpenVINO has in other forms."""
 
 
 def has_replaced(graph_def: Proto) -> bool:

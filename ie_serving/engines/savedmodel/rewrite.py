@@ -55,8 +55,9 @@ class PreparedGraph:
     """The graph for the front end to convert, and the parts answered beside it.
 
     Attributes:
-        signature: as the file declares it.
-        inputs: of the model to convert, by alias; those of `signature` but for parsed Examples.
+        signature: signature declared by the file.
+        inputs: inputs of the model to convert, by alias; those of `signature` but for parsed
+            Examples.
         outputs: outputs of the model to convert, by alias.
         parsings: parsed tensors, by the alias of the input that holds the Examples.
         constants: values of outputs, by alias.

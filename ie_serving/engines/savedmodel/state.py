@@ -55,7 +55,8 @@ WRITES = (
     "ScatterUpdate",
     "SparseApply",
 )
-"""How operations begin that change a variable, a table or a queue, their first input."""
+"""Prefixes of the types of operations that change a variable, a table or a queue, their first
+input."""
 
 
 def kept_between_requests(
@@ -64,8 +65,8 @@ def kept_between_requests(
     """Say why signatures cannot be computed alone; those that can are not named.
 
     Args:
-        meta_graph: with the graph of all signatures.
-        signatures: by name.
+        meta_graph: MetaGraph with the graph of all signatures.
+        signatures: signatures by name.
     """
     functions = StatefulFunctions(meta_graph.graph_def)
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
@@ -163,7 +164,8 @@ _INIT_OP = "__saved_model_init_op"
 _COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
 Name = tuple[str, ...]
-"""Of a resource: the names of the calls that lead to its node, and its own; or what it shares."""
+"""Identity of a resource: the names of the calls that lead to its node, and its own; or what it
+shares."""
 
 
 def resource_name(resource: NodeOutput) -> Name:
@@ -221,7 +223,7 @@ class Initial:
     """The writes of the init op, and of the restore before it.
 
     Args of the constructor:
-        meta_graph: as the file has it.
+        meta_graph: MetaGraph of the file.
         checkpoint: checkpoint of the version; None where there is none.
     """
 

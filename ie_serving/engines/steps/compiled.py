@@ -26,8 +26,8 @@ def compiled(
         row: row of the table.
         name: name of the row, for errors.
         step: name in its graph.
-        options: as `row.read` gives them.
-        signature: as `row.signature` gives it.
+        options: options returned by `row.read`.
+        signature: signature returned by `row.signature`.
         watch: counts values; None counts nothing.
     """
     told = {"step": step} if row.named else {}

@@ -30,7 +30,7 @@ NUMBERS = frozenset(each for each in DataType if each not in (DataType.STRING, D
 ANY = frozenset(DataType)
 
 REQUIRED = object()
-"""In place of a default: the option must be given."""
+"""Mark of an option without a default, which must be given."""
 
 
 class UnexpectedOption(ValueError):
@@ -87,10 +87,10 @@ class BuiltIn:
         about: its purpose, in a sentence.
         run: computes it, given inputs and options by name.
         outputs: gives the specs of the outputs from those of the inputs, and the options by name.
-        inputs: by name.
+        inputs: specs by name.
         instead: alternative inputs in place of `inputs`.
         rest: spec of inputs with any other name; None accepts no others.
-        options: by name.
+        options: options by name.
         checks: gives the fault of options that contradict each other; empty for none.
         decodes: it may decode pictures, which takes long for small files too: never on the event
             loop.
@@ -160,7 +160,7 @@ class BuiltIn:
 
         Args:
             given: known specs of the tensors that fill its inputs, or may fill them.
-            options: as `read` gives them.
+            options: options returned by `read`.
         """
         inputs = {n: each.spec(n, given.get(n)) for n, each in self.taken(given).items()}
         known = {n: _shaped(spec, given.get(n)) for n, spec in inputs.items()}

@@ -15,7 +15,7 @@ from ie_serving.wire.image.draw import PALETTE, drawn
 from ie_serving.wire.image.pictures import decode, encoded, resized
 
 STRETCH, CROP, PAD = "stretch", "crop", "pad"
-"""How a picture is fitted to another shape: stretched, cut to the middle, or with black edges."""
+"""Ways to fit a picture to another shape: stretched, cut to the middle, or with black edges."""
 
 COLOURS = ("RGB", "BGR", "GREY")
 

@@ -48,8 +48,8 @@ class TensorForm:
     """Tensors of a model.
 
     Attributes:
-        inputs: by name.
-        outputs: by name.
+        inputs: specs by name.
+        outputs: specs by name.
         classes: classes of a classifier, in the order of its probabilities.
     """
 
@@ -119,7 +119,8 @@ def labelled(scores: Array) -> Arrays:
     """Give labels and probabilities.
 
     Args:
-        scores: of each class, a row for each sample; of two classes also only class 1's, in 1-D.
+        scores: scores of each class, a row for each sample; of two classes also only class 1's, in
+            1-D.
     """
     both = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
     return {LABEL: np.argmax(both, axis=1), PROBABILITIES: both}

@@ -41,7 +41,7 @@ class RemoteRequest:
         supervisor: supervisor of the process.
         number: number of the signature in that process.
         signature: gives the order of inputs and outputs.
-        abandoned_s: see `ABANDONED_S`.
+        abandoned_s: limit in seconds, `ABANDONED_S` by default.
     """
 
     renews = False
@@ -241,7 +241,7 @@ class TensorFlowProgram:
     Args of the constructor:
         supervisor: supervisor of the started process.
         number: number of the signature in that process.
-        signature: as clients see it.
+        signature: public signature.
         at_once: requests that run at once.
         abandoned_s: seconds that a run may continue after its client has left.
     """

@@ -43,8 +43,8 @@ class ComparedSignature:
     """A signature as the second engine has it.
 
     Attributes:
-        inputs: by their names in the file.
-        outputs: by their names in the file.
+        inputs: names in the file.
+        outputs: names in the file.
         signature: its name.
         precision: precision of the second engine, if coarser than f32.
     """
@@ -245,4 +245,5 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         place="lite_reference",
     ),
 }
-"""By the suffix of the file. Models of other formats have no second engine."""
+"""Second engines by the suffix of the model's file. Models of other formats have no second
+engine."""

@@ -124,4 +124,5 @@ FRAMEWORKS: Final[Mapping[str, Callable[[Path], Framework]]] = {
     "litert": partial(FormatEngine, TFLITE),
     "torch": Torch,
 }
-"""By name on the command line. A constructor raises ImportError if its library is missing."""
+"""Frameworks by name on the command line. A constructor raises ImportError if its library is
+missing."""

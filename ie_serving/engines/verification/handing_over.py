@@ -103,7 +103,7 @@ class HandingOver(Layer):
     """See `CompiledModel`.
 
     Args of the constructor:
-        inner: of OpenVINO.
+        inner: OpenVINO's model.
         kinds: kinds of requests that OpenVINO answers differently from the second engine.
         reads: loads the model in the second engine; None if that does not answer them either, so
             that they are refused.

@@ -43,8 +43,8 @@ each engine rounds every operation's results to one of 255 values in its own way
 MORE_SHARE = 0.15
 """Share of a load's time that either engine may spend on further requests to a large model."""
 MANY, FEW_SHARE = 1000, 1e-3
-"""In outputs of at least `MANY` integers, such as classes of pixels, the share `FEW_SHARE` may
-differ: rounding decides between classes of nearly equal scores."""
+"""Outputs of at least `MANY` integers, such as classes of pixels: the share `FEW_SHARE` may differ:
+rounding decides between classes of nearly equal scores."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ComparisonTask:
 
     Attributes:
         file: file of the model.
-        options: with which OpenVINO compiles it.
+        options: options with which OpenVINO compiles it.
         large: whether, if all inputs are floats, only the second engine runs, on few requests: the
             server compiles the model meanwhile, and a second compilation would double the load.
         limit_s: seconds after which the process is ended.
@@ -82,7 +82,7 @@ class Findings:
         asked: requests that both engines answered.
         differs: the first difference of each kind of request, as text.
         refused: the first request of finite values that only OpenVINO refuses, and why.
-        crashed: by kind of request, the engines that ended the process, as text, OpenVINO first.
+        crashed: engines that ended the process, by kind of request, as text, OpenVINO first.
         cut_off: whether time ran out before all requests were sent.
         why_not: why nothing was compared; empty if something was.
     """
@@ -159,7 +159,8 @@ def choose(
         found: the findings.
         second: library of the second engine.
         needs_reference: why OpenVINO serves only what was compared; empty if it need not be.
-        advice: what to do about a model that was not compared; None if it is served all the same.
+        advice: advice to users about a model that was not compared; None if it is served all the
+            same.
         sooner: by how much the second engine answers sooner; empty if it does not, or before it
             was measured.
     """
@@ -201,9 +202,9 @@ def differences(found: Arrays, expected: Arrays, precision: str) -> str:
     """Say how the outputs of one request differ; empty if they do not.
 
     Args:
-        found: of OpenVINO, by the names of the reference.
+        found: OpenVINO's outputs by the names of the reference.
         expected: outputs of the reference.
-        precision: that OpenVINO computes in, such as `bf16`; empty counts as f32.
+        precision: precision in which OpenVINO computes, such as `bf16`; empty counts as f32.
     """
     said = (_difference(name, found[name], expected[name], precision) for name in expected)
     return "; ".join(filter(None, said))
@@ -262,7 +263,8 @@ class Verdicts:
         folder: folder of the version's compiled models.
         file: file of the model; other files in its directory may hold weights, and count as well.
         options: options of the comparison.
-        package: of the second engine; its release decides, as OpenVINO's and this server's do.
+        package: package of the second engine; its release decides, as OpenVINO's and this server's
+            do.
 
     Raises:
         OSError: a file of the model cannot be read, or the folder cannot be written.

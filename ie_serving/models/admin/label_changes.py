@@ -29,8 +29,8 @@ class Details:
         labels: those that requests may use, each with its version.
         waiting: those that wait until their version is AVAILABLE.
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
-        precisions: what each signature of an AVAILABLE version computes floats in, where that is
-            known: `f32`, `bf16` or `f16`.
+        precisions: precision in which each signature of an AVAILABLE version computes floats, where
+            that is known: `f32`, `bf16` or `f16`.
         not_applied: why newer settings cannot be used; empty where there are none.
         trouble: why no version can be found in its storage now; empty where one can.
     """

@@ -118,7 +118,8 @@ class ReloadRequests:
     Args of the constructor:
         models: the served ones.
         poll: lists one model's repository once, limited in rate (`PollRequests`).
-        apply_file: see `ApplyFile`; raises OSError where the file cannot be read.
+        apply_file: function that applies a file, an `ApplyFile`; raises OSError where the file
+            cannot be read.
     """
 
     def __init__(self, models: ModelManager, poll: PollModel, apply_file: ApplyFile) -> None:

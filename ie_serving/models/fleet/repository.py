@@ -15,7 +15,7 @@ from ie_serving.models.repository.source import VERSION
 from ie_serving.storage.directories import Directories, Listed
 
 PBTXT: Final = "config.pbtxt"
-"""Of Triton's models."""
+"""Name of the file of a Triton model's settings."""
 FILES: Final = ("model.json", PBTXT)
 """Files of a model's settings in its directory; the first that is there counts."""
 
@@ -112,7 +112,7 @@ def changed(
     Args:
         desired: the models until now.
         found: the models of the repositories.
-        unlisted: see `staying`.
+        unlisted: repositories that could not be listed, as for `staying`.
         only_known: take no model that was not desired before: clients decide what is loaded.
     """
     configured = [config for config in desired if not config.repository]

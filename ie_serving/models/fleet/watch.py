@@ -56,13 +56,13 @@ class WatchedRepository:
         repository: its place and patterns.
         directories: lists it.
         store: name of its store, for the schedule.
-        rules: see there.
+        rules: rules of the repository.
         on_news: called when the listing has changed.
 
     Attributes:
-        listed_last: what was found last; None before the first listing.
-        missing: what listings have lacked for less than `GONE_S`, and since when: directories or
-            files of settings.
+        listed_last: result of the last listing; None before the first.
+        missing: entries that listings have lacked for less than `GONE_S`, and since when:
+            directories or files of settings.
         is_applied: whether the models follow it; otherwise the next listing counts as news.
     """
 
@@ -177,9 +177,9 @@ class Fleet:
     """All repositories of a server. Lives on one event loop.
 
     Args of the constructor:
-        open_directories: see `OpenDirectories`.
+        open_directories: function that opens a repository, an `OpenDirectories`.
         polls: the schedule of listings.
-        rules: see there.
+        rules: rules of the repositories.
 
     Attributes:
         on_news: called when the listing of a repository has changed.

@@ -36,7 +36,7 @@ MOST_SHARE: Final = 0.25
 at within about 1.25 intervals."""
 
 Found: TypeAlias = Any
-"""What a listing found, which only the listed object understands; never None or an exception."""
+"""Result of a listing, which only the listed object understands; never None or an exception."""
 
 List = Callable[[], Found]
 """Lists a repository once, in a thread. Raises StorageError."""
@@ -130,7 +130,7 @@ class Look:
     """An idle model in its round, and the outcome of the last look at it.
 
     Attributes:
-        model: that model.
+        model: the model that is looked at.
         state: who has the look.
         outcome: the news; None when there are none.
     """

@@ -128,7 +128,7 @@ def incomplete(lacks: str, files: Collection[str], place: str, missing: FindMiss
         lacks: names the missing files.
         files: files of the version.
         place: its directory.
-        missing: of the engine.
+        missing: function of the engine that finds missing files.
     """
     if not files:
         return f"the directory is empty, {lacks}"
@@ -149,7 +149,7 @@ def without_version(
         folders: names of its directories.
         files: paths of files below it, `MOST` at most.
         place: path or URL of the base.
-        missing: of the engine.
+        missing: function of the engine that finds missing files.
     """
     first, direct = f"{place}/1", [name for name in files if "/" not in name]
     if is_model(files, missing):

@@ -84,7 +84,7 @@ class Listing:
     """The result of one poll.
 
     Attributes:
-        candidates: by version number, those that were at rest now or at an earlier poll.
+        candidates: versions by number, those that were at rest now or at an earlier poll.
         moving: whether a wanted version is still being written, so that another poll is worthwhile
             soon.
         offered: all numbers that are or may be candidates: those not found incomplete.

@@ -19,7 +19,7 @@ class ListingTrouble:
 
     Args of the constructor:
         model: model name, for log lines.
-        base_path: where it lies, for the same: a model that is moved has two streams for a while.
+        base_path: base path, for log lines: a model that is moved has two streams for a while.
         chance: 0 to 1 at random, for the jitter of the back-off.
         clock: seconds that only grow.
 

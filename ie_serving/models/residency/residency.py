@@ -59,7 +59,7 @@ class ResidencyRules:
     Attributes:
         budget: bytes of the process that a load must not exceed; 0: no limit.
         idle_s: seconds without a request after which a model is unloaded; 0: never.
-        wait_s: how long a request waits for the load; 0: not at all.
+        wait_s: seconds for which a request waits for the load; 0: not at all.
         is_on_demand: tells which models are loaded on demand.
         used: names the models that graphs use, which stay as long as these do.
         clock: seconds that only grow.
@@ -78,7 +78,7 @@ class _Entry:
     """A model in memory or on its way there, its uses, and the bytes it is believed to hold.
 
     Attributes:
-        spare: what it may hold beyond its size, of one that is being loaded.
+        spare: bytes that a model which is being loaded may hold beyond its size.
     """
 
     stream: Dormant

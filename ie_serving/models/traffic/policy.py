@@ -9,7 +9,7 @@ from typing import Final
 MOST_KEPT: Final = 10_000
 """Most requests of a window; beyond it the oldest leaves early. Enough for 1 % of errors."""
 MOST_DIGITS: Final = 19
-"""Of a version number: those of the largest int64."""
+"""Most digits of a version number: those of the largest int64."""
 WHOLE: Final = 100
 """Sum of all shares, in percent."""
 SLOW_SHARE: Final = 0.05

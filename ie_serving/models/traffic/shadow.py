@@ -26,8 +26,8 @@ class Shadow:
         version: its number; None for the one that requests get, or the labelled one.
         label: its label; None for none.
         sampling_rate: share of the requests, 0 to 1.
-        tolerance: by which numbers may differ, see `core.values.difference.drifts`.
-        path: how the paths of the files with different answers begin; empty: no files.
+        tolerance: difference that numbers may have, as in `core.values.difference.drifts`.
+        path: prefix of the paths of the files with different answers; empty: no files.
         max_samples: requests in these files.
     """
 

@@ -84,7 +84,7 @@ class SplitTraffic:
         clock: seconds that only grow.
 
     Attributes:
-        traffic: as above.
+        traffic: present rule of the split.
         ranges: ranges of the versions now; None where no version with a share is AVAILABLE.
         rolled_back: why a version has lost its share, by its number.
     """
@@ -154,7 +154,7 @@ class SplitTraffic:
         """Count a request of `version`, which loses its share once the rollback rule is broken.
 
         Args:
-            version: as it was chosen.
+            version: number of the chosen version.
             began: `time.perf_counter()` when it was chosen.
         """
         try:

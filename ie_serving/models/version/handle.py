@@ -25,8 +25,8 @@ class Servable:
         compiled: the engine's compiled model.
         signatures: its signatures by name.
         bound: objects that front ends have made for it, by their own keys; freed with it.
-        holders: how many requests use it now.
-        inferences: how long its inferences take.
+        holders: number of requests that use it now.
+        inferences: durations of its inferences.
         load_s: seconds that each step of its load took, such as `fetch_s`.
         memory: bytes that its load has added to the process; None where that is not known.
         unheld: set when `holders` falls to 0; None as long as no drain waits for that.

@@ -410,6 +410,6 @@ class Loads:
 
 
 LOADS: Final = Loads()
-"""Of this process."""
+"""Loads of this process."""
 FREES: Final = Loads(lambda: -resident_bytes())
 """Measures frees of this process's versions: the size is the memory given back."""

@@ -166,7 +166,7 @@ class VersionLife:
         """Move on, and return the new stage.
 
         Args:
-            event: what happened.
+            event: event that happened.
             error: the cause, with FAIL and EXPIRE.
 
         Raises:

@@ -106,8 +106,8 @@ class Renewals:
 
 
 ENDED_VERSIONS_KEPT = 100
-"""How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
-a model which gets a version every minute does not grow without limit."""
+"""Freed versions of a model that stay in its status; beyond it the oldest numbers go, so that a
+model which gets a version every minute does not grow without limit."""
 
 
 class Versions(dict[int, VersionControl]):
@@ -187,7 +187,7 @@ async def leave_all(
     """Close the code of every version within `limit_s` seconds.
 
     Args:
-        versions: see `VersionControl.leave`.
+        versions: versions, as for `VersionControl.leave`.
         works: tasks that are already ending, such as cancelled loads.
         limit_s: seconds after which code that hangs is abandoned; None: no limit.
     """

@@ -49,7 +49,7 @@ def _around(length: int) -> tuple[bytes, bytes]:
 
 
 _AROUND: Final = [_around(length) for length in range(LONGEST_ID + 1)]
-"""By the length of the id."""
+"""Parts of a line around an id, by the id's length."""
 
 
 class ObservedContext(CallContext, Protocol):
@@ -235,7 +235,7 @@ class LoggedAdmission:
     Neither the address nor an own id of a refused call is known here.
 
     Attributes:
-        decided: see `CallAdmission`.
+        decided: decisions, as in `CallAdmission`.
     """
 
     def __init__(self, admission: CallAdmission, watch: RequestWatch) -> None:

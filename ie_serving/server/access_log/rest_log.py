@@ -119,7 +119,7 @@ class ObservedConnection(Http1Connection):
 
     Args of the constructor:
         watch: the observers.
-        server: see `Http1Connection`.
+        server: server of the connection, as of an `Http1Connection`.
     """
 
     def __init__(self, watch: RequestWatch, server: ConnectionServer) -> None:

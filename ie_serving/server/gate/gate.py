@@ -68,8 +68,8 @@ class RestGuard:
         app: answers the allowed requests.
         access: knows the callers.
         needs: required rights by verb.
-        wanted: see `TargetOf`.
-        phrase: see `Phrase`.
+        wanted: function that finds the target of a request, a `TargetOf`.
+        phrase: words of a refusal, a `Phrase`.
         refused: called for each request that is refused.
         token_headers: headers that stand for a missing `authorization`, as clients of other servers
             send them: a key, or the whole value of that header.
@@ -160,7 +160,8 @@ class GrpcGuard:
 
     Args of the constructor:
         services: the services without any check.
-        services_for: see `ServicesFor`; services whose methods name no model may be omitted.
+        services_for: services of a caller, a `ServicesFor`; services whose methods name no model
+            may be omitted.
         access: knows the callers.
         needs: required rights by the path of each method.
         refused: called for each call that is refused here.
@@ -278,7 +279,7 @@ class Gate:
         certificates, callers: hold the last valid material of an earlier worker, then this one's.
 
     Attributes:
-        failed_handshakes: of all ports.
+        failed_handshakes: failed handshakes of all ports.
 
     Raises:
         ConfigError: the material cannot be used.

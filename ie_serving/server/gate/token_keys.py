@@ -48,7 +48,8 @@ class TokenKeys(NamedTuple):
     """The keys of one set that may sign tokens.
 
     Attributes:
-        found: by the name (`kid`) of a key and an algorithm; a key has an entry for each algorithm.
+        found: keys by the name (`kid`) of a key and an algorithm; a key has an entry for each
+            algorithm.
         number: number of these keys.
         left_out: number of keys for other uses, too short, or of an unknown type.
     """

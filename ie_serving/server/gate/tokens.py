@@ -29,8 +29,8 @@ MOST_WAITING_TOKENS: Final = 256
 """Tokens that wait to be verified one at a time: some 30 ms of waiting. More are refused, so that
 clients with wrong tokens occupy one processor, not all."""
 MOST_ASKING: Final = 64
-"""Of these, tokens of unknown keys that wait for a fetch of the issuer's keys, for seconds if it is
-slow. More are refused, else invented names of keys could take all places."""
+"""Most tokens, among these, of unknown keys that wait for a fetch of the issuer's keys, for seconds
+if it is slow. More are refused, else invented names of keys could take all places."""
 
 _BEGIN: Final = b"ey"
 """Start of the base64 of a JSON object with a member."""
@@ -59,7 +59,7 @@ class TokenVerifier:
     """Verifies tokens as the settings say. Pure.
 
     Args of the constructor:
-        material: see `TokenMaterial`.
+        material: the `TokenMaterial`.
 
     Attributes:
         material: the same.
@@ -206,10 +206,10 @@ class Tokens:
         """Verify one token; concurrent requests with the same token share the verification.
 
         Args:
-            token: as `token` returns it.
+            token: result of `token`.
             verifier: verifies the token.
-            renewals: how often lines or keys have been renewed. A request after a renewal does not
-                share a verification from before it: line or key may have been removed.
+            renewals: number of renewals of lines or keys. A request after a renewal does not share
+                a verification from before it: line or key may have been removed.
 
         Raises:
             Unauthenticated, Forbidden: see `TokenVerifier.verified`.

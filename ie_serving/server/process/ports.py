@@ -64,7 +64,7 @@ class _Wanted:
     """One port as the settings define it.
 
     Attributes:
-        name: see `PortSockets`.
+        name: name of the port, as in `PortSockets`.
         host: addresses, separated by commas; empty for all.
         number: port number; 0: off.
         path: path of a UNIX socket; empty: off.

@@ -75,7 +75,8 @@ def inherited(environment: MutableMapping[str, str]) -> Predecessor | None:
     """Return the predecessor; None if this process does not replace another.
 
     Args:
-        environment: of this process; the variable is removed, so that children do not inherit it.
+        environment: environment of this process; the variable is removed, so that children do not
+            inherit it.
     """
     given = environment.pop(VARIABLE, None)
     if given is None:
@@ -122,7 +123,7 @@ class Successor:
     """A process that will replace this one.
 
     Args of the constructor:
-        sockets: that this process has bound.
+        sockets: sockets that this process has bound.
         environment: environment of this process.
 
     Raises:

@@ -219,7 +219,8 @@ class Silence:
     """Counts the seconds since a worker's last heartbeat.
 
     Args of the constructor:
-        unbeaten: what stands for no heartbeat yet: a start is not silent, however long it takes.
+        unbeaten: time that stands for no heartbeat yet: a start is not silent, however long it
+            takes.
     """
 
     def __init__(self, unbeaten: float) -> None:

@@ -169,7 +169,7 @@ class AddressLimit(ConnectionLimit):
     """Also counts connections by the address of their client.
 
     Args of the constructor:
-        most: see `ConnectionLimit`.
+        most: limit, as in `ConnectionLimit`.
         most_each: connections that one address may have open.
     """
 

@@ -35,7 +35,7 @@ class Filling:
 
     Attributes:
         filled: number of bytes that have come.
-        length: as above.
+        length: number of bytes that are expected.
     """
 
     __slots__ = ("_counted", "_lease", "_memory", "filled", "length")

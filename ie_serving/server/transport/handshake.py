@@ -292,7 +292,7 @@ class Handshake(OpeningConnection):
         secure: the TLS of the port.
         connect: makes the protocol of the port.
         opened, closed: see `OpeningConnection`.
-        limit_s: see `HANDSHAKE_S`.
+        limit_s: limit in seconds, `HANDSHAKE_S` by default.
     """
 
     def __init__(

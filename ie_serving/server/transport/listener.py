@@ -65,8 +65,9 @@ class Listener(Generic[C]):
     Args of the constructor:
         connect: makes the protocol of one new connection, which calls `opened` and `closed`.
         limit: also counts connections during their handshake, so that their number is bounded.
-        secure: see `Secure`; None: connections are plain.
-        sharing: see `Sharing`; None: no other process accepts on the sockets.
+        secure: TLS of the port; None: connections are plain.
+        sharing: connections shared with other processes; None: no other process accepts on the
+            sockets.
         let_go: closes a connection without failing a request; None: connections are not shed.
     """
 

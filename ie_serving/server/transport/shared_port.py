@@ -50,8 +50,8 @@ class SharedPort:
         rest: serves HTTP/1.1, and refuses clients that speak neither protocol.
         grpc: serves HTTP/2.
         limit: limit of the connections of all ports.
-        secure: see `handshake.Secure`.
-        sharing: see `listener.Sharing`.
+        secure: TLS of the port, a `handshake.Secure`.
+        sharing: connections shared with other processes, a `listener.Sharing`.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Allowance:
 
     Attributes:
         abandoned: the result is no longer wanted; loops end.
-        inline: what runs does so on the event loop.
+        inline: inferences run on the event loop.
     """
 
     def __init__(self, inputs: Iterable[Array] = ()) -> None:

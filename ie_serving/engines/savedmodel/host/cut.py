@@ -67,7 +67,7 @@ def leave_to_host(
         prepared: its inputs and outputs become those of the model, its graph is changed.
         directory: directory of the version, where its tables lie.
         meta_graph: its graph as the file has it.
-        initial: what is set when the version is loaded.
+        initial: writes made when the version is loaded.
 
     Raises:
         LoadFailed: a node can run neither here nor there, or a table cannot be read.

@@ -107,7 +107,7 @@ class Output:
     Attributes:
         attribute: attribute of the node, that names its dtype; "" where that is always the same.
         dtype: the dtype, or the default of the attribute.
-        name: by which nodes of a function refer to it; needed where an operation has several.
+        name: name by which nodes of a function refer to it; needed where an operation has several.
     """
 
     attribute: str = "T"
@@ -133,7 +133,7 @@ class HostKernel:
             where they cannot be computed with; called once at load.
         in_thread: its time depends on the values of its inputs, neither on their size nor on that
             of its output, for which it asks `make_room`.
-        sizes: where outputs are lists, how many members each has at a node.
+        sizes: function that returns the numbers of members at a node, where outputs are lists.
     """
 
     make: MakeCompute

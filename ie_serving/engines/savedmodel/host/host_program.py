@@ -140,7 +140,7 @@ class Function:
         returned: slots of its results, in order.
 
     Attributes:
-        filled: which of its arguments it reads, and the slot of each.
+        filled: arguments that it reads, and the slot of each.
     """
 
     def __init__(self, plan: HostPlan, arguments: Sequence[str], returned: Sequence[int]) -> None:

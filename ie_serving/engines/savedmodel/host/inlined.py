@@ -103,7 +103,7 @@ class _Inside:
     Args of the constructor:
         function: its definition.
         call: the node.
-        prefix: what the names of its nodes begin with in the graph.
+        prefix: prefix of the names of its nodes in the graph.
         numbers: numbers of the outputs of operations.
     """
 

@@ -222,9 +222,9 @@ class RowLoop:
     """A loop whose turns each compute one row of its lists; see the module.
 
     Attributes:
-        body: what a turn runs.
-        counters: which of its arguments count.
-        lists: which are lists, with the counter of each.
+        body: code of one turn.
+        counters: arguments that count.
+        lists: arguments that are lists, with the counter of each.
     """
 
     body: Function

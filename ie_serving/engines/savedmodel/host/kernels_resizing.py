@@ -55,7 +55,7 @@ class _Neighbours(NamedTuple):
     Attributes:
         first: the one before, or the place itself.
         second: the one behind.
-        share: how far the new place is from the first: 0 to 1.
+        share: distance of the new place from the first: 0 to 1.
         used: those that are a neighbour of any.
         places: places of the first and the second ones among these.
     """
@@ -309,7 +309,7 @@ _WEIGHTS: Final[Mapping[bytes, tuple[np.float32, Weight]]] = {
         lambda x: (((-7 / 18) * x + 2) * x - 10 / 3) * x + 16 / 9,
     ),
 }
-"""How far each kernel reaches, in pixels, and its weights."""
+"""Reach of each kernel, in pixels, and its weights."""
 
 _FLOATS = (Output("", DataType.FP32),)
 

@@ -19,8 +19,8 @@ ON_HOST = (
     " Bitcast DenseBincount RaggedBincount RaggedTensorToSparse RaggedTensorToTensor SparseReorder"
     " ResizeBicubic ScaleAndTranslate"
 )
-"""How operations begin that compute with strings, tables or images; in the last two rows those that
-stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""
+"""Prefixes of the types of operations that compute with strings, tables or images; in the last two
+rows those that stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""
 
 _BEGINNINGS = tuple(ON_HOST.split())
 _SOURCES = CALLS | PASSES_ON | {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"}
@@ -48,7 +48,7 @@ FIRST_FORM = (
     "Switch",
     "TensorArray",
 )
-"""How operations begin that loops and branches of TensorFlow 1 consist of."""
+"""Prefixes of the types of operations that loops and branches of TensorFlow 1 consist of."""
 
 
 def on_host(node: Proto, library: Library) -> bool:

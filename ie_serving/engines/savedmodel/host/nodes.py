@@ -76,7 +76,7 @@ class GraphNodes:
         Its references have numbers, as in a graph: see `numbered.py`.
 
         Args:
-            name: what the name begins with.
+            name: prefix of the name.
             arguments: their names, with the dtype of each.
             inside: names of the nodes that the function gets copies of.
             given: the argument that stands for a node, by its name.

@@ -54,7 +54,7 @@ class Partition:
     """The nodes of a signature, and where each runs.
 
     Attributes:
-        parts: by node.
+        parts: placement by node.
         order: a place of each node, each after those from which it is computed.
         folded: constants that depend on strings, tables, or variables that the init op sets, so
             that OpenVINO cannot compute them.

@@ -16,7 +16,7 @@ import re2
 from ie_serving.core.values.errors import InvalidRequest
 
 MOST_BYTES_OF_CHARACTER = 4
-"""Of one character in UTF-8."""
+"""Bytes of one character in UTF-8."""
 
 _ONE_CLASS = re.compile(rb"\[(?:[^][\\]|\\.)+\]", re.DOTALL)
 """A pattern that is one class of characters, as `[!,.]` or `[^a-z]`."""

@@ -32,7 +32,7 @@ class LookupTable(HostObject):
     Args of the constructor:
         keys: any shape; strings or numbers.
         values: values of the same shape.
-        name: for texts.
+        name: name in texts.
     """
 
     def __init__(self, keys: Array, values: Array, name: str) -> None:

@@ -37,10 +37,10 @@ class LogPages:
     """Answers the requests to `/v1/log_level`.
 
     Args of the constructor:
-        parse: see `ParseValue`.
+        parse: parser of a value, a `ParseValue`.
         unbind: called after a change, since each version has stored whether it logs requests.
         allowed: whether clients may change the level.
-        everywhere: see `Everywhere`.
+        everywhere: setter of the level in all workers, an `Everywhere`.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class FrontParts:
         plane: runs the models.
         served: the models.
         health: phase of the server.
-        metrics: of all workers.
+        metrics: metrics of all workers.
         interfaces: interfaces of the protocol.
         management: management of models and server.
         check_site: refuses a change that a page of another site makes a browser send.

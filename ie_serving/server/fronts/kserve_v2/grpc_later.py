@@ -54,9 +54,9 @@ class LaterInference:
     Attributes:
         health: health of the server.
         streams: streams of the worker.
-        metrics: of all workers.
+        metrics: metrics of all workers.
         management: makes what answers for a caller's models beside inferences.
-        hand_on: see `inference.observed.handing_on`.
+        hand_on: callback for outputs, from `inference.observed.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
         callers: whether requests refer to their calls.
     """

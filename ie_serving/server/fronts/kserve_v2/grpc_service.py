@@ -55,9 +55,9 @@ class ServiceParts:
         plane: runs the models.
         served: the same models.
         health: health of the server.
-        metrics: of all workers.
+        metrics: metrics of all workers.
         management: management of models and server.
-        callers: see `PredictionService`.
+        callers: access to the calls of requests, as in `PredictionService`.
     """
 
     plane: DataPlane
@@ -90,8 +90,8 @@ class InferenceService:
     """Answers the methods of GRPCInferenceService.
 
     Args of the constructor:
-        parts: see `ServiceParts`.
-        interface: see `interface`.
+        parts: parts of the service.
+        interface: front end of the requests, made by `interface`.
         of_classes: takes the outputs of requests for classes.
     """
 

@@ -47,7 +47,7 @@ class ServerSettingCalls:
 
     Args of the constructor:
         log: changes the level in all workers.
-        traces_url: where traces go; empty where there are none.
+        traces_url: URL of the traces' collector; empty where there is none.
     """
 
     def __init__(self, log: LogPages, traces_url: str) -> None:

@@ -79,8 +79,8 @@ class CopiedOutputs(NamedTuple):
 
     Attributes:
         servable: the version that answered.
-        signature: that was run.
-        form: of the reply; each interface has its own forms.
+        signature: signature that was run.
+        form: form of the reply; each interface has its own forms.
         outputs: those that the request wants.
     """
 
@@ -95,7 +95,7 @@ class CopiedOutputs(NamedTuple):
         """Give specs and arrays of the reply.
 
         Args:
-            wanted: how many classes, by the names of outputs.
+            wanted: numbers of classes, by the names of outputs.
 
         Raises:
             InvalidRequest: an output has no numbers, or is known only when it comes.

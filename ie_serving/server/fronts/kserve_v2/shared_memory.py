@@ -59,7 +59,7 @@ class SharedMemory:
         """Open a region.
 
         Args:
-            name: by which requests name it.
+            name: name by which requests name it.
             key: name of a file in `DIRECTORY`, as of `shm_open`; a slash may stand before it.
             offset: offset of the region in the file.
             size: its number of bytes.

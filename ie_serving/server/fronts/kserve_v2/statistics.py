@@ -42,7 +42,7 @@ def statistics(page: bytes, wanted: Mapping[str, Iterable[int]]) -> list[Mapping
     counts as one inference, whatever its number of rows. Batches are not split by size.
 
     Args:
-        page: of all workers.
+        page: page of all workers.
         wanted: versions to report, by the model's name.
     """
     numbers = _numbers(page)
@@ -107,7 +107,7 @@ async def statistics_of(
     """Return the statistics of versions that serve.
 
     Args:
-        metrics: of all workers.
+        metrics: metrics of all workers.
         served: models that the caller may see.
         name: name of a model; empty for all models.
         version: a number or a label; empty for all versions of the model.

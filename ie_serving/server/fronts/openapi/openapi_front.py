@@ -34,7 +34,7 @@ PACKAGE: Final = "flask_swagger_ui"
 """Holds Swagger UI's files in `dist`. The server reads these and never imports the package."""
 MISSING: Final = "the viewer of /openapi.json needs the extra openapi: pip install '.[openapi]'"
 POLICY: Final = page_front.content_policy("data:")  # Swagger UI's icons
-"""As the page's, without trusted types: Swagger UI writes cleaned HTML itself."""
+"""The page's policy without trusted types: Swagger UI writes cleaned HTML itself."""
 MODELS_AT_ONCE: Final = 64
 """Models looked at before the event loop runs other tasks."""
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
@@ -46,9 +46,9 @@ class OpenApiFront:
 
     Args of the constructor:
         served: the models.
-        caller_of: see `CallerOf`.
+        caller_of: function that names the caller of a request, a `CallerOf`.
         asks_callers: requests need credentials.
-        method_check: as `example_signature` takes it.
+        method_check: switch of `example_signature`.
     """
 
     def __init__(

@@ -132,7 +132,7 @@ async def read_buffer(
     Such memory counts itself in the budget; bytes are counted by the lease.
 
     Args:
-        request: whose body has not been read yet.
+        request: request whose body has not been read yet.
         limit: largest size in bytes, also after decompression.
         lease: counts the memory for the body and its processing; belongs to the caller.
         codings: accepted compressions.

@@ -36,7 +36,7 @@ class GrpcStreams:
     Args of the constructor:
         streams: answers the requests.
         codec: codec of the service.
-        tells_callers: see `PredictionService`.
+        tells_callers: switch of `PredictionService`.
     """
 
     def __init__(

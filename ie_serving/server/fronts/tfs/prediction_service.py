@@ -75,7 +75,7 @@ class PredictionService:
 
     Args of the constructor:
         plane: answers the requests.
-        interface: see `grpc_interface`.
+        interface: front end of the requests, made by `grpc_interface`.
         callers: whether requests refer to their calls; it may change.
     """
 
@@ -271,7 +271,8 @@ FIELDS: Mapping[Method, tuple[str, Callable[[Outputs, int], Proto]]] = {
     Method.CLASSIFY: ("classification_result", _classified),
     Method.REGRESS: ("regression_result", _regressed),
 }
-"""By method: the field of an InferenceResult for the result, and the function that encodes it."""
+"""Fields by method: the field of an InferenceResult for the result, and the function that encodes
+it."""
 
 
 def encode_classification(results: Results) -> bytes:

@@ -113,7 +113,7 @@ class Call(Http2Stream):
         number: number of the stream.
         request: its headers.
         sender: sender of the connection.
-        rules: see `CallSettings`.
+        rules: rules of calls, as in `CallSettings`.
         method: answers the call.
     """
 
@@ -298,7 +298,7 @@ class CallOpener:
 
     Args of the constructor:
         methods: kind of call and method, by path.
-        rules: see `CallSettings`.
+        rules: rules of calls, as in `CallSettings`.
     """
 
     def __init__(

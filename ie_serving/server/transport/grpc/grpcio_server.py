@@ -77,8 +77,8 @@ class GrpcioServer:
         services: the services to serve.
         max_message_bytes: limit of one message, in and out.
         max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
-        max_connections: that one address of the port may have open; further ones are closed at
-            once; 0 sets no limit.
+        max_connections: connections that one address of the port may have open; further ones are
+            closed at once; 0 sets no limit.
         arguments: further channel arguments of the library.
         identity: returns the present TLS material, in any thread; None: plain connections.
         admission: chooses the method of a call; None: callers are not authenticated.

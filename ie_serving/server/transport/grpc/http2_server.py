@@ -53,13 +53,13 @@ class Http2Server:
     Args of the constructor:
         services: the services to serve.
         max_message_bytes: limit of one request message.
-        refused: see `call.CallSettings`.
-        busy_poll_s: see `BusyPoll`.
+        refused: callback for refused calls, as in `call.CallSettings`.
+        busy_poll_s: seconds of a `BusyPoll`.
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: limit of the connections of all ports.
-        secure: see `handshake.Secure`.
-        sharing: see `listener.Sharing`.
+        secure: TLS of the port, a `handshake.Secure`.
+        sharing: connections shared with other processes, a `listener.Sharing`.
         admission: chooses the method of a call; None: callers are not authenticated.
         calls: classes for a unary call and for a streaming one.
     """

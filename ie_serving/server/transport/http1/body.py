@@ -118,7 +118,7 @@ class BodyStream:
         It is copied once, to memory that keeps its count in the budget as long as it is used.
 
         Args:
-            length: that the head has announced.
+            length: length that the head has announced.
 
         Raises:
             QueueFull, RequestTooLarge: the byte budget is spent.

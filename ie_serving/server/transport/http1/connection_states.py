@@ -193,4 +193,5 @@ HEAD: Final = Reader.HEAD
 OPEN: Final = Writer.OPEN
 ENDING: Final = Writer.ENDING
 SENDING: Final = (Writer.OPEN, Writer.FULL, Writer.ENDING)
-"""For a check at every request: looking up an enum member costs as much as a call."""
+"""States in a tuple, for a check at every request: looking up an enum member costs as much as a
+call."""

@@ -21,7 +21,7 @@ class Endpoints(NamedTuple):
 
     Attributes:
         client, server: their addresses.
-        names: in the client's certificate, verified by TLS; none without one.
+        names: names in the client's certificate, verified by TLS; none without a certificate.
     """
 
     client: Address = None
@@ -36,8 +36,8 @@ class RequestHead(NamedTuple):
     """The head of a request. Equal requests share one object, so it is never changed.
 
     Attributes:
-        method: in capitals.
-        path: as sent, escapes included, without scheme and host.
+        method: method in capitals.
+        path: path as sent, escapes included, without scheme and host.
         query: the part behind the question mark, or empty.
         version: `1.1` or `1.0`.
         headers: all of them.
@@ -131,10 +131,10 @@ class Switch(NamedTuple):
 
     Attributes:
         status: 101.
-        headers: as of a `Reply`, which has no others.
+        headers: headers of the reply, as of a `Reply`, which has no others.
         body: empty.
         serve: runs the protocol, until the connection ends. Cancelled when the client leaves.
-        lines: as of a `Reply`.
+        lines: lines of the head, as of a `Reply`.
     """
 
     status: int

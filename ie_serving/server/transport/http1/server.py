@@ -38,8 +38,8 @@ class HttpServer:
 
     Args of the constructor, beside the attributes:
         carrier: makes the object that carries a connection's requests.
-        busy_poll_s: see `BusyPoll`.
-        keep_alive_s: see `KEEP_ALIVE_S`.
+        busy_poll_s: seconds of a `BusyPoll`.
+        keep_alive_s: seconds, `KEEP_ALIVE_S` by default.
         limit: limit of connections.
         secure: the TLS of the port; None: plain connections.
         sharing: sharing of accepted connections between workers.

@@ -69,13 +69,13 @@ class Http2Connection(FrameReader):
     """One connection of a client.
 
     Args of the constructor:
-        interpret: see `Interpret`.
-        accept: see `Accept`.
+        interpret: the interpretation of a head, an `Interpret`.
+        accept: the acceptance of a stream, an `Accept`.
         wake: called when there is something to write while no bytes are being read.
         clock: monotonic, in seconds.
 
     Attributes:
-        life: see `Life`.
+        life: state of the connection.
         streams: the open ones, and how the others were closed.
     """
 

@@ -58,8 +58,8 @@ class ConnectionFault(Exception):
     """The peer broke the protocol in a way that ends the connection.
 
     Attributes:
-        code: for the GOAWAY frame.
-        text: what was wrong, for the GOAWAY frame.
+        code: error code of the GOAWAY frame.
+        text: fault, for the GOAWAY frame.
     """
 
     def __init__(self, code: ErrorCode, text: str) -> None:

@@ -56,7 +56,8 @@ _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _BAD_IN_VALUES: Final = (b"\0", b"\r", b"\n ", b"\n\t", b" \n", b"\t\n")
 """Sequences that must not occur in values that are joined by line feeds; section 8.2.1."""
 _NO_USER: Final = re.compile(rb"[^@]*")
-"""Of places no more is asked: some clients name the path of a UNIX socket."""
+"""Rule of an authority; nothing more is asked of it, since some clients name the path of a UNIX
+socket."""
 _VALUES: Final[Mapping[bytes, re.Pattern[bytes]]] = {
     b":authority": _NO_USER,
     b"host": _NO_USER,
@@ -97,7 +98,7 @@ class HeaderReader:
     """Reads the header blocks of one connection, in their order.
 
     Args of the constructor:
-        interpret: see `Interpret`.
+        interpret: the interpretation of a head, an `Interpret`.
 
     Attributes:
         known: cache of decoded blocks with an unchanged meaning; callers look here first.

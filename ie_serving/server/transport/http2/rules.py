@@ -46,12 +46,12 @@ class FrameRule(NamedTuple):
     """One frame type.
 
     Attributes:
-        name: as RFC 9113 spells it.
+        name: name in RFC 9113.
         section: section of RFC 9113.
-        place: where it is permitted; anywhere else is a PROTOCOL_ERROR.
+        place: scope in which it is permitted; anywhere else is a PROTOCOL_ERROR.
         least, most, unit: its length in bytes lies between the first two and is a multiple of the
             third; else FRAME_SIZE_ERROR.
-        weight: how often the flood guard counts it.
+        weight: number of units that the flood guard counts for it.
         states: verdict by the state of its stream.
     """
 

@@ -75,7 +75,7 @@ class Sender:
     Attributes:
         out: frames to be written before any others.
         waiting: streams whose data or end waits for its turn, in the order of turns.
-        state: see `Writing`.
+        state: state of writing.
         initial_window: window of streams that are opened from now on.
         frame: largest payload in bytes of a frame that the client accepts.
         early: streams that were answered before their request has ended; see `stop_requests`.

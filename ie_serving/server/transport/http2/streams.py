@@ -35,7 +35,7 @@ class ReceiveWindow:
     Attributes:
         left: these bytes; negative if the client has sent more than permitted.
         half: the window is renewed when `left` is below.
-        renewals: how often it was renewed.
+        renewals: number of renewals.
     """
 
     __slots__ = ("_number", "_size", "half", "left", "renewals")
@@ -82,7 +82,7 @@ class Http2Stream:
 
     Attributes:
         number: identifier of the stream.
-        state: see `StreamState`.
+        state: state of the stream.
         send_window: bytes that the client accepts on it; negative after SETTINGS that shrink it.
         receive_window: receive window of a request that is longer than one frame, else None.
         content_left: bytes of DATA still missing from `content-length`; None without.

@@ -1,9 +1,8 @@
 """Opens the repositories of the models; owns their listing schedule and their threads.
 
-A thread pool for each store.
-
-A store that hangs or is slow occupies every thread that it can get. With its own threads it delays
-only its own models; local paths and the models of other stores go on.
+Each store has a thread pool of its own. A store that hangs or is slow occupies every thread that it
+can get. With its own threads it delays only its own models; local paths and the models of other
+stores go on.
 """
 
 import threading
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ie_serving.core.runtime.threads import GrowingPool
+from ie_serving.core.runtime.threads import NamedPools
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES
@@ -72,8 +71,8 @@ class Repositories:
         self._options = options
         # Download threads check this event: a thread cannot be cancelled otherwise.
         self._stopping = threading.Event()
-        self._fetches = StorePools(FETCH_THREADS, "fetch")
-        self._listings = StorePools(MOST_THREADS, "list")
+        self._fetches = NamedPools(FETCH_THREADS, "fetch")
+        self._listings = NamedPools(MOST_THREADS, "list")
         self._neighbours = Neighbours()
         self.polls = Polls(self._listings.of)
 
@@ -147,28 +146,3 @@ class OpenedLater:
                 except ConfigError as error:
                     raise StorageError(*error.args) from error
             return self._opened
-
-
-class StorePools:
-    """One pool for each store, made on first use. Used on one thread.
-
-    Args of the constructor:
-        threads: size of each pool; threads are made as they are needed.
-        name: name of the threads, together with the store's.
-    """
-
-    def __init__(self, threads: int, name: str) -> None:
-        self._threads = threads
-        self._name = name
-        self._pools: dict[str, GrowingPool] = {}
-
-    def of(self, store: str) -> Executor:
-        """Give the pool of a store, by its name such as `s3`."""
-        if store not in self._pools:
-            self._pools[store] = GrowingPool(self._threads, f"{self._name} {store}")
-        return self._pools[store]
-
-    def shutdown(self) -> None:
-        """Start no more work, and do not wait for running work."""
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)

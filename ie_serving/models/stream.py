@@ -21,8 +21,8 @@ from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, re
 from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List, ListingWanted
 from ie_serving.models.listing.schedule import Polls
+from ie_serving.models.repository.relisting import Comparisons, ListingTrouble
 from ie_serving.models.repository.source import Candidate, Listing, VersionSource
-from ie_serving.models.repository.trouble import Comparisons, ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy, WantedVersions
 from ie_serving.models.stream_rules import (
     LOCAL,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.models.peers import NO_PEERS, Peers
-from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.repository.relisting import ListingTrouble
 from ie_serving.models.version.control import LoadRules
 from ie_serving.models.version.handle import Servable
 

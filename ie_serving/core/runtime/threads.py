@@ -202,6 +202,31 @@ class GrowingPool(Executor):
         asyncio.get_running_loop().call_later(max(left_s, 0) or self._stall_s, self._look)
 
 
+class NamedPools:
+    """A `GrowingPool` for each name, such as a store's, made on first use. Used on one thread.
+
+    Args of the constructor:
+        threads: the number of each pool's own threads, made as they are needed.
+        kind: what the threads do; their names begin with it.
+    """
+
+    def __init__(self, threads: int, kind: str) -> None:
+        self._threads = threads
+        self._kind = kind
+        self._pools: dict[str, GrowingPool] = {}
+
+    def of(self, name: str) -> Executor:
+        """Give the pool of a name."""
+        if name not in self._pools:
+            self._pools[name] = GrowingPool(self._threads, f"{self._kind} {name}")
+        return self._pools[name]
+
+    def shutdown(self) -> None:
+        """Start no more work, and do not wait for running work."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 Work = Callable[[], object]
 Begin = Callable[..., object]
 """Begins work in a thread, with its arguments. Raises: RuntimeError, where no thread takes it."""

@@ -22,7 +22,7 @@ from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
 from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List
 from ie_serving.models.listing.schedule import Polls
-from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.repository.relisting import ListingTrouble
 from ie_serving.models.stream_rules import FIRST_BACK_OFF_S, LOCAL, LONGEST_PAUSE_S, SOON_S
 from ie_serving.storage.directories import Directories, Listed
 

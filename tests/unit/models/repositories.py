@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from ie_serving.app.repositories import StorePools
+from ie_serving.core.runtime.threads import NamedPools
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import WatchedDirectory
 from ie_serving.models.listing.polled_model import List, ListingWanted
@@ -87,7 +87,7 @@ class Repository:
 
 @contextmanager
 def schedule() -> Iterator[Polls]:
-    pools = StorePools(MOST_THREADS, "list")
+    pools = NamedPools(MOST_THREADS, "list")
     try:
         yield Polls(pools.of)
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import Missing
 from ie_serving.core.values.versions import State
-from ie_serving.models.repository.trouble import COMPARED_EVERY
+from ie_serving.models.repository.relisting import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import POLLS_FOR_REST, Dormant

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from ie_serving.app.repositories import StorePools
+from ie_serving.core.runtime.threads import NamedPools
 from ie_serving.core.values.errors import NotAvailable, Unreachable
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
-from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.repository.relisting import ListingTrouble
 from ie_serving.models.stream_rules import LONGEST_PAUSE_S, StreamRules
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
@@ -224,7 +224,7 @@ async def test_a_listing_that_a_stop_breaks_off_is_no_defect(
         raise NotAvailable("broken off, the server stops")
 
     asked = threading.Event()
-    polls = Polls(StorePools(1, "list").of)
+    polls = Polls(NamedPools(1, "list").of)
     polls.follow(Repository(interval_s=0.001, during=stop))
     await asyncio.to_thread(asked.wait, LIMIT_S)
     await polls.once(Repository())

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import NotThereYet, Unreachable
-from ie_serving.models.repository.trouble import REMINDER_S, ListingTrouble
+from ie_serving.models.repository.relisting import REMINDER_S, ListingTrouble
 from tests.unit.models.stand_ins import Clock
 
 AWAY = Unreachable("away")

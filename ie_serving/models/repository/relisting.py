@@ -1,4 +1,8 @@
-"""When a model's files are listed again: after failed listings, and to find changed files."""
+"""Says when a model's files are listed again.
+
+After a failed listing `ListingTrouble` waits with a growing back-off, and logs what lasts.
+`Comparisons` counts the polls after which the files of versions that serve are compared once more.
+"""
 
 import logging
 from collections.abc import Callable

@@ -6,9 +6,8 @@ place where it detects an error, so that the error it counts is the one that the
 Few threads encode, and a small request may cause a large reply. So the byte budget counts each copy
 that waits for a thread, together with the text that the thread will make of the copy.
 
-Also decodes requests into arrays or Examples; in a thread where it would block the event loop.
-
-Small Predict requests do not come here: `DataPlane.predict` decodes them on the event loop.
+`decode_large` and `decode_examples` decode requests into arrays or Examples, in a thread where that
+would block the event loop. `DataPlane.predict` decodes small Predict requests itself.
 """
 
 import enum

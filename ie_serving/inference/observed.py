@@ -1,11 +1,11 @@
-"""What the data plane tells the observers of a request: model, version and times.
+"""What the data plane notes of a request, for its observers and for the DEBUG log.
 
-Without an access log, traces and `Server-Timing` no request has an entry, and nothing is noted.
+Observers get model, version and times. Without an access log, traces and `Server-Timing` no request
+has an entry, and nothing is noted.
 
-Also writes a DEBUG log line for each request: its model, and names, dtypes, shapes; never a value.
-
-Only tensor names that the model has are written. Other names are counted: a client that mistakes
-the format sends data in place of names, perhaps a megabyte of it.
+The DEBUG log gets a line for each request with its model, and names, dtypes and shapes; never a
+value. Only tensor names that the model has are written. Other names are counted: a client that
+mistakes the format sends data in place of names, perhaps a megabyte of it.
 
 Whether DEBUG is on is checked once for each signature, so that requests cost nothing more while it
 is off.

@@ -4,9 +4,9 @@ Storage knows nothing of models. Paths are relative to the storage's URL, with `
 parts, whatever the backend uses. Methods block; callers give them a thread. Every backend passes
 the same contract test (`tests/unit/storage/contract.py`); a single file, its part on one version.
 
-The mirror reads from a `Remote`: listings, ranges of bytes and checksums. Also parses bucket
-locations, and turns keys of a bucket into file paths. Every uploader can choose a key, so a key
-that would lead out of its directory must never become a path.
+The mirror reads from a `Remote`: listings, ranges of bytes and checksums. A `Location` is a bucket
+and a prefix in it, and turns their objects' keys into file paths. Every uploader can choose a key,
+so a key that would lead out of its directory must never become a path.
 """
 
 import hashlib

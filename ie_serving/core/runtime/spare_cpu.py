@@ -1,4 +1,4 @@
-"""One CPU that loads leave to the event loop while they run.
+"""Keeps requests quick while models load: a CPU that loads leave to the event loop, and pauses.
 
 A load computes on every CPU. A request that arrives meanwhile wakes the event loop on the CPU where
 it ran last. There it queues until the compiling thread has used up its time slice, 3 to 4 ms. So
@@ -24,13 +24,12 @@ initializer. A child process would keep the CPUs for good, so it is started unde
 with timer slack, which a thread inherits for good: the event loop's is exact from `choose` on.
 Sources: sched_setaffinity(2), proc(5), PR_SET_TIMERSLACK(2const).
 
-Also makes a load yield the interpreter to requests between its Python steps.
-
-While a load computes in Python, the event loop has to reacquire the interpreter after every wait:
-some six times for a request. Each time costs the request two wake-ups, and the time for which the
-load keeps the interpreter. So a load that was interrupted, or that has held the interpreter for
-long, leaves it to other threads for about as long as a request takes. This is done only if the load
-leaves a CPU to the event loop.
+`give_way` lets a load yield the interpreter to requests between its Python steps. While a load
+computes in Python, the event loop has to reacquire the interpreter after every wait: some six times
+for a request. Each time costs the request two wake-ups, and the time for which the load keeps the
+interpreter. So a load that was interrupted, or that has held the interpreter for long, leaves it to
+other threads for about as long as a request takes. This is done only if the load leaves a CPU to
+the event loop.
 """
 
 import ctypes

@@ -4,11 +4,10 @@ OpenVINO computes every request separately, and its front end drops nodes that o
 dependencies run. So a signature that changes a variable would be answered from the value at load,
 and so would a signature that reads such a variable. OpenVINO serves neither.
 
-Also finds the writes to tables and variables when a SavedModel is loaded.
-
-TensorFlow restores the variables, then runs the init op (`main_op`, `legacy_init_op`, or the
-`_initialize` of resources of TensorFlow 2). OpenVINO does only the restore. This module finds the
-writing nodes and their order; `host/resources.py` evaluates them.
+`Writes` and `Initial` have the writes to tables and variables at load. TensorFlow restores the
+variables, then runs the init op (`main_op`, `legacy_init_op`, or the `_initialize` of resources of
+TensorFlow 2). OpenVINO does only the restore. This module finds the writing nodes and their order;
+`host/resources.py` evaluates them.
 """
 
 from collections.abc import Iterator, Mapping

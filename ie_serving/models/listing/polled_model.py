@@ -1,13 +1,12 @@
 """A model, or a repository of models, as the schedule of listings sees it.
 
-Also polls idle models in batches, so that an idle model costs the event loop nothing.
-
-A poll of an idle model finds nothing new. The idle models of one store and poll interval make a
-round: one timer hands all of them to the store's threads, which report only models with news to
-the event loop. Models whose directories are watched are handed over in parts, spread over the
-interval: ten thousand at once would hold the event loop, and the interpreter, for tens of
-milliseconds. A model with news, a requested poll, or more work than a look at its repository
-leaves its round for its own turn in the schedule, and returns to the round when it is idle again.
+`Rounds` polls idle models in batches, so that an idle model costs the event loop nothing. A poll of
+an idle model finds nothing new. The idle models of one store and poll interval make a round: one
+timer hands all of them to the store's threads, which report only models with news to the event
+loop. Models whose directories are watched are handed over in parts, spread over the interval: ten
+thousand at once would hold the event loop, and the interpreter, for tens of milliseconds. A model
+with news, a requested poll, or more work than a look at its repository leaves its round for its own
+turn in the schedule, and returns to the round when it is idle again.
 
 The event loop owns a look until a thread begins it; then the thread owns it until it has found
 nothing new or has reported its findings to the event loop.

@@ -1,10 +1,11 @@
-"""The known versions of one model, queries over all of them, and the renewal of changed ones.
+"""The known versions of one model: queries, the renewal of changed ones, and their end at exit.
 
-The new content loads while the old one serves, and replaces it once it can serve: so the version
-has two models in memory for a while, which is why renewal is an option. Content that does not load
-is tried again after a back-off; the old content goes on serving and the log has a line.
+When the files of a version change, the new content loads while the old one serves, and replaces it
+once it can serve: so the version has two models in memory for a while, which is why renewal is an
+option. Content that does not load is tried again after a back-off; the old content goes on serving
+and the log has a line.
 
-Also ends all versions at process exit: closes their code, and leaves their memory to the system.
+`leave_all` closes the code of all versions at process exit, and leaves their memory to the system.
 Freeing a thousand models takes five seconds of processor time; the exit of the process frees their
 memory at once. What outlives memory is closed: kernels, their child processes, and files.
 """

@@ -16,13 +16,11 @@ batch: that took a twentieth of the time of small requests of 64 clients. `YOUNG
 a wave. In return a cycle, and all it refers to, may live six times as long; so no object of a
 request should be part of a cycle.
 
-Also returns freed memory to the kernel after large requests.
-
-The worker keeps freed memory (`core/runtime/heaps.py`) for the next large request. When no large
-request has come for a while, a thread makes glibc search its heaps and return free memory, which
-takes a millisecond for each few megabytes. With a small budget, as in a small container, memory
-that past requests have freed must not add to the memory of the next ones: there it is returned
-while requests come.
+`give_back` returns freed memory to the kernel after large requests. The worker keeps freed memory
+(`core/runtime/heaps.py`) for the next large request. When no large request has come for a while, a
+thread makes glibc search its heaps and return free memory, which takes a millisecond for each few
+megabytes. With a small budget, as in a small container, memory that past requests have freed must
+not add to the memory of the next ones: there it is returned while requests come.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ queue fills, and lines beyond `MOST_WAITING_LINES` are dropped and counted: no c
 log, and memory stays bounded. Formatting a line on the event loop, between two requests, took
 several times as long as in the thread, which formats lines one after the other.
 
-Also formats lines of the access log: the same columns in each line, in text or in JSON.
+Each line has the same columns, in text or in JSON:
 
     2026-11-21 09:00:00,123 - ie_serving.access - INFO - request answered id=... client=... ...
 

@@ -7,16 +7,14 @@ that. EXIF orientation is applied, colour profiles are not; an animation gives i
 The bytes are untrusted. The announced sizes are checked before memory of that size is allocated,
 and every exception of Pillow while it reads them is the request's fault.
 
-Also counts the segments of an image file before Pillow reads them one by one in Python.
+`check_pieces` counts the segments of a file before Pillow reads them one by one in Python. Pillow
+takes some microseconds for each, with the interpreter lock held, and joins all EXIF segments again
+for each further one: 4 MB of them took 40 s. Encoders write some dozen.
 
-Pillow takes some microseconds for each, with the interpreter lock held, and joins all EXIF segments
-again for each further one: 4 MB of them took 40 s. Encoders write some dozen.
-
-Also resizes pixels bilinearly, as OpenCV's `INTER_LINEAR` and so OVMS.
-
-Each new pixel is computed from the four nearest old ones, without an antialiasing filter: pixel
-centres at halves, edges repeated, weights in float32. It reads only the rows and columns that it
-needs, so its time depends on the new size and not on the old one.
+`resized` interpolates pixels bilinearly, as OpenCV's `INTER_LINEAR` and so OVMS do. Each new pixel
+is computed from the four nearest old ones, without an antialiasing filter: pixel centres at halves,
+edges repeated, weights in float32. It reads only the rows and columns that it needs, so its time
+depends on the new size and not on the old one.
 """
 
 import io

@@ -7,8 +7,7 @@ shape needs, so that no list can hide where a number is expected. A body with br
 a string, under another key) is not wrong; this reader answers None and leaves it to reader 3. The
 shape of a small body may instead be known from an earlier body with the same brackets and commas.
 
-Also caches the shapes of bodies by layout: the brackets and commas of a body, without its numbers.
-
+`SHAPES` has the shapes of bodies by layout: the brackets and commas of a body, without its numbers.
 Most clients send arrays of one shape again and again. Finding a *layout* takes one pass over the
 bytes and one look-up in a dictionary, where measuring needs simdjson's proxy of every list.
 

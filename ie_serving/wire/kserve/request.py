@@ -6,17 +6,16 @@ shape; otherwise by the third, which names the faulty element.
 
 Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
 
-Also remembers small requests in JSON by all their text but the values of their only input.
+`parse_at_once` remembers small requests in JSON by all their text but the values of their only
+input. A client's requests mostly differ in these numbers alone. The text around them is compared
+with that of earlier requests, and only the numbers are parsed.
 
-A client's requests mostly differ in these numbers alone. The text around them is compared with
-that of earlier requests, and only the numbers are parsed.
-
-Also reads large bodies of one input of numbers in slices, to hold the interpreter shortly.
-
-`wire/json/slices.py` says why and how. Here the list is the `data` of the only input. It is cut out
-of the body: the rest is small, and is read like any other body, with an empty list in its place.
-Both together are exactly the body, since a list of slices that are each JSON is JSON, and so is the
-rest with that list in it. Unusual bodies are left to the reader of whole bodies.
+`SlicedInferBody` reads a large body of one input of numbers in slices, so that the interpreter is
+held for a short time only; `wire/json/slices.py` says why and how. Here the list is the `data` of
+the only input. It is cut out of the body: the rest is small, and is read like any other body, with
+an empty list in its place. Both together are exactly the body, since a list of slices that are each
+JSON is JSON, and so is the rest with that list in it. Unusual bodies are left to the reader of
+whole bodies.
 """
 
 from collections.abc import Callable, Mapping, Sequence

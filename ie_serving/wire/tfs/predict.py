@@ -5,7 +5,8 @@ tensor, which stay in the payload; protobuf parses only the rest. Where that wal
 bytes, protobuf parses the whole, so both ways accept and refuse the same bytes. A reply is joined
 from bytes prepared beforehand and the memory of the outputs.
 
-Also encodes a stream's replies as PredictStreamResponse. Source: streams.proto of this project.
+A stream's replies are PredictStreamResponse around such a reply. Source: streams.proto of this
+project.
 """
 
 from collections.abc import Callable, Mapping, Sequence

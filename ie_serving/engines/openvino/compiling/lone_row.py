@@ -6,13 +6,12 @@ each operation in each inference where a size is open, and takes a few percent l
 once it has computed many (`benchmarks/diary/batching.md` has both in figures). The threads that
 suit batches do not suit one row either.
 
-Also finds graphs that give the same answers compiled with open and with static shapes.
-
-With static shapes OpenVINO's CPU plugin uses other kernels; some give other answers, or end the
-process. With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK`
-of several values orders equal ones differently; quantized NaN become other numbers. So the model
-for single requests, unlike the one for batches, is compiled with static shapes only if each
-operation is one of these, which `test_shape_independent.py` compares.
+`computes_alike` finds graphs that give the same answers with open and with static shapes. With
+static shapes OpenVINO's CPU plugin uses other kernels; some give other answers, or end the process.
+With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK` of several
+values orders equal ones differently; quantized NaN become other numbers. So the model for single
+requests, unlike the one for batches, is compiled with static shapes only if each operation is one
+of these, which `test_shape_independent.py` compares.
 """
 
 import math

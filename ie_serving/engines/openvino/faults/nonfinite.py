@@ -1,20 +1,18 @@
-"""Keeps NaN and positive infinity of a request where OpenVINO's CPU plugin would lose them.
+"""Keeps NaN and infinities where OpenVINO's CPU plugin would lose them.
 
-The plugin's maximum instruction returns the second operand if either is NaN, so `Relu` turns NaN
-into 0; its clipping of exponents makes `Exp` turn NaN into infinity. Which operations are affected
-depends on the instruction set of the CPU. A graph with a check at each of them takes longer, and
-few requests contain NaN. So that graph is compiled beside the usual one when the first request
-comes that needs it (`engines/run/detour.py`).
+Those of a request are NaN and positive infinity. The plugin's maximum instruction returns the
+second operand if either is NaN, so `Relu` turns NaN into 0; its clipping of exponents makes `Exp`
+turn NaN into infinity. Which operations are affected depends on the instruction set of the CPU. A
+graph with a check at each of them takes longer, and few requests contain NaN. So that graph is
+compiled beside the usual one when the first request comes that needs it (`engines/run/detour.py`).
 
 A request is refused if NaN or infinity reaches an operation that neither keeps it nor has a rule.
 
-Also keeps the infinities that a graph computes where OpenVINO's CPU plugin makes them finite.
-
-The plugin's `ReduceMax`, `ReduceMin` and `MaxPool` begin with the greatest finite number, so that
-no result is infinite; and it converts a constant of a type that it does not compute in with the
-infinities clipped. A mask of attention has both: a row that is masked as a whole is recognized by
-comparing its greatest number with -infinity. `IsInf` that is fused with the operation before it is
-false.
+The infinities that a graph computes itself become finite in the plugin, too. Its `ReduceMax`,
+`ReduceMin` and `MaxPool` begin with the greatest finite number, so that no result is infinite; and
+it converts a constant of a type that it does not compute in with the infinities clipped. A mask of
+attention has both: a row that is masked as a whole is recognized by comparing its greatest number
+with -infinity. `IsInf` that is fused with the operation before it is false.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,9 +1,7 @@
 """Bounds the length of a `Range` and the rounds of loops, which the values of a request decide.
 
-The CPU plugin ignores the sign of the length: from 5 to 0 by steps of 1 it gives 5, 6, 7, 8, 9,
-where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
-
-Also bounds the rounds of loops where the values of a request decide them.
+In a `Range` the CPU plugin ignores the sign of the length: from 5 to 0 by steps of 1 it gives 5, 6,
+7, 8, 9, where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
 
 A loop of 2^31 rounds keeps its thread busy for half a day, and no deadline ends it: OpenVINO checks
 for a cancellation only between two operations, and a loop is one operation. In a guarded graph each

@@ -6,12 +6,11 @@ with neither has one, `serving_default`, with its tensors under their own names,
 
 Source: schema.fbs of TensorFlow Lite, tflite_session.cc of TensorFlow Serving.
 
-Also reads FlatBuffers and FlexBuffers as far as the signatures of a TFLite model need it.
-
-A *table* begins with the distance back to its vtable, which has each field's offset in the table; 0
-where the field is absent. Strings, vectors and tables are found by a forward distance, counted from
-the position of that number. A FlexBuffer is read from its end: its last byte is the width in bytes
-of its root, the byte before it the root's type. Everything is little-endian.
+`FlatTable` and `flex_map` read FlatBuffers and FlexBuffers as far as signatures need it. A *table*
+begins with the distance back to its vtable, which has each field's offset in the table; 0 where the
+field is absent. Strings, vectors and tables are found by a forward distance, counted from the
+position of that number. A FlexBuffer is read from its end: its last byte is the width in bytes of
+its root, the byte before it the root's type. Everything is little-endian.
 
 Source: the internals pages of FlatBuffers and FlexBuffers.
 """

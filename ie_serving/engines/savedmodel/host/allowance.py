@@ -4,10 +4,9 @@ A number of a few bytes can demand a tensor, an image or a loop of any size. So 
 values decide a size calls `make_room` before it allocates, and a loop calls `turn` before each
 iteration. At load there is no limit, since the values are the model's own.
 
-Also checks axes, indices and sizes as TensorFlow does, and makes the tensors of such sizes.
-
-numpy counts negative indices from the end, cuts values that are too long and repeats those that are
-too short, where TensorFlow refuses a request.
+Axes, indices and sizes that a request decides are checked here as TensorFlow does it: numpy counts
+negative indices from the end, cuts values that are too long and repeats those that are too short,
+where TensorFlow refuses a request.
 """
 
 import math

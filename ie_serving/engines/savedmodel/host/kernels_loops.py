@@ -1,8 +1,7 @@
 """Kernels of loops and branches, and of the lists of tensors that `tf.map_fn` keeps in them.
 
-Also runs the turns of a loop in several threads, where none depends on another: `tf.map_fn`.
-
-Such a loop counts, and sets one element of a list in each turn:
+`RowLoop` runs the turns of a loop in several threads where none depends on another, as in
+`tf.map_fn`. Such a loop counts, and sets one element of a list in each turn:
 
     i -> AddV2(i, 1),  list -> TensorListSetItem(list, i, what a turn computes),  others as they are
 

@@ -1,7 +1,7 @@
 """Pages of TensorFlow Serving's REST port that run no model, and replies to probes.
 
-Also runs Falcon behind the transport, which answers these requests. No page reads a body, and
-Falcon sends each reply as one head and one body. Source: ASGI 3.0, HTTP sub-specification 2.3.
+`FalconPages` runs Falcon behind the transport to answer them. No page reads a body, and Falcon
+sends each reply as one head and one body. Source: ASGI 3.0, HTTP sub-specification 2.3.
 """
 
 import asyncio

@@ -1,18 +1,17 @@
-"""Makes integer sums, products and powers wrap around as in TensorFlow, or flags them.
+"""Makes the arithmetic of integers wrap around and divide as in TensorFlow, or flags it.
 
-The plugin computes them exactly in int32, which wraps around. `rule.cast` makes results of 8 and
-16 bits wrap too: by default the plugin lets 8 bits saturate and continues 16 bits as 32. For 64
-bits, and unsigned 32, results that int32 cannot hold are flagged:
+The plugin computes sums, products and powers exactly in int32, which wraps around. `rule.cast`
+makes results of 8 and 16 bits wrap too: by default the plugin lets 8 bits saturate and continues 16
+bits as 32. For 64 bits, and unsigned 32, results that int32 cannot hold are flagged:
 
 - A sum left 32 bits if its sign differs from those of both summands; a difference likewise.
 - A product left 32 bits if it differs from the product as float32 by more than 2**31: wrapping
   changes it by at least 2**32, rounding by at most 2**10, or by less than the excess.
 
-Also computes quotients and remainders of integers by steps that are exact in int32.
-
-The plugin divides integers as float32: `D(a, b)` is the quotient of the rounded numbers, rounded,
-and truncated to an integer (measured: never anything else). With n = -|a| and d = -|b|, which exist
-for -2**31 too, these steps make it exact for any a and any b but 0:
+Quotients and remainders take steps that are exact in int32, since the plugin divides integers as
+float32: `D(a, b)` is the quotient of the rounded numbers, rounded, and truncated to an integer
+(measured: never anything else). With n = -|a| and d = -|b|, which exist for -2**31 too, these steps
+make it exact for any a and any b but 0:
 
 1. q = D(D(n, 2), d), near x = n / 2d. Four roundings, by 2**-24 each, and the halving of an odd
    number let q be at most (x + 1/2) * (1 + 2**-21.9), and less than x by x * 2**-21.9 + 2 at most.

@@ -11,17 +11,16 @@ Measured with OpenVINO 2026.4; `docs/reference/openvino-faults.md` lists them, a
 
 Operations whose values are known to be small (`bounds.py`) stay as they are.
 
-Also ignores wrong results that the graph itself discards by a `Select`.
-
+`masks` finds the wrong results that the graph itself discards by a `Select`; they are ignored.
 `tf.where(tf.math.is_nan(a), 0, tf.cast(a, tf.int64))` casts NaN, which is not an integer, and gives
 0 in its place. So if all readers of a result lead to a `Select`, only the flags of elements that it
 selects count. Elementwise operations may stand between, since a wrong element affects only its own
 result. Any other reader makes every element count.
 
-Also separates reductions from arithmetic on their results; the plugin does both fused, in float32.
-
-A reduction of small integers is exact and stays as it is, but arithmetic on its result may give
-large numbers. Measured with OpenVINO 2026.4: `reduce_max` followed by a product, of int32.
+`keep_apart` separates a reduction from the arithmetic on its result, since the plugin does both
+fused, in float32. A reduction of small integers is exact and stays as it is, but arithmetic on its
+result may give large numbers. Measured with OpenVINO 2026.4: `reduce_max` followed by a product, of
+int32.
 """
 
 from collections.abc import Sequence

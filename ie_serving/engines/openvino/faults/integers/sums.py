@@ -6,11 +6,10 @@ like an addition: a request is refused if a partial sum leaves 32 bits.
 
 Estimates use integers, since the plugin may compute reals in 16 bits.
 
-Also flags scatter and segment sums that leave 32 bits.
-
-The plugin adds exactly in int32, wrapping around (measured with OpenVINO 2026.4). Three more sums,
-each of 11 bits of every number, show whether a 64-bit sum leaves 32 bits: none of the three leaves
-int32 with fewer than 2**20 numbers, and with their carries they give the whole sum.
+Scatter and segment sums that leave 32 bits are flagged. The plugin adds exactly in int32, wrapping
+around (measured with OpenVINO 2026.4). Three more sums, each of 11 bits of every number, show
+whether a 64-bit sum leaves 32 bits: none of the three leaves int32 with fewer than 2**20 numbers,
+and with their carries they give the whole sum.
 """
 
 from collections.abc import Callable, Mapping, Sequence

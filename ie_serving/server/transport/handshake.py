@@ -63,6 +63,18 @@ REASON_OF: Final[Mapping[str, str]] = {
 }
 """Reasons by OpenSSL's names of its errors (`openssl/sslerr.h`). A name with ALERT is of an alert
 that the client has sent."""
+HANDSHAKE_S: Final = 10.0
+"""Seconds that a client may take for the TLS handshake; then its connection is cut. It takes two
+round trips, so this leaves seconds for each on a slow network."""
+LINGER_S: Final = 1.0
+"""Seconds that a refused client may take to read the TLS alert. If we closed while the client is
+sending, the kernel would reset the connection, and the client might never read the alert."""
+_NOT_TLS = b"this port is encrypted, and the request was not: use https://\n"
+PLAIN_REFUSAL: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_NOT_TLS), _NOT_TLS)
+)
+"""Reply to a client of plain HTTP, which does not know TLS alerts; as in nginx and Go."""
 
 
 class FailedHandshakes:
@@ -216,21 +228,6 @@ class ServerContext(ssl.SSLContext):
         assert isinstance(made, AlertingTlsObject)
         made.begin(incoming, outgoing, self._expected.popleft())
         return made
-
-
-HANDSHAKE_S: Final = 10.0
-"""Seconds that a client may take for the TLS handshake; then its connection is cut. It takes two
-round trips, so this leaves seconds for each on a slow network."""
-LINGER_S: Final = 1.0
-"""Seconds that a refused client may take to read the TLS alert. If we closed while the client is
-sending, the kernel would reset the connection, and the client might never read the alert."""
-
-_NOT_TLS = b"this port is encrypted, and the request was not: use https://\n"
-PLAIN_REFUSAL: Final = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%s" % (len(_NOT_TLS), _NOT_TLS)
-)
-"""Reply to a client of plain HTTP, which does not know TLS alerts; as in nginx and Go."""
 
 
 class Secure(NamedTuple):

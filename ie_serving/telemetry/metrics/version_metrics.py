@@ -19,6 +19,13 @@ EVICTIONS: Final = "ie_serving_on_demand_unloads_total"
 REFUSED: Final = "ie_serving_on_demand_refused_total"
 LIMIT: Final = "ie_serving_on_demand_budget_limit_bytes"
 HELD: Final = "ie_serving_on_demand_budget_held_bytes"
+VERSION_MEMORY = "ie_serving_version_memory_bytes"
+VERSION_LOAD = "ie_serving_version_load_seconds"
+IN_FLIGHT = "ie_serving_in_flight_requests"
+QUEUED = "ie_serving_queued_inferences"
+STAGE = "ie_serving_stage_seconds"
+SHARE: Final = "ie_serving_traffic_share"
+ROLLBACKS: Final = "ie_serving_traffic_rollbacks_total"
 
 
 class Usage:
@@ -110,13 +117,6 @@ class ResidencyMetrics:
     def usage(self) -> dict[str, int] | None:
         """Give the budget and the resident bytes of this process; None without a budget."""
         return {"limit": self.budget, "held": self._resident()} if self.budget else None
-
-
-VERSION_MEMORY = "ie_serving_version_memory_bytes"
-VERSION_LOAD = "ie_serving_version_load_seconds"
-IN_FLIGHT = "ie_serving_in_flight_requests"
-QUEUED = "ie_serving_queued_inferences"
-STAGE = "ie_serving_stage_seconds"
 
 
 class Live(Protocol):
@@ -219,9 +219,6 @@ def _of(version: Live, requests: Mapping[str, RequestMetrics]) -> Iterator[tuple
         if number == str(version.version):
             yield step, histogram
 
-
-SHARE: Final = "ie_serving_traffic_share"
-ROLLBACKS: Final = "ie_serving_traffic_rollbacks_total"
 
 Traffic = tuple[str, Mapping[int, float], Mapping[int, int]]
 """Model name, shares from 0 to 1 and rollbacks, both by version."""

@@ -20,6 +20,7 @@ DESCRIPTION: Final = "model.json"
 KERNEL_PATH: Final = "kernel_path"
 """Key by which a `model.json` is EDI's: other libraries write files of this name as well."""
 ROUTE: Final = "/dlim/v1/inference/"
+CREATOR: Final = "ie_serving"
 
 
 def described(directory: Path) -> Mapping[str, Any] | None:
@@ -38,9 +39,6 @@ def described(directory: Path) -> Mapping[str, Any] | None:
     except ValueError:  # some other library's
         return None
     return found if isinstance(found, Mapping) and KERNEL_PATH in found else None
-
-
-CREATOR: Final = "ie_serving"
 
 
 def kernel_file(directory: Path, description: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ie_serving.config.dialects.file_edits import add, remove
+from ie_serving.config.files.file_edits import add, remove
 from ie_serving.core.values.commands import ADD, LIST, REMOVE
 from ie_serving.core.values.errors import ConfigError
 

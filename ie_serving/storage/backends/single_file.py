@@ -58,7 +58,9 @@ class SingleFile:
     ) -> Iterator[Path]:
         """Give a directory with links to exactly these files."""
         if set(self.list(directory)) != set(entries):
-            raise EntryChanged(f"{self._file} was changed after it had been listed")
+            raise EntryChanged(
+                f"{self._file} was changed after it had been listed; it is listed anew"
+            )
         try:
             made = self._linked(entries)
         except OSError as error:

@@ -38,7 +38,7 @@ class WorkerGroup:
     Args of the constructor:
         changes: see below.
         among: changes the configuration of all workers; None where there is only one.
-        follow: see `Follow`.
+        follow: maker of the follower of the configuration, a `Follow`.
 
     Attributes:
         changes: changes the models of all workers.

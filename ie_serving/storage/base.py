@@ -155,7 +155,7 @@ class Location:
     """A bucket and the prefix in it.
 
     Attributes:
-        url: as errors and logs show it.
+        url: URL in errors and logs.
         bucket: its name.
         prefix: empty, or ends with `/`.
     """
@@ -172,9 +172,9 @@ class Location:
 
         Args:
             url: the whole.
-            rest: that part.
+            rest: part of the URL behind the scheme.
             expected: the bucket's name, in an error.
-            names: how many parts of the path name the bucket.
+            names: number of parts of the path that name the bucket.
 
         Raises:
             ConfigError: no bucket, or credentials in the URL.

@@ -14,7 +14,7 @@ OF_OTHERS = frozenset(
     }
 )
 SUFFIXES = OF_OPENVINO | OF_OTHERS
-"""How a model's file ends, of any driver; a repository's directory does not."""
+"""Suffixes of a model's file, for any driver; a repository's directory does not."""
 _KERAS = (".keras", ".h5", ".hdf5")
 _ARCHIVES = {
     ".zip": "unzip {file} -d {version}",

@@ -34,7 +34,7 @@ class StoreOptions(ABC):
     """
 
     schemes: ClassVar[tuple[str, ...]]
-    """Of the URLs that it reads."""
+    """Schemes of the URLs that it reads."""
 
     @classmethod
     def read(

@@ -11,7 +11,8 @@ from ie_serving.storage.options import StoreOptions
 from ie_serving.storage.trouble import RetryLoop, Tries
 
 FIRST_TRIES = Tries(most=3, patience_s=10.0)
-"""Of the first read, without which a server does not start. A later one is made at each poll."""
+"""Tries of the first read, without which a server does not start. A later one is made at each
+poll."""
 LATER_TRIES = Tries(most=1)
 
 
@@ -22,7 +23,7 @@ class RemoteFile:
     from the one before.
 
     Args of the constructor:
-        store: how it is reached.
+        store: options of the store.
         location: location of the object, as if it were a directory.
 
     Raises:

@@ -72,7 +72,7 @@ class _Turn:
     Attributes:
         prefix: prefix of the base path; empty for the parent.
         is_idle: no caller waits for it, so a listing made a few seconds ago will do.
-        outcome: what was found below the parent.
+        outcome: result of listing the parent.
     """
 
     prefix: str = ""
@@ -84,7 +84,7 @@ class Siblings:
     """The base paths directly below one prefix of a bucket.
 
     Args of the constructor:
-        above: that prefix.
+        above: prefix of the parent.
         clock: seconds that only grow.
     """
 

@@ -19,7 +19,7 @@ KINDS: Final[Mapping[str, type[StoreOptions]]] = {
     "minio": MinioOptions,
     "azure": AzureOptions,
 }
-"""By the first word of the places of its settings."""
+"""Options by the first word of the places of their settings."""
 
 BY_SCHEME: Final[Mapping[str, type[StoreOptions]]] = {
     scheme: kind for kind in KINDS.values() for scheme in kind.schemes

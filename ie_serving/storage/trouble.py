@@ -51,7 +51,7 @@ class Tries:
     """How often, how long after each other, and for how long something is tried."""
 
     most: int
-    """In all, the first one included."""
+    """Most tries in all, the first one included."""
 
     backoff: Backoff = QUICK_THEN_PATIENT
     """Waits between two tries."""

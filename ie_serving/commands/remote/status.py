@@ -1,7 +1,7 @@
 """`ie_serving status [MODEL]`: shows the versions that serve, and why others do not.
 
     MODEL   VERSION  STATE      LABELS  MEMORY   CAUSE
-    digits  2        AVAILABLE          1.2 MB
+    digits  2*       AVAILABLE          1.2 MB
     digits  1        AVAILABLE  stable  1.1 MB
 
 `*` marks the version that answers requests without a version.

@@ -30,7 +30,7 @@ def after(
     Args:
         table: table of the machine.
         state: the present one.
-        event: what happens.
+        event: event that happens.
         what: names the thing that has the state, for the error.
 
     Raises:

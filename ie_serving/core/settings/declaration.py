@@ -115,17 +115,17 @@ class SettingKind(NamedTuple):
 
         Args:
             default: default of the field, or `REQUIRED`.
-            meaning: see `Setting`.
+            meaning: text of `Setting.meaning`.
             example: a useful value as text; by default, for a boolean, the value not the default.
             shown: the default as documentation shows it; `required` if users must give a value.
             word: its flag and its key; by default the field's name with its unit spelt out.
             flag: if it differs from the key; empty for none.
-            tfs: see `Setting`.
+            tfs: value of `Setting.tfs`.
             ovms: separated by blanks.
             variables: separated by blanks.
-            reads: see `Setting`.
-            for_all: see `Setting`.
-            is_common: see `Setting`.
+            reads: value of `Setting.reads`.
+            for_all: value of `Setting.for_all`.
+            is_common: value of `Setting.is_common`.
             is_secret: whether the owner's `repr` leaves the value out.
             merges: declarations by name of settings whose values go into this field as well.
         """

@@ -109,7 +109,7 @@ class UndecidedConnection(OpeningConnection):
     Args of the constructor:
         rest, grpc: make the protocol that takes the connection over.
         opened, closed: see `OpeningConnection`.
-        silent_s: see `SILENT_S`.
+        silent_s: limit in seconds, `SILENT_S` by default.
     """
 
     def __init__(

@@ -94,7 +94,8 @@ LONGEST_REASON: Final = 123
 """Most bytes of a reason; section 5.5: a control frame holds 125, of these 2 for the code."""
 TOO_BIG: Final = 1009
 COPIES: Final = 2
-"""How often the budget counts a large reply until it is read: its frame, and TLS's copy of that."""
+"""Copies of a large reply that the budget counts until it is read: its frame, and TLS's copy of
+that."""
 
 
 class WebSocketSession:

@@ -65,7 +65,7 @@ class CrewMessage(NamedTuple):
     """A received message.
 
     Attributes:
-        words: as sent.
+        words: words of the message.
         descriptor: received with it, and now the receiver's; None without one.
     """
 

@@ -79,7 +79,7 @@ class Board:
         phase: phase of the worker.
         statuses: statuses of its versions, by the model's name.
         change: the change that this worker leads at present.
-        answer: to the last change that another worker has led.
+        answer: answer to the last change that another worker has led.
         applied: number of the change that this worker has applied last.
         config_fault: why the configuration file is not applied, as this worker last saw it.
     """

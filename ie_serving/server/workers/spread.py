@@ -20,7 +20,7 @@ from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member
 
 BACKLOG: Final = 2048
-"""As `server.transport.listener.BACKLOG`."""
+"""Connections that wait to be accepted, as in `server.transport.listener.BACKLOG`."""
 NOTICED_S: Final = 0.05
 """Seconds within which a worker that has chosen this one for a connection has sent it: only a few
 instructions lie between the two steps."""
@@ -36,7 +36,7 @@ AT_ONCE: Final = 32
 
 Connect = Callable[[], asyncio.Protocol]
 Shed = Callable[[int], None]
-"""See `server.transport.listener.Sharing`."""
+"""Sheds connections, as in `server.transport.listener.Sharing`."""
 
 
 class Spread:

@@ -107,7 +107,7 @@ class AzureOptions(StoreOptions):
         shown="https://ACCOUNT.blob.core.windows.net",
         variables="AZURE_STORAGE_ENDPOINT",
     )
-    """As a URL."""
+    """URL of the account."""
 
     # The clients of Azure and of Google read the file the same way.
     ca_bundle: str = ANY_FILE.setting(
@@ -349,7 +349,7 @@ _CODES: Mapping[str, Trouble] = {
     **dict.fromkeys(("PublicAccessNotPermitted", "ResourceNotFound"), Trouble.DENIED),
     **dict.fromkeys(("BlobNotFound", "ConditionNotMet", "InvalidRange"), Trouble.CHANGED),
 }
-"""By `x-ms-error-code`; others are sorted by the status."""
+"""Troubles by `x-ms-error-code`; others are sorted by the status."""
 
 _CLOCKS_DIFFER_S: Final = 900
 """Seconds beyond which Azure refuses the date of a request, by the code of a wrong key."""

@@ -81,7 +81,7 @@ def by_identity() -> Authorize:
 
 
 _VERSION: Final = "2021-12-02"
-"""Of the REST API: the oldest that writes any name of a blob into a listing."""
+"""Version of the REST API: the oldest that writes any name of a blob into a listing."""
 
 
 class AzurePlace(NamedTuple):

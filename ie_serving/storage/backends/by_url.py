@@ -57,7 +57,7 @@ def open_storage(
 
     Args:
         url: a path, `file://`, or the URL of a remote prefix.
-        options: how the stores are reached and where copies are kept.
+        options: access to the stores, and the place of copies.
         stopping: set by the owner to break off downloads and waits with NotAvailable.
         sibling: the same URL, to be listed together with those beside it.
 
@@ -89,11 +89,11 @@ def open_directories(
     """Open what lists the directories at `url`; nothing is sent yet, and no client imported.
 
     Args:
-        url: as of `open_storage`.
+        url: URL, as in `open_storage`.
         files: names of a file in each directory, the first that is there counts.
-        options: how the stores are reached.
+        options: access to the stores.
         neighbours: the base paths below.
-        stopping: as of `open_storage`.
+        stopping: event that ends waits, as in `open_storage`.
 
     Raises:
         ConfigError: as `open_storage`.

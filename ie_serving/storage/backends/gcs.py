@@ -57,7 +57,7 @@ class GcsOptions(StoreOptions):
         shown="Google",
         variables="STORAGE_EMULATOR_HOST",
     )
-    """As a URL."""
+    """URL of the store."""
 
     @classmethod
     def read(
@@ -102,7 +102,7 @@ Untyped: TypeAlias = Any
 
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 _LIMITS: Mapping[str, Any] = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S), "retry": None}
-"""For every call; the retries are ours."""
+"""Limits of every call; the retries are ours."""
 
 
 class GcsRemote(BucketRemote[Untyped]):

@@ -30,8 +30,8 @@ _LOST = {errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, err
 """A network file system whose server does not answer."""
 
 DEEPEST = 64
-"""How deep directories of one version may lie in each other. No format needs more than three; a
-tree without end would exhaust the stack and cost a listing of each level at every poll."""
+"""Most levels of directories below one version. No format needs more than three; a tree without end
+would exhaust the stack and cost a listing of each level at every poll."""
 
 SCANNED_EVERY = 10
 """Calls after which a directory is read although its times say that nothing has changed: not every
@@ -59,8 +59,8 @@ class _Walk:
     """A version's files as they were last read, valid while the stamps are those on the disk.
 
     Attributes:
-        stamps: of its files and directories by path; `_NOT_THERE`, which no path has later, for one
-            that led nowhere.
+        stamps: stamps of its files and directories by path; `_NOT_THERE`, which no path has later,
+            for one that led nowhere.
         entries: the files.
         uses: number of comparisons with the disk since it was read.
     """

@@ -66,7 +66,7 @@ class S3Options(StoreOptions):
             )
         },
     )
-    """As a URL."""
+    """URL of the store."""
 
     # Most SDKs of AWS read the first, its command line and boto3 the second, TensorFlow the third.
     region: str = ANY_TEXT.setting(

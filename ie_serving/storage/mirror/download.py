@@ -137,7 +137,7 @@ class Transfer:
     """Ranges of one version requested at a time: one connection alone seldom fills a network."""
 
     tries: Tries = PART_TRIES
-    """For each range, counted from the last byte that arrived."""
+    """Tries of each range, counted from the last byte that arrived."""
 
     report_s: float = 5.0
     """Seconds between two log lines of one download."""
@@ -155,7 +155,7 @@ class Workplace:
 
     Attributes:
         remote: the source of the bytes.
-        transfer: how they are requested.
+        transfer: transfer by which they are requested.
         directory: `files` in it takes complete files, `parts` those under way.
         written: turns errors of the local disk into StorageErrors.
         pause: waits between two tries.
@@ -180,8 +180,8 @@ def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
     """Fetch the missing parts.
 
     Args:
-        place: where and how.
-        entries: by path in the returned directory.
+        place: source and directories of the copy.
+        entries: entries by path in the returned directory.
 
     Returns:
         The directory of complete files.

@@ -46,7 +46,7 @@ NAME_LENGTH = 40
 share by chance, and short enough for the limits of file systems on names."""
 
 _ATTEMPTS = 3
-"""How often a copy is made again when it vanishes before it can be held."""
+"""Tries of a copy that vanishes before it can be held."""
 
 
 class Mirror:

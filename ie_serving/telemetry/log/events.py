@@ -69,7 +69,7 @@ class Event:
 
     Attributes:
         text: the constant text.
-        facts: by name.
+        facts: facts by name.
     """
 
     __slots__ = ("facts", "text")

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 Scalar = str | int | float | bool | None
 
 _write: Callable[[object], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""In ASCII, so that no character ends a line or controls a terminal."""
+"""Encoder of values in ASCII, so that no character ends a line or controls a terminal."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -126,7 +126,7 @@ _users: list[str] = []
 _left_out: list[str] = []
 """Loggers whose lines at INFO are left out, see `without_details`."""
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
-"""In the path of installed code, whose environment may lie beside that of users."""
+"""Part of the path of installed code, whose environment may lie beside that of users."""
 _chosen: dict[str, str] = {}
 """Path and form of the last `configure`; empty before."""
 TELL_S: Final = 60.0

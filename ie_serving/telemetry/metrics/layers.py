@@ -40,11 +40,11 @@ class BatchMetrics:
     Attributes:
         reasons: batches by the reason for sending them; lone requests included after `settle`.
         failed: batches whose requests were tried again in smaller ones.
-        rows: of each batch, before padding; complete after `settle`.
+        rows: rows of each batch, before padding; complete after `settle`.
         processed: the same with padding.
         padding: rows that were added, by the size that batches were filled up to.
         queue_time: seconds that each request waited in the queue.
-        sizes: that batches are filled up to; empty if they are not.
+        sizes: sizes to which batches are filled up; empty if they are not.
     """
 
     def __init__(self) -> None:

@@ -93,7 +93,7 @@ class ModelMetrics:
         sequences: sequences of requests that share a state.
         shadowed: sampled requests, by what has become of their copies.
         steps: steps of a graph.
-        requests: by outcome.
+        requests: requests by outcome.
         rejected: requests that were refused because of the server's state, by reason.
         loads: loads of versions, by outcome.
         attempts: the same by version and path, in the words of TensorFlow Serving.

@@ -278,7 +278,7 @@ class FailureCount(NamedTuple):
     Attributes:
         number: failures since the kind is kept.
         first, last: times of the first and the last failure; seconds since 1970.
-        text: of the last one, as sent to its client; None if it is not kept.
+        text: text of the last one, as sent to its client; None if it is not kept.
     """
 
     number: int

@@ -33,7 +33,7 @@ PROCESSED_SIZE = ":tensorflow:serving:batching_session:processed_batch_size"
 PADDING_SIZE = ":tensorflow:serving:batching_session:padding_size"
 
 RUNTIME: Final = "TF1"
-"""What TensorFlow Serving calls the runtime of a SavedModel."""
+"""TensorFlow Serving's name for the runtime of a SavedModel."""
 POOL: Final = "batch_threads"
 """Its default name of the threads that run batches."""
 MOST_ASKED: Final = 100

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 CONTENT_TYPE = "text/plain"
-"""As in TensorFlow Serving."""
+"""Content type of the page in TensorFlow Serving."""
 
 
 def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterator[str]:

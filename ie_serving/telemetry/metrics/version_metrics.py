@@ -32,7 +32,7 @@ class Usage:
     """The uses of all versions of one model.
 
     Attributes:
-        count: how many requests have begun.
+        count: number of requests that have begun.
         last: `time.monotonic()` of the last one.
     """
 
@@ -53,7 +53,7 @@ class ResidencyMetrics:
         budget: bytes of this process that a load must not exceed; 0: no limit.
         uses: the requests of each model that a version in memory has taken.
         waits: requests that found their model not loaded.
-        unloads: by model and cause, `room` or `idle`.
+        unloads: unloads by model and cause, `room` or `idle`.
         refused: loads that the budget had no room for.
     """
 

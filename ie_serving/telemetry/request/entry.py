@@ -78,7 +78,7 @@ class RequestEntry:
         id: request id, printable ASCII; empty if the client has sent none, and none was made.
         client: address, as the transport has it: host and port, or the form of gRPC's library,
             `ipv4:HOST:PORT`.
-        asked: what the request asks for.
+        asked: servable that the request asks for.
         trace: its span, if it is traced.
         parts: inferences and steps run for it; None if no observer wants them.
         secure: whether a traced request came over TLS; None if not known.

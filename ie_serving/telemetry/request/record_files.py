@@ -23,7 +23,7 @@ neither memory nor time from requests."""
 
 
 _NUMBERS: Final = count()
-"""Of the files of this process, whichever the version."""
+"""Numbers of the files of this process, across all versions."""
 
 
 class RecordFiles:
@@ -62,7 +62,7 @@ class RecordFiles:
         """Write what `make` gives, in the thread; drop it if too much waits.
 
         Args:
-            nbytes: what `make` holds until then.
+            nbytes: bytes that `make` holds until then.
             make: gives the bytes of one record.
         """
         with self._lock:
@@ -178,8 +178,8 @@ class SampleFiles:
         """Write a request with both answers, unless there are enough; does not wait for it.
 
         Args:
-            answer: what its client got.
-            shadow: what the shadow has answered.
+            answer: answer to the client.
+            shadow: answer of the shadow.
         """
         self._thread.submit(self._write, answer, shadow)
 

@@ -201,7 +201,7 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
 
     Args:
         url: address of the server, as `checked_url` gives it.
-        model: which servable; its `signature` may be empty.
+        model: servable that is called; its `signature` may be empty.
         signatures: signatures of the version that answers.
 
     Raises:
@@ -322,7 +322,7 @@ WRITERS: Final[Mapping[str, Language]] = {
     "go": Language(_raw, _sum, '\t"encoding/base64"\n'),
     "java": Language(json.dumps, _joined),
 }
-"""By language."""
+"""Writers by language."""
 
 ALIASES: Final[Mapping[str, str]] = {"golang": "go"}
 """Names of languages in simple_tensorflow_serving."""

@@ -36,8 +36,8 @@ WORD = _INTEGER.itemsize
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(WORD + 1)], np.uint64)
 _GOES_ON = _HIGH_BITS & np.append(np.uint64(0), _LOW_BYTES[:WORD])
-"""By the size of a varint: its bytes of a word, and the bits that tell of all but its last byte
-that it goes on."""
+"""Masks by the size of a varint: its bytes of a word, and the bits that tell of all but its last
+byte that it goes on."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class Column:
     """One feature of all Examples.
 
     Attributes:
-        values: of all Examples, one after the other.
-        lengths: how many each Example has.
+        values: values of all Examples, one after the other.
+        lengths: number of values of each Example.
         present: whether it has the feature, with a kind.
-        every: how many each has, where all have as many; None where that is not known.
+        every: number of values of every Example, where all have as many; None where that is not
+            known.
     """
 
     values: Array
@@ -63,9 +64,9 @@ class SerializedExamples:
     Attributes:
         bytes: all of them.
         words: eight bytes from each byte on.
-        rows: how many Examples.
-        starts: where each begins.
-        ends: where each ends.
+        rows: number of Examples.
+        starts: index at which each Example begins.
+        ends: index at which each Example ends.
 
     The methods raise:
         UnusualField: protobuf has to read them.

@@ -15,7 +15,7 @@ KIND_OF: Mapping[DataType, str] = {
     DataType.INT64: "int64_list",
     DataType.STRING: "bytes_list",
 }
-"""Where the values of each dtype stand; ParseExample has no others."""
+"""Fields with the values of each dtype; ParseExample has no others."""
 DTYPE_OF: Mapping[str, DataType] = {kind: dtype for dtype, kind in KIND_OF.items()}
 
 OutputNames = Mapping[tuple[str, int], str]
@@ -60,8 +60,8 @@ class Dense(FeatureSpec):
     """A feature with as many values in each Example.
 
     Attributes:
-        shape: of one Example's values; its first size is -1 where the number varies, which is then
-            padded to the longest of the batch.
+        shape: shape of one Example's values; its first size is -1 where the number varies, which is
+            then padded to the longest of the batch.
         default: value for an Example that lacks it; None where each must have it. For a first size
             of -1 the padding, one element.
         name: name of the tensor in the result of `parse`.

@@ -274,7 +274,8 @@ def encoded(pixels: Array, form: str) -> bytes:
 
 
 PixelPlaces = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""For each new row or column: the old one before it, the next one, the weight of the latter."""
+"""Sources of each new row or column: the old one before it, the next one, the weight of the
+latter."""
 
 
 def resized(pixels: Array, height: int, width: int) -> Array:

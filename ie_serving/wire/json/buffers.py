@@ -86,7 +86,7 @@ def _numbers_of(dtype: DataType) -> _Numbers:
 _NUMBERS: Final = {
     dtype.number: _numbers_of(dtype) for dtype in DataType if dtype.numpy.kind in "fiu"
 }
-"""By the dtype's number, since hashing a member of an enumeration runs Python code."""
+"""Facts of dtypes by number, since hashing a member of an enumeration runs Python code."""
 
 
 class _PerThread(threading.local):
@@ -274,8 +274,8 @@ all are forgotten: clients choose them."""
 ELSE: Final = bytes(set(range(256)) - set(b"[],"))
 """The bytes that a layout leaves out."""
 SHAPES: Final[dict[bytes, Sequence[int]]] = {}
-"""By layout, the shape that a body's array has if it holds as many numbers. It is looked up without
-a call, for every small request."""
+"""Shapes by layout: the shape that a body's array has if it holds as many numbers. It is looked up
+without a call, for every small request."""
 
 
 def remember(layout: bytes, shape: Sequence[int]) -> None:

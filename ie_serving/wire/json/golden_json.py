@@ -25,7 +25,7 @@ _TOLERANCES: Mapping[str, float] = {"rtol": RTOL, "atol": ATOL}
 
 
 LARGEST_BYTES = 1 << 26
-"""Of a file. It is parsed at once: 64 MB may take some gigabytes as Python's lists."""
+"""Largest size of a file. It is parsed at once: 64 MB may take some gigabytes as Python's lists."""
 
 
 def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:

@@ -83,7 +83,7 @@ def dtypes_for(value: JsonValue, specs: Mapping[str, TensorSpec]) -> dict[str, D
 
     Args:
         value: value of `inputs` or `instances`; the first element decides for all.
-        specs: of all inputs.
+        specs: specs of all inputs.
     """
     return {
         name: DataType.STRING if spec.image and _is_bytes(value, name) else spec.dtype
@@ -110,7 +110,7 @@ def without_left_out(
 
     Args:
         value: value of `inputs` or `instances`; in a list the first row decides for all.
-        dtypes: of all inputs.
+        dtypes: dtypes of all inputs.
         optional: inputs that have a default.
     """
     first = value[0] if isinstance(value, list) and value else value
@@ -207,7 +207,7 @@ OWN: Mapping[str, DataType] = {
 }
 """Dtypes inferred from JSON values, by numpy's kinds."""
 READ_AS: Mapping[str, str] = {"i": "iuf", "u": "iuf", "f": "f", "b": "b", "U": "O"}
-"""As which kinds of the model's dtypes values of a kind may be read."""
+"""Kinds of the model's dtypes as which values of a kind may be read."""
 
 
 def open_specs(value: JsonValue, behind: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:

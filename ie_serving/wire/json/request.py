@@ -80,10 +80,10 @@ LARGE_UNSTRICT: Final = 4 * 1024
 NaN cost reader 4 some 5 ms for each KB."""
 
 MARKED: Final = b'"@'
-"""How a key begins that marks values in the form of another server (`compat/`)."""
+"""First bytes of a key that marks values in the form of another server (`compat/`)."""
 
 FORM_BEGINS: Final = b"--"
-"""How a form begins, and no JSON does: whether it is one, its Content-Type tells."""
+"""First bytes of a form, which no JSON has: its Content-Type tells whether it is one."""
 
 FEW_KEYS: Final = 16
 """Keys of a body up to which listing them takes no time; TensorFlow Serving knows three. A megabyte
@@ -130,7 +130,7 @@ class PredictBody:
     signature_name: str
 
     outputs: ClassVar[tuple[str, ...]] = ()
-    """What forms alone can ask for."""
+    """Names of the requested outputs; only forms can name them."""
     media_type: ClassVar[str] = ""
 
     def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
@@ -283,7 +283,7 @@ class SlicedBody:
     __slots__ = ("_body", "_slices", "signature_name")
 
     outputs: tuple[str, ...] = ()
-    """What forms alone can ask for."""
+    """Names of the requested outputs; only forms can name them."""
     media_type = ""
 
     def __init__(self, body: bytes, slices: Slices) -> None:

@@ -72,8 +72,8 @@ class Cuts:
 
     Args of the constructor:
         body: the text.
-        start: where the list begins, behind its opening bracket.
-        end: where it ends, before its closing bracket.
+        start: index at which the list begins, behind its opening bracket.
+        end: index at which it ends, before its closing bracket.
         opening: brackets, and white space, that its first element begins with.
     """
 

@@ -29,7 +29,7 @@ from ie_serving.wire.json.rapidjson.document import JsonValue, bytes_of
 from ie_serving.wire.json.rapidjson.printing import kind_of, show
 
 MAX_RANK = 32
-"""As many dimensions as an array has in every numpy that this server runs on."""
+"""Most dimensions of an array in every numpy that this server runs on."""
 
 PIECE: Final = 8 * 1024
 """Elements that are converted together. Each conversion is one call, which holds the interpreter

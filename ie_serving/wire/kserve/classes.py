@@ -35,8 +35,8 @@ def classified(
     """Give the output of BYTES in place of one of numbers.
 
     Args:
-        spec: of the output. An open first dimension is the batch, and each row has its classes;
-            otherwise the whole output has one list.
+        spec: spec of the output. An open first dimension is the batch, and each row has its
+            classes; otherwise the whole output has one list.
         array: its values.
         most: classes that are wanted; fewer where there are fewer values.
         labels: names of classes by index; beyond the last, classes have none.

@@ -41,7 +41,7 @@ LIST_OF: Final[Mapping[DataType, ListField]] = {
     DataType.FP64: _DOUBLES,
     DataType.STRING: _BYTES,
 }
-"""Where the values of each element type stand; FP16 and BF16 have no place."""
+"""Fields with the values of each element type; FP16 and BF16 have none."""
 
 LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
 """The same lists by field number."""

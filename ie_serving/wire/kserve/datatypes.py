@@ -24,7 +24,7 @@ def datatype(word: object, tensor: str) -> DataType:
     """Find an element type by the protocol's word.
 
     Args:
-        word: as the client sent it.
+        word: word of the client.
         tensor: name of the input, for the error.
 
     Raises:
@@ -45,7 +45,7 @@ class Custom:
     refused; requests that have known types pay nothing for it.
 
     Args of the constructor:
-        word: as the client sent it.
+        word: word of the client.
         tensor: name of the input.
     """
 

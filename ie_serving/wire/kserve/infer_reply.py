@@ -44,7 +44,7 @@ class GrpcReplyEncoder:
         model: model name, as requests have it.
         version: number of the version that answers.
         specs: specs of the outputs that the replies have, by alias.
-        raw: in `raw_output_contents`; else typed, unless one of them can only be raw.
+        raw: outputs are in `raw_output_contents`; else typed, unless one of them can only be raw.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GrpcReplyEncoder:
         """Encode a ModelInferResponse without an id, which may stand behind it.
 
         Args:
-            outputs: at least the encoder's outputs. Nothing of them is kept.
+            outputs: outputs of the encoder, or more. Nothing of them is kept.
         """
         pieces: list[Encoded] = [self._start]
         for alias, output in self._outputs.items():
@@ -143,7 +143,7 @@ class _Output:
     """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:
-        in_memory: see `TensorEncoder`.
+        in_memory: value of `TensorEncoder.in_memory`.
         head: gives the bytes before the values for a shape and a length; caches the latest.
     """
 

@@ -47,7 +47,7 @@ from ie_serving.wire.tfs.predict_layout import (
 from ie_serving.wire.tfs.request_messages import parse
 
 SpecOf: TypeAlias = Callable[[str, str], ModelSpec]
-"""Which servable is meant by the name of a model and a version, which may be empty."""
+"""Finds the servable by the name of a model and a version, which may be empty."""
 
 MOST_PARAMETERS: Final = 1000
 """Requested outputs of a request, and parameters of each of its parts; each takes some 1 us."""
@@ -62,7 +62,7 @@ class ModelInfer(InferRequest):
     Attributes:
         id: the field of the request's id, which the reply repeats: its number is the same there.
             Empty where there is none.
-        classes: how many classes, by the names of the outputs that are wanted as such; None where
+        classes: numbers of classes, by the names of the outputs that are wanted as such; None where
             none are.
         form: form of the reply: whether it is raw, or a `ReplyPlaces`.
     """
@@ -90,7 +90,7 @@ def parse_soon(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> Mod
     """Parse a ModelInferRequest, if that is quick.
 
     Args:
-        spec_of: see `SpecOf`.
+        spec_of: function that finds the servable, a `SpecOf`.
         payload: kept alive, unchanged, by the request and the arrays that it decodes.
         regions: regions of shared memory; inputs that lie there are copied.
 
@@ -189,7 +189,7 @@ def _with_regions(
     Args:
         tensors: all inputs of a request.
         size: size of the request in bytes.
-        regions: in which some are.
+        regions: shared memory that holds some of them.
 
     Returns:
         The inputs, whether the reply is raw, and the size of the request with what was read.

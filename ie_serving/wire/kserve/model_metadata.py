@@ -67,7 +67,7 @@ def model_metadata(name: str, versions: Iterable[int], signature: Signature) -> 
 
     Args:
         name: name of the model.
-        versions: that answer now.
+        versions: numbers of the versions that answer now.
         signature: signature of one of them.
     """
     return ModelMetadata(
@@ -109,12 +109,13 @@ class ModelDescription(NamedTuple):
 
     Attributes:
         name: name of the model.
-        version_policy: as JSON, such as `{"latest": {"num_versions": 1}}`.
+        version_policy: policy as JSON, such as `{"latest": {"num_versions": 1}}`.
         instances: inferences that run at once.
         batch_rows: most rows of a gathered batch; 0 where requests run alone.
         batch_timeout_us: longest time in microseconds that a batch is gathered.
         keeps_sequences: whether requests of a sequence share a state.
-        most_rows: of a request, as the model's own file for Triton says; 0 where there is none.
+        most_rows: most rows of a request, as the model's own file for Triton says; 0 where there is
+            none.
     """
 
     name: str

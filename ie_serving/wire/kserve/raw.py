@@ -111,7 +111,7 @@ def encode_raw(array: Array, dtype: DataType) -> Encoded:
 
     Args:
         array: any shape; BF16 as float32, BYTES as objects of bytes.
-        dtype: that it has on the wire.
+        dtype: dtype on the wire.
 
     Returns:
         Bytes, or a view of an array's memory: often of `array` itself.
@@ -134,7 +134,7 @@ def split_elements(raw: Encoded, count: int, tensor: str) -> list[bytes]:
 
     Args:
         raw: exactly its bytes.
-        count: how many elements there are.
+        count: number of elements.
         tensor: name of the input, for the error.
 
     Raises:

@@ -100,8 +100,8 @@ class ReplyPlaces:
 
     Attributes:
         places: places of these outputs, by name.
-        regions: in which they are.
-        binary: which of the others are raw, by name, over REST.
+        regions: shared memory that holds the places.
+        binary: whether each other output is raw, by name, over REST.
         raw: whether the others are, over gRPC.
     """
 

@@ -62,7 +62,7 @@ class Cut(NamedTuple):
     """A text, cut at the values.
 
     Attributes:
-        around: what stands before the values, and what stands behind them.
+        around: bytes before the values, and bytes behind them.
         values: the list.
     """
 
@@ -114,8 +114,8 @@ class InferBody:
     """The body of an inference whose syntax is checked, its tensors not yet decoded.
 
     Attributes:
-        id: that the reply repeats, in JSON; None where the request has none.
-        wanted: which outputs, and how they are written.
+        id: id that the reply repeats, in JSON; None where the request has none.
+        wanted: requested outputs, and their encoding.
         outputs: aliases of the outputs to return; empty for all.
     """
 

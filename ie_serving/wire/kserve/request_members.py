@@ -86,7 +86,7 @@ class RequestedOutputs(NamedTuple):
         names: names of the outputs; empty for all.
         form: form of the reply, or of its part that is in no region.
         binary: whether each is raw, by its name; for a mixed reply.
-        classes: how many classes, by the names of the outputs that are wanted as such.
+        classes: numbers of classes, by the names of the outputs that are wanted as such.
         placing: outputs that are wanted in regions; None where none are.
     """
 

@@ -29,8 +29,8 @@ class InputTensor(NamedTuple):
 
     Attributes:
         name: name of the input.
-        dtype: as it is declared.
-        shape: as it is declared.
+        dtype: declared dtype.
+        shape: declared shape.
         data: values in JSON; None where they are raw.
         raw: bytes; None where they are JSON.
         base64: elements in JSON are base64.

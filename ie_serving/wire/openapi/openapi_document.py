@@ -160,7 +160,7 @@ SCHEMES: Final[Mapping[str, Schema]] = {
     "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     "user": {"type": "http", "scheme": "basic"},
 }
-"""How callers may say who they are, where the server asks."""
+"""Ways in which callers may authenticate, where the server asks."""
 
 SignaturesOfPath = Mapping[str, Sequence[Signature]]
 """The signatures that each verb of TensorFlow Serving's API can call."""
@@ -172,7 +172,7 @@ class Target(NamedTuple):
     Attributes:
         model: names the version, a label, or neither for the default.
         version: the number of the version that answers.
-        calls: see `SignaturesOfPath`.
+        calls: signatures of a path, a `SignaturesOfPath`.
     """
 
     model: ModelSpec

@@ -54,8 +54,8 @@ def check_count(
     Args:
         payload: payload of the request.
         descriptor: descriptor of its message.
-        messages: that it may hold, at any depth.
-        fields: that are looked at.
+        messages: most messages in it, at any depth.
+        fields: most fields in it.
 
     Raises:
         InvalidRequest: it holds more.

@@ -53,9 +53,9 @@ class Field(NamedTuple):
     Attributes:
         number: field number.
         kind: wire type.
-        start: where its tag begins.
-        value: where its value begins; for DELIMITED, after the length.
-        end: where the next field begins.
+        start: index at which its tag begins.
+        value: index at which its value begins; for DELIMITED, after the length.
+        end: index at which the next field begins.
     """
 
     number: int
@@ -86,9 +86,9 @@ def scan(
     """List the fields of one message, in their order, without looking into them.
 
     Args:
-        payload: where the message lies.
-        start: where it begins.
-        end: where it ends; None for the end of the payload.
+        payload: buffer with the message.
+        start: index at which it begins.
+        end: index at which it ends; None for the end of the payload.
         most: fields that it may have.
 
     Raises:

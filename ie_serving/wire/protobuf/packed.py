@@ -24,7 +24,7 @@ def decode_varints(raw: Encoded, most: int, dtype: npt.DTypeLike) -> npt.NDArray
 
     Args:
         raw: the packed values.
-        most: how many values are wanted; further ones are checked and dropped.
+        most: number of wanted values; further ones are checked and dropped.
         dtype: integer type that values wrap to, or bool.
 
     Returns:

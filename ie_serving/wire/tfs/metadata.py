@@ -19,7 +19,7 @@ from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 SIGNATURE_DEF = "signature_def"
 """The one field of metadata there is."""
 ANY_TYPE = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
-"""How JSON names the message that the field holds."""
+"""Name in JSON of the message that the field holds."""
 
 
 def metadata_response(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:

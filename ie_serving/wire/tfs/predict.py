@@ -55,7 +55,7 @@ def request_of(
     Args:
         message: all of it but the bulk of its inputs.
         tensors: its inputs by alias.
-        size: see `InferRequest`.
+        size: value of `InferRequest.size`.
 
     Raises:
         InvalidRequest: it does not name a model.
@@ -157,7 +157,7 @@ class ResponseEncoder:
         """Encode a PredictResponse.
 
         Args:
-            outputs: at least the encoder's outputs. Nothing of them is kept.
+            outputs: outputs of the encoder, or more. Nothing of them is kept.
         """
         pieces: list[Encoded] = []
         for alias, output in self._outputs.items():
@@ -244,7 +244,7 @@ class _Output:
 
     Attributes:
         encoder: encoder of its values.
-        in_memory: see `TensorEncoder`.
+        in_memory: value of `TensorEncoder.in_memory`.
         head: gives the bytes before the values for a shape and a length; caches the latest.
     """
 

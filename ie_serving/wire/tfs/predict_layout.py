@@ -116,7 +116,7 @@ class RepeatedParser(Generic[R]):
 
         Args:
             payload: payload of a request that was parsed.
-            request: what it was parsed to.
+            request: result of parsing it.
 
         Raises:
             UnusualField, ServingError: not all of them can be taken from there.

@@ -86,7 +86,7 @@ LIST_OF: Final[Mapping[DataType, ListField]] = {
     DataType.UINT32: _UINTS,
     DataType.UINT64: _ULONGS,
 }
-"""Where the values of each dtype stand."""
+"""Fields with the values of each dtype."""
 
 LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
 """The same fields by number."""
@@ -99,7 +99,7 @@ BITS: Final[Mapping[DataType, np.dtype[np.generic]]] = {
     DataType.BF16: np.dtype(np.uint16),
     DataType.BOOL: np.dtype(np.uint8),
 }
-"""How elements lie in memory on the wire, where it is not as their numpy dtype."""
+"""Dtypes of elements in memory on the wire, where they are not as their numpy dtype."""
 
 
 class FillBudget:

@@ -19,7 +19,7 @@ def written(requests: Sequence[ProfiledRequest], epoch_s: float, host: str) -> b
     """Write a trace.
 
     Args:
-        requests: that have ended.
+        requests: requests that have ended.
         epoch_s: start of their clock in seconds since 1970.
         host: the server's name.
     """

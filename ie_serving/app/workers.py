@@ -36,7 +36,7 @@ class WorkerGroup:
     """The parts over the models that one worker has otherwise than several; here those of one.
 
     Args of the constructor:
-        changes: see below.
+        changes: object that changes the models of all workers.
         among: changes the configuration of all workers; None where there is only one.
         follow: maker of the follower of the configuration, a `Follow`.
 

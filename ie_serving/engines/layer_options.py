@@ -248,7 +248,7 @@ class DeclaredTensor:
 
     Attributes:
         dtype: None where the declaration leaves it to the model.
-        dims: without the batch; None where the declaration leaves them to the model.
+        dims: sizes without the batch; None where the declaration leaves them to the model.
     """
 
     name: str

@@ -64,7 +64,7 @@ class AnsweredRequest:
         signature: signature of that version.
         inputs: inputs of the version.
         outputs: outputs of the version; none until it has answered.
-        taken: when it was copied.
+        taken: time at which it was copied.
         nbytes: bytes of its tensors; of one that is not answered yet, an estimate.
     """
 

@@ -85,7 +85,7 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
 
 
 ALWAYS, ON_DEMAND = "always", "on_demand"
-"""When a model is loaded."""
+"""Policies that say when a model is loaded."""
 ALLOW, REFUSE = "allow", "refuse"
 """Answers to a version whose signatures break clients."""
 
@@ -204,7 +204,7 @@ class ModelConfig:
     """The repository of models that it was found in; empty for a model that is configured."""
 
     fault: str = ""
-    """Why its settings in that repository cannot be used; it then has no versions."""
+    """Reason why its settings in that repository cannot be used; it then has no versions."""
 
     labels_found: Mapping[str, int] | None = None
     """The labels in those settings, where clients have set others since; else None."""

@@ -32,7 +32,7 @@ class Served:
     """One model: its configuration, and its stream of versions.
 
     Attributes:
-        not_applied: why newer settings cannot be used; empty where there are none.
+        not_applied: reason why newer settings cannot be used; empty where there are none.
     """
 
     config: ModelConfig

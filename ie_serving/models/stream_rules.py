@@ -84,7 +84,7 @@ class StreamRules:
 
     Attributes:
         labels_wait: whether a label waits until its version is AVAILABLE.
-        poll_wait_s: between two listings; 0 lists once.
+        poll_wait_s: seconds between two listings; 0 lists once.
         drain_timeout_s: seconds for which requests may keep a version that is no longer wanted.
         load_timeout_s: seconds that a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
@@ -133,7 +133,7 @@ class StreamRules:
 
         Args:
             trouble: trouble of the listings.
-            retries: when failed versions are due for a retry, by `clock`.
+            retries: times at which failed versions are due for a retry, by `clock`.
             is_moving: whether a version is still being written.
         """
         if trouble.retry_s and self.poll_wait_s:

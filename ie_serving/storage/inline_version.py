@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.base import NEVER, Entry, Storage
 
 LONG_AGO = 1.0
-"""When the file was changed last, in seconds since the epoch: it is at rest."""
+"""Time of the file's last change, in seconds since the epoch: it is at rest."""
 
 
 class InlineText(Protocol):
@@ -80,7 +80,7 @@ class UnreadableBase:
 
     Args of the constructor:
         storage: lists the versions.
-        fault: why their files are not read.
+        fault: reason why their files are not read.
     """
 
     def __init__(self, storage: Storage, fault: str) -> None:

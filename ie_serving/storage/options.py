@@ -113,7 +113,7 @@ class StorageOptions:
         "5000",
         word="min_download_bytes_per_second",
     )
-    """Over a minute."""
+    """Bytes a second, averaged over a minute."""
 
     own: tuple[StoreOptions, ...] = ()
     """Options of kinds of store: at most one value of each type."""

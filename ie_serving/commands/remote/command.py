@@ -23,7 +23,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command; print its result, or the error on standard error. Give the exit code.
 
     Args:
-        argv: without the program's name.
+        argv: arguments without the program's name.
         environ: environment variables of the process.
 
     Raises:

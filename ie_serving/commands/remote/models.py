@@ -48,9 +48,9 @@ class Model:
 
     Attributes:
         waiting: labels that do not serve yet.
-        trouble: why no version can be found now, where that is known.
-        not_applied: why newer settings cannot be used.
-        configuration: why the server's configuration file is not applied.
+        trouble: reason why no version can be found now, where that is known.
+        not_applied: reason why newer settings cannot be used.
+        configuration: reason why the server's configuration file is not applied.
     """
 
     name: str

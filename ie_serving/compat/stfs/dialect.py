@@ -66,7 +66,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """Read the command line, the file that it names, and the environment.
 
     Args:
-        argv: without the program's name.
+        argv: arguments without the program's name.
         environ: the process's environment.
 
     Raises:

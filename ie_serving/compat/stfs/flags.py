@@ -33,7 +33,7 @@ class StfsFlag:
     """One flag.
 
     Attributes:
-        name: without dashes.
+        name: name without dashes.
         kind: reader and writer of the flag's text.
         default: value where neither flag nor variable is given.
         meaning: effect of the flag; for one without effect, why it has none.

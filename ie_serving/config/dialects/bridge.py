@@ -73,7 +73,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
     """Read the command line.
 
     Args:
-        argv: without the program's name.
+        argv: arguments without the program's name.
         environ: environment variables of the process.
 
     Raises:

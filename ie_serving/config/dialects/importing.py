@@ -28,7 +28,7 @@ def run(argv: Sequence[str]) -> list[str]:
     """Translate the file; give the lines to print.
 
     Args:
-        argv: without the program's name and `WORDS`.
+        argv: arguments without the program's name and `WORDS`.
 
     Raises:
         ConfigError: every fault of the file, or the file is not of another server.

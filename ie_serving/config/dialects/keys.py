@@ -19,7 +19,7 @@ def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
     """Make the credential; give the lines to print.
 
     Args:
-        argv: without the program's name.
+        argv: arguments without the program's name.
         read_password: gives the password of a user.
 
     Raises:

@@ -179,7 +179,7 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Build the parser of `argv`; values stay text.
 
     Args:
-        argv: without the program's name. A command that it does not name gets no flags.
+        argv: arguments without the program's name. A command that it does not name gets no flags.
     """
     built = argparse.ArgumentParser(prog="ie_serving", add_help=False)
     built.add_argument("-h", "--help", action=_ShowOverview, nargs="?")

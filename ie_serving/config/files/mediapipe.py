@@ -20,7 +20,7 @@ SUBCONFIG: Final = "subconfig.json"
 
 SESSION: Final = ("OpenVINOModelServerSessionCalculator", "ModelAPISessionCalculator")
 INFERENCE: Final = ("OpenVINOInferenceCalculator", "ModelAPISideFeedCalculator")
-"""Their names, and those of releases before 2023.1."""
+"""Names of the calculators, and those of releases before 2023.1."""
 PYTHON: Final = "PythonExecutorCalculator"
 PASSING: Final = ("PyTensorOvTensorConverterCalculator", "PassThroughCalculator")
 """The first makes another kind of tensor of one: here there is one kind."""

@@ -133,7 +133,7 @@ CONFIG_PATH, MODEL_REPOSITORY = (each._replace(topic="model") for each in _DECLA
 MODEL: Final = tuple(_in_order(_MODEL_ORDER))
 """Keys of an entry in the JSON file, and flags of `ie_serving model`."""
 FOR_ALL: Final = tuple(each for each in MODEL if each.for_all)
-"""Also flags of `ie_serving config`, for models whose entries name none."""
+"""Flags that `ie_serving config` has too, for models whose entries name none."""
 TUNE: Final = tuple(each._replace(topic="tune") for each in _DECLARED["tune"])
 SERVER: Final = tuple(_in_order(_SERVER_ORDER))
 """Flags of every command."""

@@ -119,7 +119,7 @@ class SettingKind(NamedTuple):
             example: a useful value as text; by default, for a boolean, the value not the default.
             shown: the default as documentation shows it; `required` if users must give a value.
             word: its flag and its key; by default the field's name with its unit spelt out.
-            flag: if it differs from the key; empty for none.
+            flag: flag, if it differs from the key; empty for none.
             tfs: value of `Setting.tfs`.
             ovms: separated by blanks.
             variables: separated by blanks.

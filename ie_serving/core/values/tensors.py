@@ -155,7 +155,7 @@ class Signature:
         examples: binding of Example features, if its input is a batch of serialized Examples.
         defaults: values of inputs that a request may omit.
         ignored: names that a request may give beside `inputs`, without effect.
-        left_out: why it is not served, though the model declares it; empty if it is served.
+        left_out: reason why it is not served, though the model declares it; empty if it is served.
         definition: serialized SignatureDef of a signature that is listed and not served, since it
             may hold facts that no spec can express; empty if the specs are complete.
         runs_on: the engine that computes it, in words for `ie_serving check`.

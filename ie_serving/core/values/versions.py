@@ -32,7 +32,7 @@ class VersionStatus:
     Attributes:
         version: version number.
         state: public state.
-        error: why its load failed; else empty.
+        error: reason why its load failed; else empty.
         remark: further remarks: signatures that are left out, the share of split traffic, what it
             answers as a shadow.
     """

@@ -103,7 +103,7 @@ class WaitingRows(Generic[T]):
         content: whatever the caller wants back.
         rows: number of rows, at most those of a batch.
         form: parts of equal forms may share a batch.
-        since: when it came, in seconds.
+        since: time at which it came, in seconds.
         is_piece: its request has others.
     """
 

@@ -91,7 +91,7 @@ class Trial:
         requests: number of inferred requests.
         deviation: largest difference from f32, as a share of the output's largest number.
         share: time of its inferences as a share of those in f32; nan: not measured.
-        fault: why it cannot be taken whatever the error and speed; empty for no fault.
+        fault: reason why it cannot be taken whatever the error and speed; empty for no fault.
     """
 
     precision: str

@@ -48,13 +48,14 @@ class SequenceStage(enum.Enum):
     STARTING = "starting"
     """The request that starts it is not answered yet."""
     BRIEF = "brief"
-    """The same, and the request that ends it has arrived already."""
+    """The request that starts it is not answered yet, and the one that ends it has arrived
+    already."""
     OPEN = "open"
     """Started; requests may come."""
     ENDING = "ending"
     """The request that ends it has arrived; no other is admitted."""
     GONE = "gone"
-    """Over; its id may be used again."""
+    """The sequence is over; its id may be used again."""
 
 
 class SequenceEvent(enum.Enum):

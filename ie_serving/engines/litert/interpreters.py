@@ -21,8 +21,8 @@ def interpreter(model: Path | bytes, threads: int, *, exact: bool) -> Any:  # no
     Args:
         model: its file, or what that has.
         threads: threads of one inference.
-        exact: without the default delegate, which is several times faster, and gives NaN for
-            1 / sqrt(0) and a number for log(NaN).
+        exact: leaves out the default delegate, which is several times faster, and gives NaN for 1 /
+            sqrt(0) and a number for log(NaN).
 
     Raises:
         LoadFailed: the library does not take the file.

@@ -96,7 +96,7 @@ class ProcessTask:
         what: describes the process in errors.
         environ: added to its environment.
         load_limit_s: longest start, in seconds.
-        backoff: between restarts.
+        backoff: pauses between restarts.
         closing_s: seconds for the process to close its model and end when the server requests it;
             then it is killed. 0 kills it at once.
     """

@@ -83,7 +83,7 @@ class RemoteRunner:
         process: started.
         kernel: its name, for errors.
         inputs: specs in the order of the metadata.
-        outputs: likewise.
+        outputs: specs in the order of the metadata.
         timeout_s: longest time of a run, after which the process is ended; None sets no limit.
     """
 

@@ -25,7 +25,7 @@ class RemoteStream:
         process: started.
         kernel: its name, for errors.
         inputs: specs in the order of the metadata.
-        outputs: likewise.
+        outputs: specs in the order of the metadata.
         limit_s: seconds for which the kernel may go on when its client has left, before its process
             is ended; None sets no limit.
     """

@@ -161,7 +161,7 @@ class Lane(Generic[T]):
         done: resolved when the infer request is idle again, after success or failure.
         failure: the engine's error.
         seconds: duration of the inference alone.
-        ended: when it was over, by `time.perf_counter`.
+        ended: time at which it was over, by `time.perf_counter`.
         waited_s: duration of the wait for its thread.
     """
 

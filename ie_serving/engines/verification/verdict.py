@@ -84,7 +84,7 @@ class Findings:
         refused: the first request of finite values that only OpenVINO refuses, and why.
         crashed: engines that ended the process, by kind of request, as text, OpenVINO first.
         cut_off: whether time ran out before all requests were sent.
-        why_not: why nothing was compared; empty if something was.
+        why_not: reason why nothing was compared; empty if something was.
     """
 
     reference: str = ""
@@ -158,7 +158,7 @@ def choose(
     Args:
         found: the findings.
         second: library of the second engine.
-        needs_reference: why OpenVINO serves only what was compared; empty if it need not be.
+        needs_reference: reason why OpenVINO serves only what was compared; empty if it need not be.
         advice: advice to users about a model that was not compared; None if it is served all the
             same.
         sooner: by how much the second engine answers sooner; empty if it does not, or before it

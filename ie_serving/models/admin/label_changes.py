@@ -31,8 +31,8 @@ class Details:
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
         precisions: precision in which each signature of an AVAILABLE version computes floats, where
             that is known: `f32`, `bf16` or `f16`.
-        not_applied: why newer settings cannot be used; empty where there are none.
-        trouble: why no version can be found in its storage now; empty where one can.
+        not_applied: reason why newer settings cannot be used; empty where there are none.
+        trouble: reason why no version can be found in its storage now; empty where one can.
     """
 
     default_version: int | None

@@ -130,7 +130,7 @@ class Look:
 
     Attributes:
         model: the model that is looked at.
-        state: who has the look.
+        state: stage of the look.
         outcome: the news; None when there are none.
     """
 

@@ -28,8 +28,8 @@ class LeftOut:
         directory: its name.
         fingerprint: fingerprint of its present files.
         lacks: the missing files; empty where only the marker file is missing.
-        since_s: when this content was seen first.
-        due_s: when the next look is due.
+        since_s: time at which this content was seen first.
+        due_s: time at which the next look is due.
         at_rest: whether two looks have found the same content.
     """
 

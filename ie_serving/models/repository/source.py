@@ -67,8 +67,8 @@ class Candidate:
         entries: its files.
         fingerprint: identifies their content.
         at_rest: whether it may be loaded now.
-        fault: why it cannot be loaded as it is: its directory could not be listed, or lacks a
-            file; else empty.
+        fault: reason why it cannot be loaded as it is: its directory could not be listed, or lacks
+            a file; else empty.
     """
 
     version: int
@@ -88,7 +88,7 @@ class Listing:
         moving: whether a wanted version is still being written, so that another poll is worthwhile
             soon.
         offered: all numbers that are or may be candidates: those not found incomplete.
-        fault: why there is no version directory; else empty.
+        fault: reason why there is no version directory; else empty.
     """
 
     candidates: Mapping[int, Candidate]

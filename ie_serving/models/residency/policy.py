@@ -19,7 +19,7 @@ class Resident(NamedTuple):
     Attributes:
         name: model name.
         size: bytes that it is believed to hold.
-        last_use: when a request last began to use it, by a clock that only grows.
+        last_use: time at which a request last began to use it, by a clock that only grows.
         in_use: whether a request uses it now.
         pinned: whether it stays, once loaded.
     """

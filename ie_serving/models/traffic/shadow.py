@@ -46,8 +46,8 @@ class Moment:
 
     Attributes:
         now: the time.
-        taken: when the copy was taken.
-        rested: when the pause behind the last comparison ends.
+        taken: time at which the copy was taken.
+        rested: time at which the pause behind the last comparison ends.
         is_spare: whether each version of the two models takes one request more without a wait.
         is_alone: whether nothing is compared for another model.
     """

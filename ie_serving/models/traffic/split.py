@@ -86,7 +86,7 @@ class SplitTraffic:
     Attributes:
         traffic: present rule of the split.
         ranges: ranges of the versions now; None where no version with a share is AVAILABLE.
-        rolled_back: why a version has lost its share, by its number.
+        rolled_back: reason why a version has lost its share, by its number.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class ExaminedVersion:
         version: version number.
         served: the engine of each signature that would be served, by its name.
         left_out: the reason for each signature that would not, by its name.
-        fault: why the version as a whole does not load; empty for one that does, and where
+        fault: reason why the version as a whole does not load; empty for one that does, and where
             `left_out` has the reason.
         signatures: signatures of a version that loads, for graphs that use it.
     """

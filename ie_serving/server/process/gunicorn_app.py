@@ -65,7 +65,7 @@ class ServerEnd(NamedTuple):
     Attributes:
         code: exit code of the process: 0 after a clean stop, 1 when a port cannot be bound or the
             first start fails.
-        cause: why it failed, as logged.
+        cause: reason why it failed, as logged.
     """
 
     code: int

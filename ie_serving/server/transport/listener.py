@@ -64,7 +64,8 @@ class Listener(Generic[C]):
 
     Args of the constructor:
         connect: makes the protocol of one new connection, which calls `opened` and `closed`.
-        limit: also counts connections during their handshake, so that their number is bounded.
+        limit: limit of connections; it also counts those during their handshake, so that their
+            number is bounded.
         secure: TLS of the port; None: connections are plain.
         sharing: connections shared with other processes; None: no other process accepts on the
             sockets.

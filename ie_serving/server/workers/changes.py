@@ -106,7 +106,7 @@ class Changes:
         """Change all workers to another configuration; return when each has changed.
 
         Args:
-            how: see `How`.
+            how: kind of the change.
             make: returns what to change to; called when no other change is in progress.
 
         Raises:

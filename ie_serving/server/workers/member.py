@@ -63,7 +63,7 @@ class ChangeAnswer(NamedTuple):
 
     Attributes:
         number: number of the change.
-        error: why the worker cannot make the change; None if it is prepared.
+        error: reason why the worker cannot make the change; None if it is prepared.
     """
 
     number: int
@@ -81,7 +81,7 @@ class Board:
         change: the change that this worker leads at present.
         answer: answer to the last change that another worker has led.
         applied: number of the change that this worker has applied last.
-        config_fault: why the configuration file is not applied, as this worker last saw it.
+        config_fault: reason why the configuration file is not applied, as this worker last saw it.
     """
 
     pid: int = 0

@@ -56,7 +56,7 @@ class _Item:
     Attributes:
         path: a directory under `copies` or `partial`, or a file under `compiled`.
         size: bytes.
-        used: when it was last used, in seconds since the epoch.
+        used: time at which it was last used, in seconds since the epoch.
         is_locked: whether its users hold the lock of its name.
     """
 

@@ -15,7 +15,8 @@ Pause = Callable[[float], None]
 """Waits so many seconds; raises to end the wait for good."""
 
 RETRY_S = 0.05
-"""Between two attempts; attempts rather than a blocking call, so that a stop ends the wait."""
+"""Seconds between two attempts; attempts rather than a blocking call, so that a stop ends the
+wait."""
 
 
 @contextmanager

@@ -79,7 +79,7 @@ BOUNDS_US: Final = tuple(10 * 1.8**power for power in range(33))
 """Upper bounds of the finite buckets of durations in microseconds: 10 us to 1,475 s, as in
 TensorFlow Serving, so that its dashboards and alerts work."""
 BOUNDS: Final = tuple(bound / 1e6 for bound in BOUNDS_US)
-"""The same in seconds."""
+"""Bounds in seconds."""
 
 MICROSECONDS: Final = 1e6
 """Factor that converts a duration to microseconds."""

@@ -87,13 +87,13 @@ class RequestEntry:
         code: HTTP status, or canonical code.
         received: bytes of the body or message; None if it came in pieces of unknown length.
         sent: bytes of the answer's body or message.
-        arrived: when its first bytes came.
-        began: when it came.
-        whole: when its body was complete, if that came in pieces.
-        started: when its inputs were decoded.
-        inferred: when its outputs were ready.
-        encoded: when they were encoded.
-        ended: when the answer was made; 0.0 while the request is in progress.
+        arrived: time at which its first bytes came.
+        began: time at which it came.
+        whole: time at which its body was complete, if that came in pieces.
+        started: time at which its inputs were decoded.
+        inferred: time at which its outputs were ready.
+        encoded: time at which they were encoded.
+        ended: time at which the answer was made; 0.0 while the request is in progress.
         spare: whether it has ended, and only the context of its connection refers to it.
     """
 
@@ -146,11 +146,11 @@ class ProfiledRequest(NamedTuple):
     Attributes:
         name: name of the operation, such as `predict`.
         facts: name and value of what else is known: front end, model, version, code.
-        began: when it arrived.
-        started: when its inputs were decoded.
-        inferred: when its outputs were ready.
-        encoded: when they were encoded.
-        ended: when its answer was made.
+        began: time at which it arrived.
+        started: time at which its inputs were decoded.
+        inferred: time at which its outputs were ready.
+        encoded: time at which they were encoded.
+        ended: time at which its answer was made.
     """
 
     name: str

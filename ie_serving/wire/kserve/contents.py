@@ -44,7 +44,7 @@ LIST_OF: Final[Mapping[DataType, ListField]] = {
 """Fields with the values of each element type; FP16 and BF16 have none."""
 
 LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
-"""The same lists by field number."""
+"""Fields by field number."""
 
 ContentPieces: TypeAlias = Mapping[int, Sequence[memoryview]]
 """Encoded values by the number of their list; the pieces of one list in their order."""

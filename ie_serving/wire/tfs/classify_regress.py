@@ -104,7 +104,7 @@ MOST_SERIALIZED: Final = 1 << 20
 """Most features written for a model that parses Examples itself, those of the context once for each
 example; more are refused: a request of some KB could cost hours."""
 MOST_SERIALIZED_BYTES: Final = 1 << 28
-"""The same in bytes."""
+"""Most bytes of these features; more are refused."""
 
 _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 

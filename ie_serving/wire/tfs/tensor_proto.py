@@ -89,7 +89,7 @@ LIST_OF: Final[Mapping[DataType, ListField]] = {
 """Fields with the values of each dtype."""
 
 LISTS: Final[Mapping[int, ListField]] = {f.number: f for f in LIST_OF.values()}
-"""The same fields by number."""
+"""Fields by field number."""
 
 CONTENT = 4
 """Number of the field `tensor_content`."""

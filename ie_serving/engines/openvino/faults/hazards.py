@@ -66,7 +66,7 @@ READ: Rules[Ask] = Rules(rewrites.READ, nonfinite.RULES)
 KEEPING_NONFINITE: Rules[Ask] = Rules(nonfinite.KEEPING)
 """Rules for a graph that keeps NaN and infinity."""
 STRINGS: Rules[Ask] = Rules(element_types.RULES)
-"""After `READ`, which corrects some operations on strings."""
+"""Rules after `READ`, which corrects some operations on strings."""
 SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
 """Once the sizes of the inputs are final."""
 
@@ -88,7 +88,7 @@ def _values(*first: Rule[Ask]) -> Rules[Ask]:
 VALUES = _values()
 """Guards against values of requests, in a graph and in all bodies inside it."""
 VALUES_WITH_NONFINITE = _values(*nonfinite.REFUSED)
-"""After `KEEPING_NONFINITE`."""
+"""Rules after `KEEPING_NONFINITE`."""
 
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)

@@ -111,7 +111,7 @@ class Drafts:
         drafts: the signatures to compile.
         definitions: the SignatureDef of every signature of a file that has them, serialized, by
             its name.
-        causes: why a signature is left out, by its name.
+        causes: reason why a signature is left out, by its name.
         file: name of the model's file, for the causes.
         declared: signatures by name as the file declares them, but for those with tensors that the
             API cannot carry.

@@ -53,7 +53,7 @@ class ServiceParts:
 
     Attributes:
         plane: runs the models.
-        served: the same models.
+        served: the served models.
         health: health of the server.
         metrics: metrics of all workers.
         management: management of models and server.

@@ -38,7 +38,8 @@ POLICY: Final = page_front.content_policy("data:")  # Swagger UI's icons
 MODELS_AT_ONCE: Final = 64
 """Models looked at before the event loop runs other tasks."""
 _FRESH: Final[Headers] = ((b"cache-control", b"no-store"),)
-"""Without `SAME_ORIGIN`: CORS opens the document to other origins as it opens what it describes."""
+"""Headers without `SAME_ORIGIN`: CORS opens the document to other origins as it opens what it
+describes."""
 
 
 class OpenApiFront:

@@ -114,8 +114,8 @@ class Reply(NamedTuple):
 
     Attributes:
         status: HTTP status of a final reply: 200 and above.
-        headers: without those for framing and connection, except that `connection: close` is
-            respected and a correct `content-length` is accepted.
+        headers: headers without those for framing and connection, except that `connection: close`
+            is respected and a correct `content-length` is accepted.
         body: sent as it is; not changed until the reply is sent.
         lines: header lines, with their ends, that only this reply has: sent as they are.
     """

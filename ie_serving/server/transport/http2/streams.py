@@ -21,7 +21,7 @@ STREAM_WINDOW = 4 << 20
 """Bytes of one request that a client may send ahead of our WINDOW_UPDATE; more resets the stream
 with FLOW_CONTROL_ERROR. At 100 ms of round trip it permits 40 MB/s."""
 CONNECTION_WINDOW = 16 << 20
-"""The same for all requests of a connection together; more ends the connection."""
+"""Receive window of all requests of a connection together; more ends the connection."""
 
 TRUSTED = 2
 """Renewals of a stream's window before the client has answered the ping: up to 10 MB."""
@@ -33,7 +33,7 @@ class ReceiveWindow:
     """Bytes that the client may still send, on one stream or on the connection.
 
     Attributes:
-        left: these bytes; negative if the client has sent more than permitted.
+        left: number of these bytes; negative if the client has sent more than permitted.
         half: the window is renewed when `left` is below.
         renewals: number of renewals.
     """

@@ -1,10 +1,10 @@
 """Konduit's data: a JSON object of values by name, some of them objects with reserved keys.
 
-Inputs of a Predict may be written as such data.
-
 Bytes are `{"@BytesBase64"}`, arrays `{"@NDArrayType", "@NDArrayShape", "@NDArrayDataBase64"}` with
 big-endian numbers, images `{"@ImageFormat", "@ImageData"}`. Boxes, points and nested data stay
 objects. Source: the interface `Data` of Konduit Serving, and the example of its tests.
+
+Inputs of a Predict may be written as such data:
 
     {"inputs": {"x": {"@NDArrayType": "FLOAT", "@NDArrayShape": [3], "@NDArrayDataBase64": "..."}}}
 

@@ -1,8 +1,7 @@
-"""A kernel as a compiled model.
+"""A kernel as a compiled model, with the queue of its calls.
 
-The queue of a kernel's calls, waiting and running: on the event loop, with worker threads.
-
-Calls that wait while all of its runners work form the next batch, if the kernel takes batches.
+`Line` has the calls that wait and run: on the event loop, with worker threads. Calls that wait
+while all of its runners work form the next batch, if the kernel takes batches.
 """
 
 import asyncio

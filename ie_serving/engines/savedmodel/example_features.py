@@ -1,8 +1,7 @@
 """Reads the features that a ParseExample parses from its node.
 
-A node that parses Examples; its attributes and constant inputs define the features.
-
-Each version of such an operation has its keys in another place; the outputs have the same names.
+The node's attributes and constant inputs define the features. Each version of such an operation has
+its keys in another place; the outputs have the same names.
 """
 
 import itertools

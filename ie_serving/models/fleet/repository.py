@@ -1,6 +1,6 @@
-"""A repository of models: each directory at one place is a model, named by its directory.
+"""A repository of models: which of its directories are models, and their configurations.
 
-Which directories are models, and which configurations follow from them.
+Each directory at one place is a model, named by its directory.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -196,13 +196,13 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
         log.error(Event("callers not renewed, the previous ones stay", cause=cause))
 
     def follow(self) -> None:
-        """See `CurrentMaterial`. Also starts to follow the keys of tokens."""
+        """Follow the file as `CurrentMaterial` does, and the keys of tokens."""
         super().follow()
         if self._tokens:
             self._tokens.follow()
 
     async def renew(self) -> None:
-        """See `CurrentMaterial`. Also fetches the keys of tokens."""
+        """Renew the callers as `CurrentMaterial` does, and fetch the keys of tokens."""
         await super().renew()
         if self._tokens:
             await self._tokens.renew()

@@ -1,10 +1,8 @@
 """The gate before every port: TLS, authentication and access rights.
 
-Access control over gRPC: chooses the method that answers a call by its caller.
-
-The guard checks credentials and right by the headers of a call, before its message arrives. The
-message names the model, so a caller who may use only some models gets services of its own, whose
-data plane refuses the others.
+Over gRPC, `GrpcGuard` chooses the method that answers a call by its caller. It checks credentials
+and right by the headers of a call, before its message arrives. The message names the model, so a
+caller who may use only some models gets services of its own, whose data plane refuses the others.
 """
 
 from collections.abc import (

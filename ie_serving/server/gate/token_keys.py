@@ -1,12 +1,12 @@
-"""Parses an issuer's key set (JWKS) into the keys that verify tokens, by name and algorithm.
+"""Fetches an issuer's key set (JWKS), and parses it into the keys that verify tokens.
 
-A key is looked up by both, so a token cannot choose an algorithm that its key is not for: `none`
-and those with a shared secret (HS256) have no key here. Sources: RFC 7517, 7518, 8037, 8725.
+A key is looked up by name and algorithm, so a token cannot choose an algorithm that its key is not
+for: `none` and those with a shared secret (HS256) have no key here. Sources: RFC 7517, 7518, 8037,
+8725.
 
-The key set of a token issuer, fetched from its URL periodically and outside of requests.
-
-The last valid key set stays in use until a newer valid one has been fetched, so a temporary outage
-of the issuer fails no request.
+`IssuerKeys` fetches the key set from its URL periodically and outside of requests. The last valid
+key set stays in use until a newer valid one has been fetched, so a temporary outage of the issuer
+fails no request.
 """
 
 import asyncio

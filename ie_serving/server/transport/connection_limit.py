@@ -166,7 +166,7 @@ _HOST_BITS: Final = 128 - _NETWORK_BITS
 
 
 class AddressLimit(ConnectionLimit):
-    """Also counts connections by the address of their client.
+    """A limit of all connections, and of those that one client's address has.
 
     Args of the constructor:
         most: limit, as in `ConnectionLimit`.

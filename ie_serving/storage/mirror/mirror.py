@@ -4,11 +4,10 @@ Reading uses the local cache first; only content missing there is fetched from t
 store has not answered since the start, the last known good listing stands in for it. Once it has
 answered, a failed listing is an error, and the caller changes nothing.
 
-The last known good listing of a repository, kept on disk so that a start without it can serve.
-
-A listing is good if the store itself answered it; a version's entries are good once all were
-fetched and checked. Versions that the store no longer lists are forgotten at once, so that a
-withdrawn version does not come back.
+`KnownListings` keeps that listing on disk, so that a start without the store can serve. A listing
+is good if the store itself answered it; a version's entries are good once all were fetched and
+checked. Versions that the store no longer lists are forgotten at once, so that a withdrawn version
+does not come back.
 """
 
 import hashlib

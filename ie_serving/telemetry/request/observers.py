@@ -146,7 +146,7 @@ RecordPart = Callable[[str, float], None]
 
 
 def of_steps(record: RecordPart) -> RecordPart:
-    """Also add each step to the entry of its request."""
+    """Give what records a step as `record` does, and adds it to the entry of its request."""
 
     def noted(step: str, seconds: float) -> None:
         record(step, seconds)

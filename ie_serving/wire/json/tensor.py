@@ -7,9 +7,7 @@ order, to name the first faulty element.
 Two rules go beyond TensorFlow Serving's: DT_HALF, DT_BFLOAT16 and DT_UINT16 are read too, and a
 number outside of an 8 or 16 bit integer's range is refused where TensorFlow Serving wraps it.
 
-Source: json_tensor.cc of TensorFlow Serving.
-
-JSON values that carry bytes: `{"b64": "..."}`, TensorFlow Serving's form for binary values.
+A value `{"b64": "..."}` carries bytes.
 
 Source: json_tensor.cc of TensorFlow Serving; RESTful API guide, "Encoding binary values".
 """

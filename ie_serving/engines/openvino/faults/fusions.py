@@ -1,4 +1,4 @@
-"""Works around passes of OpenVINO that fuse operations and then answer wrongly.
+"""Works around passes of OpenVINO that fuse or move operations and then answer wrongly.
 
 A reduction of a tensor with three dimensions over its first or its last one is computed with the
 values of other channels, or with memory behind them, where an elementwise operation with a constant
@@ -8,11 +8,10 @@ it takes the right ones.
 An attention without a mask whose first request has a length of 1 computes others wrongly, and so
 does one of known sizes with as many heads as places.
 
-Works around OpenVINO's pass AbsSinking, which gives absolute values to readers of the originals.
-
-The pass of OpenVINO 2026.4 moves an `Abs` in front of the `Concat` that it reads, which changes
-that `Concat` for all its other readers: they get `[1, 2]` instead of `[-1, 2]`. Here each such
-`Abs` is replaced by a separate `Concat` of absolute values, which is what the pass means to make.
+The pass AbsSinking gives absolute values to readers of the originals (OpenVINO 2026.4). It moves an
+`Abs` in front of the `Concat` that it reads, which changes that `Concat` for all its other readers:
+they get `[1, 2]` instead of `[-1, 2]`. Here each such `Abs` is replaced by a separate `Concat` of
+absolute values, which is what the pass means to make.
 """
 
 from collections.abc import Iterator, Sequence

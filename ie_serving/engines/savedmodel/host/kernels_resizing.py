@@ -1,10 +1,7 @@
 """Kernels that resize images, between their decoding and a batch.
 
-Source: resize_bilinear_op.cc and resize_nearest_neighbor_op.cc of TensorFlow.
-
-Kernels that resize images by weighted sums of several pixels.
-
-Source: resize_bicubic_op.cc, scale_and_translate_op.cc and sampling_kernels.h of TensorFlow.
+Sources: resize_bilinear_op.cc, resize_nearest_neighbor_op.cc, resize_bicubic_op.cc,
+scale_and_translate_op.cc and sampling_kernels.h of TensorFlow.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """The services over `grpc.aio`: listens, routes, turns errors into status codes.
 
-The transport for features that our own `http2/` lacks; several times as costly for each call.
+This transport has features that our own `http2/` lacks, and takes several times as long.
 
 The library holds messages before they are complete, and replies until they are read, and counts
 neither. The budget counts a complete message while it is processed, and the number of calls of the

@@ -6,11 +6,10 @@ Such a block is decoded once and then looked up by its bytes, as long as the tab
 
 Sources: RFC 9113 section 8, RFC 7541.
 
-HPACK decoder for one connection. Source: RFC 7541; the tables are those of the library `hpack`.
-
-Behind a proxy the headers of each call differ: request ids, trace contexts, deadlines. The decoder
-of the library takes four times as long for such a block: for each field it checks whether to log,
-for each literal it copies the rest of the block, and it decodes Huffman codes by half bytes.
+`HpackReader` decodes the blocks of one connection, with the tables of the library `hpack`. Behind a
+proxy the headers of each call differ: request ids, trace contexts, deadlines. The decoder of the
+library takes four times as long for such a block: for each field it checks whether to log, for each
+literal it copies the rest of the block, and it decodes Huffman codes by half bytes.
 """
 
 import re

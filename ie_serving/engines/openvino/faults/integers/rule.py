@@ -1,11 +1,10 @@
-"""Defines a rule's replacement for one integer operation, and its refusals.
+"""What rules for integer operations are made of: replacements, refusals, and exact operations.
 
-Building blocks of exact replacements: int32 operations that the plugin computes exactly.
-
-Those are, wrapping around: Add, Subtract, Multiply, Negative, CumSum, bitwise And, Or and Xor;
-comparisons with numbers below 2**24; Maximum, Minimum and Select unless the plugin fuses them with
-a preceding operation that it computes as float32 (`FUSED`), since it then does both in float32.
-Shifts to the right are exact too, but take 0.3 us an element. Measured with OpenVINO 2026.4.
+Replacements are built of int32 operations that the plugin computes exactly. Those are, wrapping
+around: Add, Subtract, Multiply, Negative, CumSum, bitwise And, Or and Xor; comparisons with numbers
+below 2**24; Maximum, Minimum and Select unless the plugin fuses them with a preceding operation
+that it computes as float32 (`FUSED`), since it then does both in float32. Shifts to the right are
+exact too, but take 0.3 us an element. Measured with OpenVINO 2026.4.
 """
 
 from collections.abc import Callable, Sequence

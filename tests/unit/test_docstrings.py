@@ -81,3 +81,13 @@ def test_a_string_statement_follows_what_it_documents() -> None:
             for before, each in strings(body if isinstance(body, list) else []):
                 documents = before is None or isinstance(before, ast.Assign | ast.AnnAssign)
                 assert documents, f"{path}:{each.lineno} documents nothing"
+
+
+def test_no_docstring_adds_a_second_subject_by_also() -> None:
+    """A part of a module is named there: "Also reads ..." leaves open which function does it."""
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, DOCUMENTED):
+                docstring = ast.get_docstring(node) or ""
+                added = re.search(r"(?:^|\.\s+)Also [`a-z]\S*", docstring)
+                assert not added, f"{path}, {getattr(node, 'name', '')}: {added}"

@@ -1,7 +1,7 @@
 """One child process, in the server: starts it, sends its job, opens links to it, and ends it.
 
-`Starts` has the starts of one server, so that they end with it: a start takes seconds, longer than a
-stopping server may take, which no longer needs the process.
+`Starts` has the starts of one server, so that they end with it: a start takes seconds, longer than
+a stopping server may take, which no longer needs the process.
 """
 
 import os

@@ -60,7 +60,7 @@ class Tensor(np.ndarray[Any, Any]):
 
     Args of the constructor:
         name: name of the input or output.
-        data: has a buffer: bytes, an array, another tensor. Also called `buffer`, as in its code.
+        data: has a buffer: bytes, an array, another tensor. OVMS's code calls it `buffer`, too.
         shape: value of the attribute `shape`, even if the buffer's differs; None: the buffer's.
         datatype: value of the attribute `datatype`; None: the name of the buffer's format.
 

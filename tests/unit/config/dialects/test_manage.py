@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ie_serving.app import command_line as main
-from ie_serving.config.dialects import file_edits, manage
+from ie_serving.config.dialects import manage
+from ie_serving.config.files import file_edits
 from ie_serving.core.values.errors import ConfigError
 
 

@@ -141,11 +141,11 @@ def constants_of_no_elements_are_misread() -> bool:
 
 
 @fault(
-    "the front end for ONNX makes a division of `BitShift` to the right, one axis of "
-    "`Softmax` of opsets 11 and 12, no padding of `ConvTranspose` with `auto_pad` in open "
-    "sizes, windows behind the last element of `MaxPool` with `ceil_mode`, a row of a vector times "
-    "a matrix in `MatMulInteger`, and rounds without end of a `Loop` that is asked for less than "
-    "none",
+    "the front end for ONNX converts six operators otherwise. `BitShift` to the right becomes a "
+    "division. `Softmax` of opsets 11 and 12 gets one axis alone. `ConvTranspose` with `auto_pad` "
+    "gets no padding in open sizes. `MaxPool` with `ceil_mode` gets windows behind the last "
+    "element. A vector times a matrix in `MatMulInteger` becomes a row. A `Loop` that is asked for "
+    "less than no rounds makes rounds without end",
     done="the graph is changed after it was read (`reading/onnx_graph.py`)",
     where="ONNX models with them; a `Softmax` over several axes two Reshapes, which copy nothing",
     tests=(

@@ -89,7 +89,7 @@ class VersionStream(Generic[T]):
 
         Args:
             request: the first request; the model sees its caller.
-            parse: parser of an item, a `ParseItem`.
+            parse: function that parses an item, a `ParseItem`.
             items: all requests, with the first one.
             outlet: takes the answers.
 

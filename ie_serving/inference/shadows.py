@@ -330,7 +330,7 @@ class Shadows:
 
     Args of the constructor:
         served: the models.
-        layer: factory of the layer, a `MakeLayer`.
+        layer: function that wraps a version, a `MakeLayer`.
         counts: gives the counts of a model, which outlive a change of its shadow.
         samples: makes what keeps samples by a rule that has a path.
 

@@ -80,7 +80,7 @@ class ShadowLayer(SamplingLayer):
     Args of the constructor:
         inner: the wrapped model.
         rate: share of requests, as in `SamplingLayer`.
-        sample: choice of requests, a `ChooseSample`.
+        sample: function that copies sampled requests, a `ChooseSample`.
     """
 
     def __init__(self, inner: CompiledModel, rate: float, sample: ChooseSample) -> None:

@@ -26,7 +26,7 @@ class ModelControl:
     Args of the constructor:
         models: the models of this worker.
         change: changes those of all workers.
-        configured: the configured models, a `Configured`.
+        configured: function that gives the configured models, a `Configured`.
         poll: lists one model's repository in all workers, limited in rate (`PollRequests`).
         is_explicit: whether the server loads what clients ask for; otherwise calls are refused.
     """

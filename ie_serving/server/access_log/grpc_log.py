@@ -49,7 +49,7 @@ def _around(length: int) -> tuple[bytes, bytes]:
 
 
 _AROUND: Final = [_around(length) for length in range(LONGEST_ID + 1)]
-"""Parts of a line around an id, by the id's length."""
+"""Parts of the end of a reply around an id, by the id's length."""
 
 
 class ObservedContext(CallContext, Protocol):

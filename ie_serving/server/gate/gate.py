@@ -67,7 +67,7 @@ class RestGuard:
         access: knows the callers.
         needs: required rights by verb.
         wanted: function that finds the target of a request, a `TargetOf`.
-        phrase: words of a refusal, a `Phrase`.
+        phrase: function that makes the reply of a refusal, a `Phrase`.
         refused: called for each request that is refused.
         token_headers: headers that stand for a missing `authorization`, as clients of other servers
             send them: a key, or the whole value of that header.
@@ -158,8 +158,8 @@ class GrpcGuard:
 
     Args of the constructor:
         services: the services without any check.
-        services_for: services of a caller, a `ServicesFor`; services whose methods name no model
-            may be omitted.
+        services_for: function that makes the services of a caller, a `ServicesFor`; services whose
+            methods name no model may be omitted.
         access: knows the callers.
         needs: required rights by the path of each method.
         refused: called for each call that is refused here.

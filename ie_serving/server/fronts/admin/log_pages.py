@@ -37,7 +37,7 @@ class LogPages:
     """Answers the requests to `/v1/log_level`.
 
     Args of the constructor:
-        parse: parser of a value, a `ParseValue`.
+        parse: function that parses a value, a `ParseValue`.
         unbind: called after a change, since each version has stored whether it logs requests.
         allowed: whether clients may change the level.
         everywhere: setter of the level in all workers, an `Everywhere`.

@@ -30,7 +30,7 @@ async def page(asked: Route, address: str, ask: FindSample) -> Page:
     Args:
         asked: the route, with its query.
         address: address of this server, as the caller reached it.
-        ask: function that finds a sample, a `FindSample`.
+        ask: function that takes a sample of the named version, a `FindSample`.
 
     Raises:
         ServingError: unknown model, language or parameter, or no sample can be made for the model.

@@ -69,8 +69,8 @@ class Http2Connection(FrameReader):
     """One connection of a client.
 
     Args of the constructor:
-        interpret: the interpretation of a head, an `Interpret`.
-        accept: the acceptance of a stream, an `Accept`.
+        interpret: function that interprets a request, an `Interpret`.
+        accept: function that takes a stream, an `Accept`.
         wake: called when there is something to write while no bytes are being read.
         clock: monotonic, in seconds.
 

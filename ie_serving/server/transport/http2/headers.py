@@ -97,7 +97,7 @@ class HeaderReader:
     """Reads the header blocks of one connection, in their order.
 
     Args of the constructor:
-        interpret: the interpretation of a head, an `Interpret`.
+        interpret: function that interprets a request, an `Interpret`.
 
     Attributes:
         known: cache of decoded blocks with an unchanged meaning; callers look here first.

@@ -87,15 +87,15 @@ class ModelMetrics:
     """The series of one model name.
 
     Attributes:
-        batches: batches of requests that were batched.
-        caches: caches of kept answers.
+        batches: counts of requests that were batched.
+        caches: counts of kept answers.
         recorded: counts of recorded requests.
-        sequences: sequences of requests that share a state.
+        sequences: counts of requests that share a state.
         shadowed: sampled requests, by what has become of their copies.
-        steps: steps of a graph.
-        requests: requests by outcome.
+        steps: durations of a graph's steps.
+        requests: counts of requests by outcome.
         rejected: requests that were refused because of the server's state, by reason.
-        loads: loads of versions, by outcome.
+        loads: counts of loads of versions, by outcome.
         attempts: the same by version and path, in the words of TensorFlow Serving.
         listing_failures: listings of the model's repository that failed.
         versions_changed: changes of the files of a version that serves.
@@ -159,8 +159,7 @@ class Metrics:
         self._compared: Precisions = lambda: ()
         self._live: LiveVersions = lambda: ()
         self._parts: list[PagePart] = []
-        self._writing: SingleFlight[str, memoryview] = SingleFlight()
-        self._uniting: SingleFlight[str, bytes | memoryview] = SingleFlight()
+        self._writing: SingleFlight[str, bytes | memoryview] = SingleFlight()
 
     def add(self, model: str) -> ModelMetrics:
         """Return a served model's series, new or existing."""
@@ -241,18 +240,12 @@ class Metrics:
 
     async def page(self) -> bytes | memoryview:
         """Write the page of the whole server; requests that come meanwhile get the same page."""
-        # Else each request would wait until every worker has written the pages of all before it.
-        return await self._uniting.share("", self.united or self.own_page)
+        # No budget counts its lines: a page for each concurrent request would fill the memory, and
+        # with several workers each would wait until all had written the pages of those before it.
+        return await self._writing.share("", self.united or self.own_page)
 
     async def own_page(self) -> memoryview:
-        """Write this worker's page in steps: a thousand models take a second of processor time.
-
-        Requests that come while it is written get the same page.
-        """
-        # No budget counts its lines: a page for each concurrent request would fill the memory.
-        return await self._writing.share("", self._written)
-
-    async def _written(self) -> memoryview:
+        """Write this worker's page in steps: a thousand models take a second of processor time."""
         # In a mapping of its own, which the kernel gets back once the page is sent. A page of 2,000
         # models has 24 MB: freed in a heap these stay, and count in the budget of models in memory.
         # Private: a shared mapping has no memory behind the pages that `resize` adds.

@@ -302,7 +302,7 @@ class SocketDriver(asyncio.Protocol):
 
     def _close_if_sent(self, most: int) -> None:
         """Close once at most so many bytes are on their way to the client."""
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             return
         if unconfirmed(self._transport) > most:
             self._loop.call_later(LOOK_S, self._close_if_sent, 0)

@@ -22,11 +22,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openvino-fa
 TRIES = 8
 """Processes of which none may show a fault that is gone."""
 CPU = {"ONEDNN_MAX_CPU_ISA": "AVX2", "TF_CPP_MIN_LOG_LEVEL": "3"}
-PATIENCE_S = 120.0
-"""For one canary: most take half a second, and ten with the import of TensorFlow."""
-WRONG, GONE, ENDS = "wrong", "gone", "ends the process"
+PATIENCE_S = 60.0
+"""For one canary: most take half a second, and ten with the import of TensorFlow.
 
-
+A process whose heap was overwritten may wait for a lock of its allocator without an end.
+"""
+WRONG, GONE, ENDS, HANGS = "wrong", "gone", "ends the process", "hangs"
 REFUSED = "refused here"
 
 
@@ -70,9 +71,12 @@ def _repeated(name: str) -> str:
 
 def _state(name: str) -> str:
     command = (sys.executable, "-m", "tests.canaries", "--here", name)
-    ran = subprocess.run(
-        command, env=os.environ | CPU, capture_output=True, timeout=PATIENCE_S, check=False
-    )
+    try:
+        ran = subprocess.run(
+            command, env=os.environ | CPU, capture_output=True, timeout=PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return HANGS
     if ran.returncode < 0:
         return ENDS
     words = ran.stdout.decode().split()

@@ -5,12 +5,15 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from ie_serving.engines.openvino.compiling import lone_row
 from ie_serving.engines.openvino.faults import hazards, shared_sizes
 from ie_serving.engines.openvino.faults.integers import exact
 from ie_serving.engines.openvino.graphs.rules import Rules
 from ie_serving.engines.openvino.reading import onnx_graph
 from ie_serving.engines.openvino.running import shape_inference
+from tests.canaries import __main__ as canaries
 from tests.canaries import page
 from tests.canaries.declared import FAULTS
 
@@ -54,3 +57,8 @@ def test_each_rule_names_the_canaries_that_show_its_fault() -> None:
     named = {name for each in (*rules, *onnx_graph._RULES) for name in each.faults.split()}
     assert len(named) > 50
     assert named <= FAULTS.keys()
+
+
+def test_a_canary_that_never_ends_shows_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canaries, "PATIENCE_S", 0.01)  # shorter than the start of a process
+    assert canaries._repeated("a_scatter_writes_behind_its_rows") == canaries.HANGS

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine,
 from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from ie_serving.core.runtime.eager import begin_unawaited
+from ie_serving.core.runtime.eager import proceed_unawaited
 from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError
@@ -331,8 +331,8 @@ class ObservedCall(_Observed, UnaryCall):
         if entry is not None and self._message:
             entry.received = len(self._message[1])
         try:  # as `Call` does, without the call
-            task = self._task = begin_unawaited(work)
-        except asyncio.CancelledError:
+            task = self._task = proceed_unawaited(work, work.send(None))
+        except (StopIteration, asyncio.CancelledError):
             task = None
         if task is not None:
             task.add_done_callback(self._done)

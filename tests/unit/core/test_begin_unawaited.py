@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import Direct, UnfinishedWork, begin_unawaited_by_hand
+from ie_serving.core.runtime.eager import Direct, UnfinishedWork, begin_unawaited
 
 PATIENCE_S = 5
 
@@ -36,7 +36,7 @@ class Work:
 
 
 def begun(work: Work) -> UnfinishedWork:
-    going = begin_unawaited_by_hand(work.run())
+    going = begin_unawaited(work.run())
     assert going is not None
     going.add_done_callback(lambda _: work.ended.set())
     return going
@@ -53,7 +53,7 @@ def future() -> "asyncio.Future[Any]":
 
 async def test_work_that_never_waits_ends_at_once() -> None:
     work = Work()
-    assert begin_unawaited_by_hand(work.run()) is None
+    assert begin_unawaited(work.run()) is None
 
 
 async def test_behind_a_direct_future_there_is_no_task() -> None:
@@ -141,7 +141,7 @@ async def test_what_it_raises_at_once_is_raised() -> None:
 
     work: Coroutine[Any, Any, None] = fail()
     with pytest.raises(ValueError):
-        begin_unawaited_by_hand(work)
+        begin_unawaited(work)
 
 
 async def test_tasks_and_several_works_may_wait_for_the_same() -> None:
@@ -163,7 +163,7 @@ async def test_ended_work_holds_nothing_that_it_held_before(fails: bool) -> None
     class Call:
         def __init__(self, awaited: "asyncio.Future[Any]") -> None:
             self.ended = asyncio.Event()
-            going = begin_unawaited_by_hand(self.answer(awaited))
+            going = begin_unawaited(self.answer(awaited))
             assert going is not None
             self.going = going
             going.add_done_callback(self.end)

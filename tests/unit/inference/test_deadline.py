@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import Direct, begin, begin_unawaited_by_hand
+from ie_serving.core.runtime.eager import Direct, begin, begin_unawaited
 from ie_serving.core.values.errors import DeadlineExceeded
 from ie_serving.inference.deadline import Alarm, LimitedWork, limited
 from tests.unit.alarms import LONG_S, Alarms
@@ -188,7 +188,7 @@ class Waiting:
         self.ended = asyncio.Event()
         self.raised: BaseException | None = None
         self.cleaning = Direct[None]() if cleans_up else None
-        going = begin_unawaited_by_hand(self._run())
+        going = begin_unawaited(self._run())
         assert going is not None
         self.going = going
         going.add_done_callback(lambda _: self.ended.set())

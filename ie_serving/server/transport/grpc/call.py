@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
-from ie_serving.core.runtime.eager import UnfinishedWork, begin_unawaited
+from ie_serving.core.runtime.eager import UnfinishedWork, proceed_unawaited
 from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.codes import ENDED, Code, code_of
@@ -256,9 +256,10 @@ class Call(Http2Stream):
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            self._task = begin_unawaited(work)
-        except asyncio.CancelledError:
-            return  # the work has ended itself, since its call is answered: no task was cancelled
+            awaited = work.send(None)
+        except (StopIteration, asyncio.CancelledError):
+            return  # it has ended; if cancelled, by itself, since its call is answered
+        self._task = proceed_unawaited(work, awaited)
 
     def _start_reply(self) -> None:
         if self._answered is _NOTHING:

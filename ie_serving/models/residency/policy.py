@@ -57,7 +57,12 @@ class Refuse:
     most: int
 
 
-RoomStep = Evict | Busy | Refuse
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Give the heaps' free memory back: models that were unloaded have left it there."""
+
+
+RoomStep = Evict | Busy | Refuse | Trim
 
 
 def make_room(
@@ -67,6 +72,7 @@ def make_room(
     limit: int,
     spare: int = 0,
     waited_s: float = 0.0,
+    trimmed: int = 0,
 ) -> RoomStep | None:
     """Name the next step before a load; None: there is room.
 
@@ -82,13 +88,22 @@ def make_room(
         spare: bytes that it may take beyond them: idle models go for these, too, but no load waits
             or is refused.
         waited_s: seconds since the load began to wait for room.
+        trimmed: bytes that there may be for the load once the heaps are trimmed, which is done
+            before a load is refused; 0: they were trimmed.
     """
+    step = _fit(residents, free, needed, limit, spare, waited_s)
+    return Trim() if isinstance(step, Refuse) and needed <= trimmed > 0 else step
+
+
+def _fit(
+    residents: Iterable[Resident], free: int, needed: int, limit: int, spare: int, waited_s: float
+) -> Evict | Busy | Refuse | None:
     if needed + spare <= free:
         return None
     fits = needed <= free
     if needed > limit and not fits:
         return Refuse(max(0, limit))
-    step: RoomStep | None = None if fits else Refuse(max(0, free))
+    step: Busy | Refuse | None = None if fits else Refuse(max(0, free))
     for each in residents:
         if each.pinned:
             continue

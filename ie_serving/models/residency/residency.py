@@ -31,6 +31,7 @@ from ie_serving.models.residency.policy import (
     Refuse,
     Resident,
     RoomStep,
+    Trim,
     idle_too_long,
     make_room,
     measured_size,
@@ -254,14 +255,13 @@ class Residency:
         if not self._used:
             self._used = self._base = self._resident()
         budget = self._rules.budget
-        is_trimmed = False
-        while step := self._step(needed, spare, self._rules.clock() - began):
+        trimmed = budget - self._base
+        while step := self._step(needed, spare, self._rules.clock() - began, trimmed):
             if isinstance(step, Evict):
                 await self._evict(step.name, "room")
-            elif isinstance(step, Refuse) and not is_trimmed and needed <= budget - self._base:
-                # Memory that models have left in the heaps counts, though it is no more theirs.
+            elif isinstance(step, Trim):
                 await asyncio.to_thread(HEAPS.give_back)
-                self._used, is_trimmed = self._resident() + self._coming(), True
+                self._used, trimmed = self._resident() + self._coming(), 0
             elif isinstance(step, Refuse):
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and of the budget of {budget} bytes there"
@@ -280,11 +280,13 @@ class Residency:
                 await asyncio.sleep(LOOK_S)
         return True
 
-    def _step(self, needed: int, spare: int = 0, waited_s: float = 0.0) -> RoomStep | None:
+    def _step(
+        self, needed: int, spare: int = 0, waited_s: float = 0.0, trimmed: int = 0
+    ) -> RoomStep | None:
         budget = self._rules.budget
         staying = sum(self._entries[name].size for name in self._staying())
         free, limit = budget - self._used, budget - self._base - staying
-        return make_room(self._residents(), free, needed, limit, spare, waited_s)
+        return make_room(self._residents(), free, needed, limit, spare, waited_s, trimmed)
 
     async def _shrink(self) -> None:
         """Unload idle models while the process exceeds the budget: a load took more than meant."""

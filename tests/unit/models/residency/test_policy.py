@@ -11,6 +11,7 @@ from ie_serving.models.residency.policy import (
     Evict,
     Refuse,
     Resident,
+    Trim,
     idle_too_long,
     make_room,
     measured_size,
@@ -79,6 +80,20 @@ def test_a_load_waits_for_a_model_in_use(waited_s: float, step: Busy) -> None:
     idle = Resident("idle", 20, 1.0)
     assert make_room([busy, idle], 40, 60, 100, waited_s=waited_s) == Evict("idle")
     assert make_room([busy], 60, 60, 100, waited_s=waited_s) is None
+
+
+@pytest.mark.parametrize(
+    ("trimmed", "step"),
+    [
+        pytest.param(60, Trim(), id="trimmed heaps may make room"),
+        pytest.param(59, Refuse(40), id="trimmed heaps cannot make room"),
+        pytest.param(0, Refuse(40), id="the heaps are trimmed"),
+    ],
+)
+def test_the_heaps_are_trimmed_before_a_load_is_refused(trimmed: int, step: Trim | Refuse) -> None:
+    assert make_room([], 40, 60, 100, trimmed=trimmed) == step
+    idle = Resident("idle", 20, 1.0)
+    assert make_room([idle], 40, 60, 100, trimmed=trimmed) == Evict("idle")
 
 
 @given(some_residents(), st.integers(-2000, 0), SIZES)

@@ -61,7 +61,7 @@ def raw(name: str, **given: Any) -> Any:
     "instead (`operators/table.py`)",
     where="ONNX models; weights are skipped",
     tests=(
-        "reading/test_onnx_unread.py::test_what_would_be_dropped_is_refused_by_name",
+        "reading/test_onnx_unread.py::test_a_node_that_would_be_dropped_is_refused_by_name",
         "reading/test_onnx_unread.py::test_openvino_still_drops_it",
         "reading/test_onnx_unread.py::test_a_newer_opset_than_was_compared_is_refused",
     ),
@@ -83,7 +83,7 @@ def attributes_of_onnx_are_dropped() -> bool:
     where="ONNX models with operators of `com.microsoft`; onnxruntime's own time",
     tests=(
         "reading/test_onnx_unread.py::"
-        "test_what_onnxruntime_defines_is_refused_where_openvino_computes_it_otherwise",
+        "test_a_node_of_onnxruntime_that_openvino_computes_otherwise_is_refused",
         "reading/test_onnx_unread.py::test_openvino_still_computes_it_otherwise_than_onnxruntime",
         "reading/test_onnx_graph.py::test_keys_that_come_by_head_get_no_bias",
         "verification/test_verified_engine.py::"
@@ -238,7 +238,7 @@ def onnx_corners_are_not_aligned() -> bool:
     where="SavedModels with them",
     tests=(
         "reading/test_misconverted.py::test_channels_are_normalized_by_those_beside_them",
-        "reading/test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",
+        "reading/test_misconverted.py::test_a_signature_that_would_be_converted_wrongly_is_left_out",
     ),
 )
 def channels_are_normalized_by_others() -> bool:
@@ -253,7 +253,9 @@ def channels_are_normalized_by_others() -> bool:
     "the front end does not spread the input of `XlaConvV2` (`lhs_dilation`)",
     done="refused (`savedmodel/misconverted.py`)",
     where="SavedModels of JAX with XLA's operations",
-    tests=("reading/test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",),
+    tests=(
+        "reading/test_misconverted.py::test_a_signature_that_would_be_converted_wrongly_is_left_out",
+    ),
 )
 def inputs_are_not_spread() -> bool:
     import tensorflow as tf
@@ -282,7 +284,7 @@ def inputs_are_not_spread() -> bool:
     done="the SavedModel's graph computes them (`savedmodel/replace.py`)",
     where="SavedModels with it, but where two dimensions stay as they are, as in "
     "`safe_embedding_lookup_sparse` of two",
-    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+    tests=("savedmodel/test_replace.py::test_an_operation_that_is_written_out_computes_the_same",),
 )
 def a_sparse_reshape_passes_its_places_on() -> bool:
     def function(places: Any, shape: Any) -> Any:
@@ -297,7 +299,7 @@ def a_sparse_reshape_passes_its_places_on() -> bool:
     "TensorFlow adds",
     done="the SavedModel's graph adds to zeros (`savedmodel/replace.py`)",
     where="SavedModels with it",
-    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+    tests=("savedmodel/test_replace.py::test_an_operation_that_is_written_out_computes_the_same",),
 )
 def scattered_values_are_not_added() -> bool:
     return differs_from_tensorflow(
@@ -324,7 +326,7 @@ def halves_are_rounded_to_even() -> bool:
     "the front end makes unlike of `ApproximateEqual` what differs by the tolerance itself",
     done="the SavedModel's graph computes it by other operations (`savedmodel/replace.py`)",
     where="SavedModels with it",
-    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+    tests=("savedmodel/test_replace.py::test_an_operation_that_is_written_out_computes_the_same",),
 )
 def the_tolerance_itself_is_unlike() -> bool:
     return differs_from_tensorflow(
@@ -338,7 +340,7 @@ def the_tolerance_itself_is_unlike() -> bool:
     "the front end corrects quotients of `Div` of integers that are right already: -7 / 3 is -1",
     done="the SavedModel's graph computes them by other operations (`savedmodel/replace.py`)",
     where="SavedModels with it",
-    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+    tests=("savedmodel/test_replace.py::test_an_operation_that_is_written_out_computes_the_same",),
 )
 def quotients_are_corrected_twice() -> bool:
     return differs_from_tensorflow(

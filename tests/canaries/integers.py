@@ -76,7 +76,7 @@ def limits() -> bool:
     "operation in front that is, as a comparison, `Mod`, or another `Select`; `Minimum` of "
     "`Maximum` becomes a `Clamp`",
     done="kept apart from it by a bitwise operation; `Select` by bits",
-    tests=("integers/test_comparing.py::test_what_is_fused_stays_exact",),
+    tests=("integers/test_comparing.py::test_fused_operations_stay_exact",),
 )
 def fused_selections() -> bool:
     return of(lambda a, b: op.select(op.less(a, b), a, b), ints(2**24), ints(BIG)).tolist() != [
@@ -188,7 +188,7 @@ def scattered_sums() -> bool:
     "other ways of these to make one number of several, bags of embeddings, `PRelu`, "
     "`ReduceL2`: as float32, or not measured",
     done="fail the version",
-    tests=("integers/test_sums.py::test_what_nothing_makes_exact_is_refused_by_name",),
+    tests=("integers/test_sums.py::test_an_operation_that_nothing_makes_exact_is_refused_by_name",),
 )
 def norms() -> bool:
     return int(of(lambda x: op.reduce_l2(x, const([0]), False), ints(BIG))) != BIG
@@ -215,7 +215,7 @@ def moved_constants() -> bool:
     " is -2147483648",
     done="refused where a result does not fit into 32 bits; of `ReduceProd` above 2^30. A constant"
     " beyond 32 bits fails the version",
-    tests=("integers/test_arithmetic.py::test_what_fits_is_exact_and_the_rest_refused",),
+    tests=("integers/test_arithmetic.py::test_results_that_fit_are_exact_and_the_rest_refused",),
     issue=35823,
 )
 def arithmetic_of_64_bits() -> bool:
@@ -276,7 +276,7 @@ def wide_masks() -> bool:
     "inverse of 0",
     done="16 bits are cut; wider ones fail the version, but where they are given out at once",
     tests=(
-        "integers/test_arithmetic.py::test_what_has_no_sign_is_not_inverted_for_others_to_compute_with",
+        "integers/test_arithmetic.py::test_an_unsigned_integer_that_is_inverted_and_computed_with_is_refused",
     ),
 )
 def inverted_bits() -> bool:
@@ -317,7 +317,7 @@ def pictures() -> bool:
 @fault(
     "`ReverseSequence`: as float32",
     done="in two parts: without the lowest 8 bits, and those",
-    tests=("integers/test_moving.py::test_what_moves_integers",),
+    tests=("integers/test_moving.py::test_operations_that_move_integers_keep_all_bits",),
 )
 def reversed_rows() -> bool:
     return of(
@@ -328,7 +328,7 @@ def reversed_rows() -> bool:
 @fault(
     "the number that `Pad` fills up with: rounded: of 16777217 it makes 16777216",
     done="0 is filled in, and made that number by its bits",
-    tests=("integers/test_moving.py::test_what_moves_integers",),
+    tests=("integers/test_moving.py::test_operations_that_move_integers_keep_all_bits",),
 )
 def numbers_to_pad_with() -> bool:
     return of(

@@ -140,9 +140,9 @@ def a_cancellation_leaves_freed_memory() -> bool:
     "(`rewrites.py`)",
     where="graphs with it; the memory of that output",
     tests=(
-        "test_rewrites.py::test_what_a_branch_gave_is_kept_until_it_is_read",
-        "test_rewrites.py::test_what_a_branch_gave_is_kept_until_it_is_an_output",
-        "test_rewrites.py::test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read",
+        "test_rewrites.py::test_the_output_of_a_branch_is_kept_until_it_is_read",
+        "test_rewrites.py::test_the_output_of_a_branch_is_kept_until_it_is_an_output",
+        "test_rewrites.py::test_the_output_of_a_branch_in_a_loop_is_kept_until_it_is_read",
     ),
 )
 def what_a_branch_gives_is_overwritten() -> bool:
@@ -355,8 +355,8 @@ def a_gather_in_a_batch_of_one_reads_elsewhere() -> bool:
     "that were tried are refused (`element_types.py`)",
     where="models of strings",
     tests=(
-        "test_operations.py::test_what_is_right_is_served",
-        "test_operations.py::test_what_would_end_the_process_is_refused",
+        "test_operations.py::test_operations_on_strings_that_are_right_are_served",
+        "test_operations.py::test_an_operation_that_would_end_the_process_is_refused",
     ),
 )
 def strings_are_freed_twice() -> bool:
@@ -435,7 +435,7 @@ def an_index_out_of_range_is_taken() -> bool:
     tests=(
         "test_stages.py::test_a_size_from_a_table_is_bounded",
         "test_sizes.py::test_a_step_that_cannot_be_divided_by_is_refused",
-        "running/test_shape_inference.py::test_what_shapes_ask_for_stays_within_the_budget",
+        "running/test_shape_inference.py::test_memory_that_shapes_ask_for_stays_within_the_budget",
     ),
 )
 def a_step_of_0_ends_the_process() -> bool:
@@ -679,7 +679,7 @@ def regions_of_nan_end_the_process() -> bool:
     where="`NonMaxSuppression` with a sigma: some fifteen small operations",
     tests=(
         "test_operations.py::test_boxes_without_an_area_overlap_nothing",
-        "test_operations.py::test_what_is_no_box_is_refused",
+        "test_operations.py::test_boxes_that_are_no_numbers_are_refused",
     ),
 )
 def points_are_suppressed() -> bool:
@@ -810,7 +810,7 @@ def a_broadcast_to_no_dimensions_ends_the_process() -> bool:
     "`Gather` that is known to give nothing ends the process at the compile",
     done="a `Broadcast` of zero (`rewrites.py`)",
     where="graphs with it; none",
-    tests=("test_rewrites.py::test_what_gathers_nothing_ends_no_process",),
+    tests=("test_rewrites.py::test_a_gather_of_nothing_ends_no_process",),
 )
 def a_gather_of_nothing_ends_the_process() -> bool:
     x, at = port("f32", 5, 3), port("i32", 0)

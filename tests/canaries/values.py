@@ -99,7 +99,7 @@ def lengths_of_a_sequence_are_ignored() -> bool:
     "of floats as of integers",
     done="each `Abs` has concatenations of its own (`fusions.py`)",
     where="graphs with both; the concatenation is made twice where others read it",
-    tests=("test_narrow_inputs.py::test_who_reads_the_numbers_gets_no_magnitudes",),
+    tests=("test_narrow_inputs.py::test_readers_of_numbers_get_no_magnitudes",),
 )
 def magnitudes_replace_the_numbers() -> bool:
     x = port("f32", -1)
@@ -355,7 +355,7 @@ def a_range_counts_in_the_wrong_direction() -> bool:
         "test_nonfinite.py::test_nan_stays_where_it_is",
         "test_nonfinite.py::test_nan_makes_nan_of_its_row_alone",
         "test_nonfinite.py::test_infinity_lowered_by_itself_is_nan",
-        "test_nonfinite.py::test_what_may_lose_nan_refuses_it_by_name",
+        "test_nonfinite.py::test_an_operation_that_may_lose_nan_is_refused_by_name",
     ),
     issue=35839,
 )

@@ -82,7 +82,7 @@ class EngineContract:
         answers = await asyncio.wait_for(asyncio.gather(*calls), WAIT_S)
         assert answers == [{"y": [[i + 1.0] * 2] * (1 + i % 3)} for i in range(50)]
 
-    async def test_what_read_raises_is_passed_on_and_costs_nothing(
+    async def test_an_exception_of_read_is_passed_on_and_costs_nothing(
         self, model: CompiledModel
     ) -> None:
         signature = model.signatures[SERVING_DEFAULT]

@@ -65,7 +65,7 @@ def started(tmp_path: Path) -> Started:
 
 
 @pytest.mark.parametrize("name", [DIGESTS, ""], ids=["the digests", "the folder"])
-def test_what_cannot_be_written_is_told_once_and_not_at_each_load(
+def test_a_cache_that_cannot_be_written_is_told_once_and_not_at_each_load(
     version: Path, started: Started, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     if name:

@@ -254,7 +254,7 @@ def test_drivers_at_hand_know_no_params(tmp_path: Path, engine: Driver) -> None:
         engine.compile(tmp_path, EngineOptions(params={"x": 1}))
 
 
-def test_what_could_be_there_is_told_where_nothing_is() -> None:
+def test_the_files_that_drivers_expect_are_told_where_none_is() -> None:
     every_driver = every([OpenVinoEngine()])
     told = every_driver.missing(["notes.md"]) or ""
     assert told.startswith("the model is missing: expected *.xml with *.bin")
@@ -371,7 +371,7 @@ def test_faults_of_params(tmp_path: Path, params: dict[str, object], fault: str)
         load(tmp_path, EngineOptions(params=params))
 
 
-def test_what_only_openvino_carries_out_is_refused(tmp_path: Path) -> None:
+def test_an_option_that_only_openvino_carries_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"^shape: driver null"):
         load(tmp_path, EngineOptions().having(OpenVinoOptions(shape=(4, 2))))
 

@@ -24,6 +24,6 @@ def test_sizes(value: object, meant: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("value", [8, None, {"a": 1}, [8, 4], [4, 4], [0, 1], "4;8", [1.5], [True]])
-def test_what_is_no_sizes(value: object) -> None:
+def test_a_value_that_is_no_sizes_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match="p: "):
         batch_sizes(value, "p")

@@ -20,7 +20,7 @@ async def given(graph: Any, read: Any) -> Any:
     return await graph.infer(graph.signatures[SERVING_DEFAULT], {"x": X}, read)
 
 
-async def test_what_reads_the_reply_fails_for_itself(tmp_path: Path) -> None:
+async def test_an_error_of_the_reader_names_no_step(tmp_path: Path) -> None:
     """It is called while the last step runs, whose fault it is not."""
 
     def refuse(outputs: Any) -> None:
@@ -48,7 +48,7 @@ async def test_the_time_of_the_last_step_ends_where_the_reply_begins(tmp_path: P
     assert list(models.took) == ["first", "last"] and max(models.took.values()) < 0.2
 
 
-async def test_what_a_step_gives_stays_as_it_is(tmp_path: Path) -> None:
+async def test_outputs_of_a_step_stay_as_they_are(tmp_path: Path) -> None:
     """A model uses the memory of its outputs again, also for the next step."""
     memory = np.zeros(2, np.float32)
 
@@ -89,7 +89,7 @@ async def test_a_version_takes_what_fits_its_own_signature(
     assert seen == [specs(inputs)["x"].shape[1:]] * 2
 
 
-async def test_what_does_not_fit_is_refused_each_time(tmp_path: Path) -> None:
+async def test_an_output_that_does_not_fit_is_refused_each_time(tmp_path: Path) -> None:
     models = filled()
     graph = models.graph(tmp_path, CHAIN)
     models.put("double", Model("x:f[3]", "y:f[3]", lambda x: {"y": x}), version=2)

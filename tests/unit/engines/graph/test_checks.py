@@ -126,7 +126,7 @@ def two(first: str, second: str, **last: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> None:
+def test_a_step_that_is_written_wrongly_is_told(tmp_path: Path, steps: object, text: str) -> None:
     assert re.search(text, refused(tmp_path, steps))
 
 
@@ -206,7 +206,9 @@ def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> No
         ),
     ],
 )
-def test_what_does_not_fit_the_models(tmp_path: Path, steps: object, text: str) -> None:
+def test_a_step_that_does_not_fit_its_model_is_told(
+    tmp_path: Path, steps: object, text: str
+) -> None:
     assert re.search(text, refused(tmp_path, steps))
 
 
@@ -227,7 +229,9 @@ def test_every_fault_is_named_at_once(tmp_path: Path) -> None:
         ({"inputs": {"x": {"dtype": "string"}}}, 'step "last": in.x: request.x is "x" string'),
     ],
 )
-def test_what_is_wrong_beside_the_steps(tmp_path: Path, rest: dict[str, object], text: str) -> None:
+def test_a_fault_beside_the_steps_is_told(
+    tmp_path: Path, rest: dict[str, object], text: str
+) -> None:
     assert re.search(text, refused(tmp_path, one(), **rest))
 
 

@@ -154,7 +154,7 @@ async def test_texts_of_what_passes(directory: Path) -> None:
     }
 
 
-async def test_what_passes_is_logged_and_counted(
+async def test_values_that_pass_are_logged_and_counted(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = [

@@ -159,7 +159,7 @@ def test_a_number_is_never_compared_with_a_text(when: str) -> None:
         found.holds(np.zeros(1, np.float32))
 
 
-async def test_what_needs_a_step_that_is_skipped_is_skipped(tmp_path: Path) -> None:
+async def test_a_step_that_needs_a_skipped_step_is_skipped(tmp_path: Path) -> None:
     models = filled()
     steps = {
         "maybe": {"model": "double", "in": "request", "when": "request.x > 10"},

@@ -80,7 +80,7 @@ def test_sizes_without_end_are_not_listed(caplog: pytest.LogCaptureFixture) -> N
     assert "batch sizes left cold" in caplog.text
 
 
-def test_what_fails_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(x: Any) -> Any:
         if len(x) > 2:
             raise ServingError("no room")

@@ -220,7 +220,7 @@ def test_a_request_that_is_no_allowed_size_is_not_cut() -> None:
     assert taken(made) == ([0], Reason.ALLOWED_SIZE)
 
 
-def test_what_left_is_in_no_batch() -> None:
+def test_parts_that_were_removed_are_in_no_batch() -> None:
     made = gatherer()
     parts = [part(i) for i in range(3)]
     made.arrive(whole=False)
@@ -382,7 +382,9 @@ def test_everything_is_sent_in_the_end(
 
 
 @given(RULES, EVENTS)
-def test_what_is_due_is_taken_then(rules: BatchRules, events: list[tuple[str, int, str]]) -> None:
+def test_a_batch_that_is_due_is_taken_then(
+    rules: BatchRules, events: list[tuple[str, int, str]]
+) -> None:
     history = History(Gatherer(rules))
     for event in events:
         history.apply(*event)

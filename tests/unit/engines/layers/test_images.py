@@ -182,7 +182,7 @@ async def test_a_model_without_images_has_no_layer(tmp_path: Path) -> None:
             await run(model, strings(b"x"))
 
 
-async def test_what_is_left_of_a_batch_is_not_begun_when_its_client_leaves(
+async def test_the_rest_of_a_batch_is_not_begun_when_its_client_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, begun, go_on = (

@@ -47,7 +47,7 @@ def test_the_form_is_the_shape_of_a_row_in_the_order_of_the_names() -> None:
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 7))
-def test_what_is_joined_is_split_again(counts: list[int], missing: int) -> None:
+def test_joined_rows_are_split_again(counts: list[int], missing: int) -> None:
     rows = sum(counts)
     whole = numbered(rows)
     parts = list(split(whole, counts))
@@ -97,7 +97,7 @@ def test_outputs_without_the_rows_are_refused(shape: tuple[int, ...]) -> None:
 LARGE = np.zeros((2, SMALL), np.uint8)
 
 
-def test_what_a_batch_holds_is_counted_while_anything_refers_to_it() -> None:
+def test_memory_of_a_batch_is_counted_while_anything_refers_to_it() -> None:
     gc.collect()
     before = BUDGET.held
     inputs = joined([{"x": LARGE}, {"x": LARGE}], 4, 5)

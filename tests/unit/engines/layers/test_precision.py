@@ -223,7 +223,9 @@ FIT = Trial("f16", 1, 0.001, 0.7)
         ),
     ],
 )
-def test_which_precision_is_taken(trials: list[Trial], choice: str) -> None:
+def test_the_fastest_precision_that_is_close_enough_is_taken(
+    trials: list[Trial], choice: str
+) -> None:
     precision, cause = choose(trials, 0.01)
     assert f"{precision}: {cause}".startswith(choice)
 
@@ -296,7 +298,7 @@ def test_a_precision_that_cannot_be_compiled_is_passed_over(engine: Engine) -> N
 
 
 @pytest.mark.parametrize("sample", [asked(1.0, signature="other"), asked(REFUSED)])
-def test_what_is_recorded_and_not_taken_is_passed_over(
+def test_a_recorded_request_that_is_not_taken_is_passed_over(
     engine: Engine, sample: SampleRequest
 ) -> None:
     assert chosen(engine, sample, lower=("bf16",)) == "bf16"
@@ -336,7 +338,7 @@ def test_other_devices_and_plugin_config_choose_as_before(
     assert chosen(engine, own=own) == ""
 
 
-def test_what_openvino_does_not_compute_is_compiled_once(engine: Engine) -> None:
+def test_a_model_that_openvino_does_not_compute_is_compiled_once(engine: Engine) -> None:
     engine.tells = False
     assert chosen(engine, own=OpenVinoOptions()) == "f32"
     assert engine.models.keys() == {"f32"}

@@ -167,7 +167,7 @@ async def test_a_full_queue_refuses_and_serves_on() -> None:
     assert all(isinstance(each, QueueFull) for each in found[3:])
 
 
-async def test_what_is_cancelled_while_it_waits_costs_no_inference() -> None:
+async def test_a_request_that_is_cancelled_while_it_waits_costs_no_inference() -> None:
     asked = await held()
     tasks = [asked.ask(float(i)) for i in range(4)]
     await turns()
@@ -178,7 +178,7 @@ async def test_what_is_cancelled_while_it_waits_costs_no_inference() -> None:
     assert asked.model.batches == [1, 2]
 
 
-async def test_what_is_cancelled_as_its_batch_is_sent_costs_no_inference() -> None:
+async def test_a_request_that_is_cancelled_as_its_batch_is_sent_costs_no_inference() -> None:
     asked = Asked(Model())
     tasks = [asked.ask(float(i)) for i in range(4)]
     await turns(2)  # the batch has been made, and its task has not begun
@@ -241,7 +241,7 @@ async def test_with_a_second_lane_requests_wait_for_the_time_limit() -> None:
     assert await answers(tasks) == [[2.0], [3.0]]
 
 
-async def test_what_has_no_rows_in_common_is_the_models_to_judge() -> None:
+async def test_inputs_without_rows_in_common_are_the_models_to_judge() -> None:
     asked = Asked(Model())
     assert await answers([asked.ask()]) == [[]]
     assert asked.model.batches == [0]
@@ -266,7 +266,7 @@ async def test_large_inputs_are_joined_beside_the_event_loop() -> None:
     assert asked.model.batches == [1, 3]
 
 
-async def test_what_read_raises_is_its_own_requests_error() -> None:
+async def test_an_exception_of_read_is_its_own_requests_error() -> None:
     asked = await held()
 
     def refuse(outputs: object) -> None:

@@ -65,7 +65,7 @@ def test_each_stage_is_left_but_the_last_and_only_those_before_the_end_admit() -
     assert {SequenceStage.BRIEF, SequenceStage.ENDING, SequenceStage.GONE}.isdisjoint(ADMITTING)
 
 
-def test_what_is_gone_keeps_no_state() -> None:
+def test_a_sequence_that_has_ended_keeps_no_state() -> None:
     sequence = in_stage(SequenceStage.ENDING)
     sequence.state = {"state:total": None}  # type: ignore[dict-item]
     sequence.apply(SequenceEvent.ENDED)

@@ -114,7 +114,7 @@ def test_a_version_that_is_only_let_go_of_is_forgotten() -> None:
     start(new, 5)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_ended_sequences_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequence_family, "MOST_REMEMBERED", 3)
     versions = family()
     old, new = version(versions, 1), version(versions, 2)

@@ -185,7 +185,7 @@ async def test_a_request_that_is_not_answered_has_moved_nothing(cause: str) -> N
     assert (await client.ask(5, END))["y"] == [103.0 if cause == "is cancelled" else 112.0]
 
 
-async def test_what_follows_a_start_that_fails_is_told() -> None:
+async def test_requests_behind_a_start_that_fails_are_refused() -> None:
     client = Client()
     held = Held(client)
     start, behind, end = client.send(5, START), client.send(5, NONE), client.send(5, END)

@@ -155,7 +155,7 @@ async def test_strings_go_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])
-async def test_what_the_library_refuses_is_one_clean_line(tmp_path: Path, execution: str) -> None:
+async def test_a_refusal_of_the_library_is_one_clean_line(tmp_path: Path, execution: str) -> None:
     write_add_one(tmp_path)
     model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions(execution=execution))
     for _ in range(3):
@@ -248,7 +248,7 @@ async def test_no_input_without_elements_reaches_an_operator_that_fails_at_it(
 
 
 @pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
-def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_onnx_uses_no_domain(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     assert not uses_domain(tmp_path / "model.onnx", "ai.onnx.ml")
 
@@ -270,7 +270,7 @@ def nested(depth: int) -> bytes:
         pytest.param(nested(600), id="graphs in graphs"),
     ],
 )
-def test_what_is_no_onnx_file_has_no_operators(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_onnx_has_no_operators(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(ValueError, match=r"\w"):
         list(nodes(tmp_path / "model.onnx"))

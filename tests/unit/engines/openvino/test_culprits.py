@@ -55,7 +55,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("first_joined", "TensorArrayConcatV3 'TensorArrayConcatV3' joins elements that may"),
     ],
 )
-def test_what_nothing_runs_is_named_wherever_it_stands(
+def test_an_operation_that_nothing_runs_is_named_wherever_it_stands(
     refused: Path, name: str, begins: str
 ) -> None:
     with pytest.raises(LoadFailed) as raised:

@@ -40,7 +40,7 @@ def test_hardware(device: str, named: list[str]) -> None:
         ("BATCH:GPU(8)", ONE_GPU),
     ],
 )
-def test_what_is_there_is_taken(device: str, present: list[str]) -> None:
+def test_a_device_that_is_there_is_taken(device: str, present: list[str]) -> None:
     assert devices.chosen(device, present) == device
 
 
@@ -62,7 +62,9 @@ def test_auto_goes_on_with_what_is_there() -> None:
         pytest.param("MYRIAD", "no such device any more", id="a device of 2020"),
     ],
 )
-def test_what_is_missing_is_named_with_what_is_there(device: str, text: str) -> None:
+def test_a_device_that_is_missing_is_named_with_those_that_are_there(
+    device: str, text: str
+) -> None:
     with pytest.raises(LoadFailed) as refused:
         devices.chosen(device, ["CPU"])
     assert text in str(refused.value)

@@ -69,7 +69,7 @@ TEXTS = InputShape(frozenset({"texts"}), (-1, 3))
         pytest.param([], {"shape": (-1, 3)}, {}, id="as it is"),
     ],
 )
-def test_what_the_server_reads_keeps_its_shape(
+def test_an_input_that_the_server_reads_keeps_its_shape(
     own: list[InputShape], options: dict[str, Any], shapes: dict[int, Any]
 ) -> None:
     assert model_shapes(own, [TEXTS], OpenVinoOptions(**options)) == shapes
@@ -88,14 +88,14 @@ def test_what_the_server_reads_keeps_its_shape(
         pytest.param([X], {"shape": {"z": (1,)}}, "'z'.*tensor_x/x, texts", id="unknown name"),
     ],
 )
-def test_what_the_server_reads_gets_no_other_shape(
+def test_an_input_that_the_server_reads_gets_no_other_shape(
     own: list[InputShape], options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(LoadFailed, match=text):
         model_shapes(own, [TEXTS], OpenVinoOptions(**options))
 
 
-def test_what_the_server_reads_of_any_rank_takes_any_batch() -> None:
+def test_an_input_of_any_rank_that_the_server_reads_takes_any_batch() -> None:
     assert model_shapes([], [OPEN], OpenVinoOptions(batch_size=-1)) == {}
     with pytest.raises(LoadFailed, match="no input has a first"):
         model_shapes([], [OPEN], OpenVinoOptions(batch_size=4))

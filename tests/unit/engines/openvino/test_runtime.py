@@ -51,7 +51,7 @@ def test_more_than_there_is_is_called_so() -> None:
     assert text.startswith("TopK is asked for the first 3 of 2 (OpenVINO: [CPU] ")
 
 
-def test_what_is_not_known_is_no_more_than_quoted() -> None:
+def test_an_unknown_error_is_no_more_than_quoted() -> None:
     text = in_words(RuntimeError("out of memory"))
     assert text == (
         "the model cannot be computed with these shapes or values (OpenVINO: out of memory)"

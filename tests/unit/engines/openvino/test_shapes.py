@@ -80,7 +80,7 @@ def test_shape(value: object, meant: ShapeOption) -> None:
         pytest.param(None, "p: None given", id="null"),
     ],
 )
-def test_what_is_no_shape_is_refused_not_ignored(value: object, fault: str) -> None:
+def test_a_value_that_is_no_shape_is_refused_not_ignored(value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         shape(value, "p")
     assert fault in str(caught.value)

@@ -65,7 +65,9 @@ ABOVE = '<Interval closure="closedOpen" leftMargin="10"/>'
     ],
     ids=range(9),
 )
-def test_what_is_refused(found: InputField, values: Any, text: str) -> None:
+def test_a_value_that_its_field_forbids_is_refused(
+    found: InputField, values: Any, text: str
+) -> None:
     with pytest.raises(InvalidTensor, match=text):
         found.check(np.array(values))
 
@@ -84,7 +86,7 @@ def test_what_is_refused(found: InputField, values: Any, text: str) -> None:
     ],
     ids=range(8),
 )
-def test_what_is_taken(found: InputField, values: Any) -> None:
+def test_a_value_that_its_field_allows_is_taken(found: InputField, values: Any) -> None:
     found.check(np.array(values))
 
 

@@ -37,7 +37,9 @@ def exact(array: Array) -> Any:
 
 
 @given(TENSORS, st.sampled_from([0, 1, 64, float("inf")]), st.integers(0, 65535))
-def test_what_goes_in_comes_out(tensors: list[Array], shared_from: float, number: int) -> None:
+def test_tensors_come_out_as_they_went_in(
+    tensors: list[Array], shared_from: float, number: int
+) -> None:
     frame = protocol.pack(FrameKind.RUN, number, tensors, shared_from)
     head, found = taken_apart(frame, bytearray(frame.shared_bytes))
     assert (head.kind, head.number) == (FrameKind.RUN, number)

@@ -105,7 +105,7 @@ def batch(tmp_path: Path) -> Any:
     found.model.close()
 
 
-async def test_what_waits_is_the_next_batch(batch: Batch) -> None:
+async def test_calls_that_wait_are_the_next_batch(batch: Batch) -> None:
     assert await batch.answers(*range(1, 9), 1) == [*range(10, 90, 10), 10]
     assert batch.kernel.sizes == [1, 8, 1]
 

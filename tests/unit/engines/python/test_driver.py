@@ -136,7 +136,9 @@ async def test_without_a_name_the_one_class_answers(
         ),
     ],
 )
-def test_what_is_no_kernel_is_not_loaded(tmp_path: Path, code: str, name: str, fault: str) -> None:
+def test_code_that_is_no_kernel_is_not_loaded(
+    tmp_path: Path, code: str, name: str, fault: str
+) -> None:
     before = set(sys.modules)
     with pytest.raises(LoadFailed, match=fault):
         served(tmp_path, code, name)
@@ -150,7 +152,7 @@ def test_nothing_runs_without_consent(tmp_path: Path) -> None:
         load(tmp_path, EngineOptions().having(own))
 
 
-def test_what_only_openvino_carries_out_is_refused(tmp_path: Path) -> None:
+def test_an_option_that_only_openvino_carries_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"^shape: kernel Scale"):
         served(tmp_path, SCALE, "", None, OpenVinoOptions(shape=(4, 2)))
 

@@ -131,7 +131,7 @@ async def asked(line: Line) -> str:
     return await line.answer(call("y"), lambda outputs: outputs["y"].item().decode())
 
 
-async def test_who_is_not_ready_gets_no_calls_while_others_work() -> None:
+async def test_a_runner_that_is_not_ready_gets_no_calls_while_others_work() -> None:
     hurt, well = Runs("hurt", RunnerReadiness.LATER), Runs("well")
     calls = line(RunnerFleet([well, hurt]))
     assert [await asked(calls) for _ in range(3)] == ["well"] * 3
@@ -210,7 +210,7 @@ async def test_the_wait_of_a_call_that_has_left_is_not_the_next_one_s(
     assert told.waited_s == [0.0, 0.0]
 
 
-async def test_what_starts_late_is_ended_with_the_rest() -> None:
+async def test_a_runner_that_starts_late_is_ended_with_the_rest() -> None:
     begun, late = asyncio.Event(), Runs("late")
     loop = asyncio.get_running_loop()
     closed = asyncio.Event()

@@ -63,7 +63,7 @@ def test_a_text_that_no_reply_can_hold_is_told_without_it(tmp_path: Path) -> Non
         "def execute_batch(self, calls): yield calls",
     ],
 )
-def test_what_answers_later_is_no_execute(tmp_path: Path, execute: str) -> None:
+def test_a_method_that_answers_later_is_no_execute(tmp_path: Path, execute: str) -> None:
     file = written(tmp_path, f"class Later:\n    {execute}\n")
     with pytest.raises(LoadFailed, match=r"Later\.execute.* is a coroutine or a generator"):
         load(file, options(""))

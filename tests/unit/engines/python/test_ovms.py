@@ -70,7 +70,7 @@ async def test_the_basic_example_is_found_without_a_name(tmp_path: Path) -> None
     assert "pyovms" not in sys.modules
 
 
-async def test_what_a_tensor_tells(tmp_path: Path) -> None:
+async def test_a_tensor_tells_its_name_shape_type_and_data(tmp_path: Path) -> None:
     code = """
         import json
         from pyovms import Tensor

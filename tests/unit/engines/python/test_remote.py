@@ -143,7 +143,9 @@ async def pid_of_next(model: KernelModel) -> int:
     pytest.fail("no process has started")
 
 
-async def test_what_hangs_is_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_kernel_that_hangs_is_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     given = options("", {"factor": 2}, isolation="process", timeout_ms=300)
     model = load(written(tmp_path, CODE), given)
     before = await pid(model)
@@ -173,7 +175,7 @@ async def test_several_processes_run_at_once(tmp_path: Path) -> None:
     assert all([await asyncio.to_thread(ended, each) for each in both])
 
 
-async def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+async def test_a_kernel_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"Apart|cannot be loaded: KeyError: 'factor'"):
         load(written(tmp_path, CODE), options("", {}, isolation="process"))
 
@@ -204,7 +206,7 @@ class Keeps:
 """
 
 
-async def test_what_a_kernel_keeps_of_its_inputs_stays_what_it_was(tmp_path: Path) -> None:
+async def test_inputs_that_a_kernel_keeps_stay_as_they_were(tmp_path: Path) -> None:
     """Large arrays are views of memory that the next call would write over."""
     model = load(written(tmp_path, KEEPS), options("", None, isolation="process"))
     for first in (1.0, 0.0, 2.0, 0.0):

@@ -140,7 +140,9 @@ async def test_large_tensors_are_kept_whole(apart: KernelModel) -> None:
         ("fail", "NOT_FOUND: nobody"),
     ],
 )
-async def test_what_it_raises_ends_its_stream(apart: KernelModel, do: str, said: str) -> None:
+async def test_an_exception_of_a_kernel_ends_its_stream(
+    apart: KernelModel, do: str, said: str
+) -> None:
     assert await failed(apart, do) == said
 
 
@@ -215,7 +217,7 @@ async def test_it_is_asked_for_no_more_than_its_client_takes(apart: KernelModel)
         assert fed <= 13  # the next one of kernel and server each, and one that waits between
 
 
-async def test_what_the_client_fails_with_ends_the_stream(apart: KernelModel) -> None:
+async def test_an_exception_of_the_client_ends_the_stream(apart: KernelModel) -> None:
     async def breaks() -> AsyncIterator[Any]:
         yield item()
         raise InvalidRequest("no such thing")

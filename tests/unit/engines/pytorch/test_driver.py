@@ -154,7 +154,9 @@ def test_versions_with_files_of_one_name_have_their_own_classes(tmp_path: Path) 
         pytest.param({"model_class": "nowhere:Net"}, "No module named 'nowhere'", id="no module"),
     ],
 )
-def test_what_is_declared_wrongly(tmp_path: Path, net: Any, params: Any, text: str) -> None:
+def test_params_that_declare_a_module_wrongly_are_refused(
+    tmp_path: Path, net: Any, params: Any, text: str
+) -> None:
     with pytest.raises(LoadFailed, match=text) as failure:
         load(scripted(tmp_path, net), EngineOptions(params=params, allow_python=True))
     assert "\n" not in str(failure.value)
@@ -188,7 +190,7 @@ async def test_the_cause_of_a_failure_is_its_last_line(tmp_path: Path) -> None:
     model.close()
 
 
-async def test_what_a_module_raises_is_a_refusal(tmp_path: Path) -> None:
+async def test_an_exception_of_a_module_is_a_refusal(tmp_path: Path) -> None:
     class AtOneRate(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: torch.Tensor, rate: int) -> torch.Tensor:
             if rate != 16000:
@@ -351,7 +353,7 @@ async def test_a_batch_normalization_keeps_no_state(tmp_path: Path) -> None:
         ({"x": ([-1, 4], "int64")}, "give its outputs by params.outputs, or the sizes"),
     ],
 )
-def test_what_helps_a_model_that_refuses_zeros(
+def test_a_model_that_refuses_zeros_is_told_what_helps(
     tmp_path: Path, net: Any, inputs: Any, advice: str
 ) -> None:
     given = {name: {"dtype": dtype, "shape": shape} for name, (shape, dtype) in inputs.items()}

@@ -83,7 +83,7 @@ async def test_an_answer_is_given_for_so_long(kept: AnswerCache, now: list[float
     assert await get(kept, work, 0) == 2
 
 
-async def test_who_waits_gets_the_error_too_and_it_is_not_kept(kept: AnswerCache) -> None:
+async def test_every_caller_that_waits_gets_the_error_and_it_is_not_kept(kept: AnswerCache) -> None:
     work = Work(QueueFull("full"))
     asked = [asyncio.create_task(get(kept, work, 0)) for _ in range(3)]
     await settle()
@@ -114,7 +114,7 @@ async def test_it_keeps_so_many(kept: AnswerCache, monkeypatch: pytest.MonkeyPat
     assert [await get(kept, work, x) for x in (0, 1, 2, 0, 2)] == [1, 2, 3, 4, 3]
 
 
-async def test_what_is_large_is_compared_too(kept: AnswerCache) -> None:
+async def test_large_inputs_are_compared_too(kept: AnswerCache) -> None:
     work = Work()
     work.may_end.set()
     large = np.zeros(1 << 18, np.float32)

@@ -53,7 +53,7 @@ class Refusal(Exception):
     ],
 )
 @pytest.mark.parametrize("execution", ["auto", "inline"])
-async def test_whose_fault_an_error_is(
+async def test_an_error_is_the_clients_or_the_servers_by_its_kind(
     error: Exception, kind: type[Exception], text: str, execution: str
 ) -> None:
     failing = True
@@ -118,7 +118,7 @@ def test_a_library_that_is_there_and_cannot_be_imported_is_told() -> None:
         raise ImportError("libgomp.so.1: cannot open shared object file")
 
 
-def test_what_a_library_says_of_a_file_is_one_line() -> None:
+def test_the_error_of_a_library_about_a_file_is_one_line() -> None:
     expected = r"^m.lib cannot be read by lib: KeyError: 'a b'$"
     with pytest.raises(LoadFailed, match=expected), reading("lib", "m.lib"):
         raise KeyError("a b")

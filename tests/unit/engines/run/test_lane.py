@@ -95,7 +95,7 @@ async def test_without_a_thread_it_runs_here_and_once() -> None:
     assert (work.result(), request.runs) == (6, 1)
 
 
-async def test_what_the_engine_raises_is_its_failure_and_renews_the_request(
+async def test_an_exception_of_the_engine_is_its_failure_and_renews_the_request(
     threads: Executor,
 ) -> None:
     request = Doubling()
@@ -113,7 +113,7 @@ async def test_what_the_engine_raises_is_its_failure_and_renews_the_request(
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, InvalidTensor])
-async def test_what_reading_raises_is_raised(threads: Executor, kind: type[Exception]) -> None:
+async def test_an_exception_of_reading_is_raised(threads: Executor, kind: type[Exception]) -> None:
     def read(outputs: Mapping[str, Array]) -> float:
         raise kind("reading")
 

@@ -63,12 +63,12 @@ async def test_a_set_execution_is_kept(execution: str, expected: bool, seconds: 
     assert await inline(model, SMALL) is expected
 
 
-async def test_what_was_never_measured_runs_in_a_lane() -> None:
+async def test_a_request_that_was_never_measured_runs_in_a_lane() -> None:
     assert not await inline(LatencyModel("auto"), SMALL)
 
 
 @pytest.mark.parametrize(("size", "expected"), [(SMALL, True), (1, True), (BIG, False)])
-async def test_what_is_short_at_load_is_short_for_smaller_requests_only(
+async def test_a_size_that_is_short_at_load_is_short_for_smaller_requests_only(
     size: int, expected: bool
 ) -> None:
     model = LatencyModel("auto")

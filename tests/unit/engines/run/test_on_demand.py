@@ -27,7 +27,7 @@ async def test_it_is_closed_though_it_opens_after_the_close() -> None:
     await asyncio.wait_for(closed.wait(), PATIENCE_S)
 
 
-async def test_who_waits_for_one_that_fails_does_not_forget_the_next() -> None:
+async def test_a_caller_that_waits_for_a_failed_opening_does_not_forget_the_next() -> None:
     results = iter([RuntimeError("first"), "second", "third"])
     closed: list[object] = []
 

@@ -121,7 +121,7 @@ async def test_execution_decides_about_the_thread(execution: str, thread: str) -
     assert (request.threads, request.ways) == ([thread], ["run"])
 
 
-async def test_what_was_measured_at_load_decides_by_size() -> None:
+async def test_the_duration_at_load_decides_by_size() -> None:
     request, latency = Doubling(), LatencyModel("auto")
     latency.learn_at_load(4, 0.0)
     measured = Program(
@@ -172,7 +172,7 @@ async def test_a_renewal_that_fails_is_logged(caplog: pytest.LogCaptureFixture) 
     assert f'infer request not renewed signature={name} cause="no memory"' in caplog.text
 
 
-async def test_what_hangs_apart_holds_up_no_other_program() -> None:
+async def test_a_program_apart_that_hangs_holds_up_no_other_program() -> None:
     hanging = [Doubling(renews=True) for _ in range(SHARED_THREADS)]
     for request in hanging:
         request.renewal.clear()
@@ -187,7 +187,7 @@ async def test_what_hangs_apart_holds_up_no_other_program() -> None:
 
 
 @BOTH_WAYS
-async def test_what_filling_or_reading_raises_is_passed_on_and_loses_no_request(
+async def test_an_exception_of_filling_or_reading_is_passed_on_and_loses_no_request(
     execution: str,
 ) -> None:
     asked = program([Doubling()], execution)
@@ -224,7 +224,7 @@ async def test_new_shapes_are_admitted_once_and_run_in_a_lane() -> None:
     assert request.threads == ["infer", "MainThread"]
 
 
-async def test_what_a_new_shape_takes_does_not_teach_how_long_known_ones_do() -> None:
+async def test_the_duration_of_a_new_shape_does_not_teach_that_of_known_ones() -> None:
     """Else a few new shapes would send every request of their size to the lanes for a while."""
     latency = LatencyModel("auto")
     asked = Program(

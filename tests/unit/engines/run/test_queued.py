@@ -194,7 +194,7 @@ async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not
     assert asked.program._ran[-1] < 0.05
 
 
-async def test_what_large_inputs_wait_for_their_thread_counts_as_waiting(
+async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
@@ -221,7 +221,7 @@ async def test_what_large_inputs_wait_for_their_thread_counts_as_waiting(
         pytest.param("inline", True, 0.0005, ["run", "on the loop"], id="as configured"),
     ],
 )
-async def test_where_an_inference_runs_that_finds_the_engine_idle(
+async def test_an_inference_on_an_idle_engine_runs_where_its_duration_says(
     execution: str, gathered: bool, seconds: float, begun: list[str]
 ) -> None:
     asked = Asked(execution)
@@ -232,7 +232,7 @@ async def test_where_an_inference_runs_that_finds_the_engine_idle(
     assert asked.engine.begun == begun
 
 
-async def test_what_an_idle_engine_was_handed_over_teaches_how_long_it_takes() -> None:
+async def test_an_inference_handed_to_an_idle_engine_teaches_its_duration() -> None:
     asked = Asked("auto")
     asked.engine.go.set()
     GATHERED.set(True)
@@ -258,7 +258,7 @@ class Alone(Asked):
         super().__init__("async", LoneRowProgram(((1,),), lone))
 
 
-async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> None:
+async def test_the_lone_program_infers_a_request_that_finds_the_engine_idle() -> None:
     asked = Alone()
     task = asked.ask(1)
     await asked.until(lambda: asked.lone_engine.begun == ["run"])
@@ -267,7 +267,7 @@ async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> No
     assert asked.engine.begun == []
 
 
-async def test_what_finds_it_at_work_goes_to_the_others() -> None:
+async def test_a_request_that_finds_the_lone_program_at_work_goes_to_the_others() -> None:
     asked = Alone()
     first = asked.ask(1)
     await asked.until(lambda: asked.lone_engine.begun == ["run"])
@@ -288,7 +288,9 @@ async def test_what_finds_it_at_work_goes_to_the_others() -> None:
         pytest.param([1.0], True, id="gathered"),
     ],
 )
-async def test_what_is_not_the_lone_programs(given: list[float], gathered: bool) -> None:
+async def test_a_request_of_another_shape_or_a_batch_is_not_the_lone_programs(
+    given: list[float], gathered: bool
+) -> None:
     asked = Alone()
     asked.engine.go.set()
     GATHERED.set(gathered)
@@ -296,7 +298,7 @@ async def test_what_is_not_the_lone_programs(given: list[float], gathered: bool)
     assert asked.lone_engine.begun == []
 
 
-async def test_what_is_cancelled_leaves_the_lone_program_free_again() -> None:
+async def test_a_cancelled_request_leaves_the_lone_program_free_again() -> None:
     asked = Alone()
     gone = asked.ask(1)
     await asked.until(lambda: asked.lone_engine.begun == ["run"])
@@ -309,7 +311,7 @@ async def test_what_is_cancelled_leaves_the_lone_program_free_again() -> None:
     assert asked.lone_engine.begun == ["run", "run"]
 
 
-async def test_what_two_programs_take_beside_each_other_teaches_neither() -> None:
+async def test_durations_of_two_programs_beside_each_other_teach_neither() -> None:
     asked = Alone()
     first = asked.ask(1)
     await asked.until(lambda: asked.lone_engine.begun == ["run"])

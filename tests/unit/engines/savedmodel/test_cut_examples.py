@@ -198,7 +198,7 @@ def tensors_of(parsing: ExampleParsing, serialized: Any) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize(("operation", "serialized"), CASES.values(), ids=CASES)
-def test_what_is_parsed_is_what_tensorflow_parses(
+def test_a_cut_parser_parses_as_tensorflow_does(
     operation: Callable[[Any], Any], serialized: Any
 ) -> None:
     definition, outputs, answers = made(operation, serialized)

@@ -79,7 +79,7 @@ def other_names(module: Any) -> Mapping[str, Any]:
         (other_names, {}),
     ],
 )
-def test_which_signatures_repeat_another(
+def test_signatures_that_compute_the_same_repeat_one_another(
     tmp_path: Path, made: Callable[[Any], Mapping[str, Any]], expected: dict[str, str]
 ) -> None:
     module = Net()
@@ -166,7 +166,7 @@ def test_of_signatures_that_cannot_be_converted_each_has_its_cause(tmp_path: Pat
         assert f"signature {name} cannot be" in str(failure.value)
 
 
-def test_what_one_cannot_be_compiled_for_is_the_cause_of_its_repeats(
+def test_the_cause_of_a_signature_that_cannot_be_compiled_is_that_of_its_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:

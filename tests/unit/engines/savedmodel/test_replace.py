@@ -149,7 +149,7 @@ def answers(definition: Any) -> Any:
 
 @pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
 @pytest.mark.parametrize(("op", "compute"), CASES.values(), ids=CASES)
-def test_what_is_written_out_computes_the_same(
+def test_an_operation_that_is_written_out_computes_the_same(
     op: str, compute: Callable[[Any, Any], Any], inside: bool
 ) -> None:
     with v1.Graph().as_default() as made:

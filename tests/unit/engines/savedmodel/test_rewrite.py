@@ -184,7 +184,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-async def test_what_the_host_makes_is_named_by_its_operation_and_input(exported: Path) -> None:
+async def test_a_tensor_of_the_host_is_named_by_its_operation_and_input(exported: Path) -> None:
     inputs = {"s": np.array([b"a", b"b"], np.object_), "x": np.ones((3, 2), np.float32)}
     with pytest.raises(InvalidTensor) as failure:
         await run(load(exported), inputs, "words")
@@ -195,7 +195,7 @@ async def test_what_the_host_makes_is_named_by_its_operation_and_input(exported:
     assert "ie_serving_" not in told
 
 
-async def test_what_is_parsed_is_named_by_its_key_and_input(exported: Path) -> None:
+async def test_a_parsed_tensor_is_named_by_its_key_and_input(exported: Path) -> None:
     rows = serialize_examples([{"f": [1.0, 2.0], "g": [1.0, 2.0, 3.0]}])
     with pytest.raises(InvalidTensor) as failure:
         await run(load(exported), {"examples": np.array(rows, np.object_)}, "parsed")

@@ -86,7 +86,7 @@ def test_several_pictures_of_any_size_are_a_batch() -> None:
     ("fit", "rows"),
     [("stretch", [[0, 1, 2, 3]] * 2), ("crop", [[1, 2]] * 2), ("pad", [[0] * 4, [0, 1, 2, 3]])],
 )
-def test_how_a_picture_fits(fit: str, rows: list[list[int]]) -> None:
+def test_a_picture_is_stretched_cropped_or_padded_to_fit(fit: str, rows: list[list[int]]) -> None:
     """Columns of 0, 1, 2 and 3 show which are left."""
     columns = np.broadcast_to(np.arange(4, dtype=np.uint8)[:, None], (2, 4, 3))
     size = {"stretch": (2, 4), "crop": (2, 2), "pad": (4, 4)}[fit]
@@ -123,7 +123,7 @@ def test_a_picture_is_decoded() -> None:
         (np.array([encoded(PIXELS).item()] * 2, np.object_), "2 pictures; expected one"),
     ],
 )
-def test_what_is_no_picture(image: Array, text: str) -> None:
+def test_a_value_that_is_no_picture_is_refused(image: Array, text: str) -> None:
     with pytest.raises(InvalidTensor, match=text):
         run("resize", {"image": image}, height=1, width=1)
 
@@ -250,7 +250,9 @@ def test_boxes_of_a_grid_with_anchors() -> None:
         ),
     ],
 )
-def test_what_no_detector_gives(name: str, inputs: Any, options: Any, text: str) -> None:
+def test_detections_that_no_detector_gives_are_refused(
+    name: str, inputs: Any, options: Any, text: str
+) -> None:
     with pytest.raises(InvalidTensor, match=text):
         run(name, inputs, **options)
 

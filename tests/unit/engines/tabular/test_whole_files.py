@@ -70,7 +70,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(check: Check, content: bytes, te
         (lightgbm.check_whole, TREES.replace(b"\nx", b""), "its trees do not end where its head"),
     ],
 )
-def test_what_is_damaged_is_told(check: Check, content: bytes, text: str) -> None:
+def test_a_damaged_file_is_told(check: Check, content: bytes, text: str) -> None:
     with pytest.raises(LoadFailed, match=text):
         check(content, "m")
 

@@ -76,7 +76,7 @@ def test_a_tensor_that_two_inputs_name_cannot_be_fed() -> None:
         (Preprocessing(mean=(1.0,)), "mean"),
     ],
 )
-def test_what_it_would_run_without_a_setting_stays_left_out(
+def test_a_signature_that_it_would_run_without_a_setting_stays_left_out(
     options: EngineOptions, own: object, named: str
 ) -> None:
     expected = f"cannot be converted; TensorFlow could run it, but not with {named}: leave"

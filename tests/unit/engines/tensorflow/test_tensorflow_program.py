@@ -83,7 +83,7 @@ async def test_tensors_of_any_size_come_back_as_they_were(
         assert said == strings.tolist()
 
 
-async def test_what_tensorflow_refuses_is_the_requests_fault(commands: TensorFlowProgram) -> None:
+async def test_a_refusal_of_tensorflow_is_the_requests_fault(commands: TensorFlowProgram) -> None:
     with pytest.raises(InvalidRequest, match=r"^Incompatible shapes$"):
         await ask(commands, "fault Incompatible shapes")
     assert await ask(commands, "count") == "1"

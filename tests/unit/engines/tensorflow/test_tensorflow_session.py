@@ -82,7 +82,7 @@ def test_a_signature_of_a_tensor_that_the_graph_lacks_costs_no_other(model: Path
     assert y.tolist() == [4]
 
 
-def test_what_cannot_be_fed_is_the_requests_fault(model: Path) -> None:
+def test_a_tensor_that_cannot_be_fed_is_the_requests_fault(model: Path) -> None:
     loaded = session.load(job(model, {"graphs": wanted(X)}))
     with pytest.raises(RemoteFault, match="shape") as caught:
         loaded.run(0, [row(1).reshape(1, 1)])

@@ -58,7 +58,7 @@ def test_each_signature_is_compared_wherever_it_is_declared(
         pytest.param("scatter", 'ones (i [3, 1], x [3, 2]): output "', id="equal integers"),
     ],
 )
-def test_what_openvino_answers_otherwise_the_second_engine_serves(
+def test_the_second_engine_serves_a_model_that_openvino_answers_otherwise(
     lite_exports: Path, verifier: Verifier, name: str, shown: str
 ) -> None:
     (signature,) = load(lite_exports / name / "1", verifier).signatures.values()
@@ -85,7 +85,9 @@ def test_requests_with_values_that_differ_are_refused(
         own_loop.run(model.infer(signature, {"x": x}, copies))
 
 
-def test_what_is_alike_is_served_as_it_is(lite_exports: Path, verifier: Verifier) -> None:
+def test_a_model_with_equal_answers_is_served_as_it_is(
+    lite_exports: Path, verifier: Verifier
+) -> None:
     signature = load(lite_exports / "sum" / "1", verifier, "require").signatures[SERVING_DEFAULT]
     assert signature.evidence is not None
     assert signature.evidence.result == "alike"
@@ -132,7 +134,7 @@ def test_without_the_library_nothing_is_compared(
         load(lite_exports / "nearest" / "1", verifier, "require")
 
 
-def test_what_openvino_does_not_read_fails_by_its_own_words(
+def test_a_file_that_openvino_does_not_read_fails_by_its_own_words(
     tmp_path: Path, verifier: Verifier
 ) -> None:
     (tmp_path / "model.tflite").write_bytes(b"no model at all")

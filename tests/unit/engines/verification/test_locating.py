@@ -56,7 +56,9 @@ def test_of_a_large_model_it_is_not_looked_for(tmp_path: Path) -> None:
     assert shows is None
 
 
-def test_what_the_front_end_drops_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_the_front_end_drops_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With our refusal switched off, by which such a model does not load."""
     monkeypatch.setattr(read, "refuse_unread", lambda *_: None)
     file = write(

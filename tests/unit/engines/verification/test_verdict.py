@@ -47,7 +47,7 @@ NEITHER = "neither engine can serve it, export it anew"
         pytest.param({"refused": "no"}, Serve(), id="OpenVINO refuses some"),
     ],
 )
-def test_which_engine_serves_what_was_compared(
+def test_the_findings_decide_which_engine_serves(
     told: dict[str, Any], choice: Serve | Replace | Fail
 ) -> None:
     found = Findings(**{"reference": REFERENCE, "asked": 9, **told})
@@ -55,7 +55,7 @@ def test_which_engine_serves_what_was_compared(
     assert choose(found, SECOND, needs_reference="it is computed otherwise", advice="") == choice
 
 
-def test_which_engine_serves_what_was_not_compared() -> None:
+def test_the_second_engine_serves_an_uncompared_model_where_it_is_needed() -> None:
     found = Findings(why_not="it took longer")
     assert choose(found, SECOND) == Serve()
     told = "the version is not compared: it took longer; install it"
@@ -134,7 +134,9 @@ def floats(*values: float) -> Array:
         pytest.param(np.arange(5000), np.r_[9, 1:5000], "f32", id="one pixel of many"),
     ],
 )
-def test_what_is_the_same(found: Array, expected: Array, precision: str) -> None:
+def test_values_within_the_tolerance_count_as_the_same(
+    found: Array, expected: Array, precision: str
+) -> None:
     assert said(found, expected, precision) == ""
 
 
@@ -153,7 +155,7 @@ def test_what_is_the_same(found: Array, expected: Array, precision: str) -> None
         pytest.param(np.array([True]), np.array([False]), "f32", id="truth"),
     ],
 )
-def test_what_differs(found: Array, expected: Array, precision: str) -> None:
+def test_values_beyond_the_tolerance_differ(found: Array, expected: Array, precision: str) -> None:
     assert 'output "y"' in said(found, expected, precision)
 
 

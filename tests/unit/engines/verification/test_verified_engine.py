@@ -104,11 +104,13 @@ def ask(model: CompiledModel, *values: float) -> list[float]:
         ),
     ],
 )
-def test_which_engine_serves(tmp_path: Path, found: Findings, told: str) -> None:
+def test_the_version_says_which_engine_serves_and_why(
+    tmp_path: Path, found: Findings, told: str
+) -> None:
     assert runs_on(load(write(tmp_path), found)) == told
 
 
-def test_what_openvino_lacks_the_reference_serves(tmp_path: Path) -> None:
+def test_the_reference_serves_a_model_that_openvino_cannot_run(tmp_path: Path) -> None:
     model = load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
     assert runs_on(model).startswith("onnxruntime, since ")
     assert ask(model, 0.0) == [0.0]
@@ -153,7 +155,7 @@ def test_require_serves_nothing_that_was_not_compared(tmp_path: Path) -> None:
         load(add_one(tmp_path / "ir"), AGREES, verify="require")
 
 
-def test_what_gives_other_numbers_each_time_is_not_compared(tmp_path: Path) -> None:
+def test_a_model_with_other_numbers_each_time_is_not_compared(tmp_path: Path) -> None:
     model = load(write(tmp_path, "RandomNormalLike"), DIFFERS)
     assert runs_on(model) == (
         "OpenVINO; not compared: RandomNormalLike gives other numbers each time"
@@ -277,7 +279,7 @@ def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ask(model, *values, np.nan), [*values, np.nan])
 
 
-def test_what_openvino_compiled_is_closed_once_where_another_engine_serves(
+def test_the_compiled_model_is_closed_once_where_another_engine_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[object] = []
@@ -305,7 +307,7 @@ def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> 
     assert answer == 1
 
 
-def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
+def test_values_that_the_reference_cannot_answer_are_refused(tmp_path: Path) -> None:
     crashed = {ValueKind.NAN: "onnxruntime ended its process"}
     model = load(write(tmp_path), Findings(RELEASE, asked=3, crashed=crashed))
     assert ask(model, 1) == [1]
@@ -314,7 +316,7 @@ def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
         ask(model, np.nan)
 
 
-def test_what_has_ended_both_engines_is_given_to_neither(tmp_path: Path) -> None:
+def test_values_that_have_ended_both_engines_are_given_to_neither(tmp_path: Path) -> None:
     both = "OpenVINO ended its process by SIGSEGV: x; onnxruntime ended its process by SIGSEGV: y"
     crashed = {ValueKind.NAN: both}
     for found in (Findings(RELEASE, asked=3), DIFFERS):
@@ -490,7 +492,7 @@ def test_a_verdict_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: AGREES) == AGREES
 
 
-def test_what_was_not_compared_is_not_kept(tmp_path: Path) -> None:
+def test_a_failed_comparison_is_not_kept(tmp_path: Path) -> None:
     file, options = write(tmp_path / "model") / "m.onnx", EngineOptions()
     failed = Findings(why_not="it took longer")
     assert Verdicts(tmp_path, file, options, "onnxruntime").found(lambda: failed) == failed
@@ -516,9 +518,7 @@ def test_workers_wait_for_the_one_that_compares(tmp_path: Path) -> None:
         assert first.result() == second.result() == AGREES
 
 
-def test_what_could_not_be_compared_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_comparison_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     load(write(tmp_path), Findings(why_not="onnxruntime does not take the file: so"))
     (record,) = (r for r in caplog.records if "engines not compared" in r.getMessage())
     assert record.levelname == "WARNING"

@@ -93,7 +93,7 @@ def test_a_crash_before_the_answers_to_a_large_model_is_kept(
     assert found.crashed.keys() == {ValueKind.FINITE}
 
 
-def test_what_others_end_says_nothing_of_an_engine(
+def test_a_process_that_others_end_says_nothing_of_an_engine(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the kernel, when memory runs out."""
@@ -182,7 +182,7 @@ def test_the_memory_of_the_process_is_bounded() -> None:
     assert said.stdout == b"too much\n"
 
 
-def test_what_libraries_write_is_part_of_the_cause(
+def test_output_of_libraries_is_part_of_the_cause(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = findings(verifier, monkeypatch, "print('no room', file=sys.stderr); sys.exit(3)")
@@ -190,7 +190,7 @@ def test_what_libraries_write_is_part_of_the_cause(
     assert not capfd.readouterr().err
 
 
-def test_what_is_looked_for_beyond_the_findings_may_end_the_process(
+def test_a_search_beyond_the_findings_may_end_the_process(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The findings count, and the next model has another process."""

@@ -107,7 +107,7 @@ def test_other_graphs_are_compiled_once(tmp_path: Path, batch: Any, tail: tuple[
         pytest.param({"plugin_config": {"NUM_STREAMS": "2"}}, id="two streams"),
     ],
 )
-def test_what_infers_several_at_once_is_compiled_once(
+def test_a_model_that_infers_several_at_once_is_compiled_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
 ) -> None:
     with caplog.at_level("INFO"):
@@ -134,7 +134,7 @@ def test_a_graph_that_a_failure_spoils_is_compiled_once(
     assert caplog.text.count("model compiled") == 1
 
 
-def test_what_gathers_nothing_is_compiled_once(tmp_path: Path, caplog: Any) -> None:
+def test_a_model_that_gathers_nothing_is_compiled_once(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level("INFO"):
         load(perceptron(tmp_path, -1))
     assert caplog.text.count("model compiled") == 1
@@ -273,7 +273,7 @@ def test_a_lone_row_may_not_be_slower_by_one_thread(
     assert chosen == [SLOWER, AS_FAST]
 
 
-async def test_what_was_gathered_is_a_batch_whatever_it_has_left(
+async def test_a_gathered_batch_stays_one_when_one_row_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load(perceptron(tmp_path, -1), ahead=True)

@@ -81,7 +81,7 @@ def test_failures_at_load_show_no_source_places(tmp_path: Path) -> None:
         ({"inference_precision": "f8"}, "expected f32, bf16, f16"),
     ],
 )
-def test_what_openvino_does_not_know_is_named(
+def test_an_option_that_openvino_does_not_know_is_named(
     tmp_path: Path, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(LoadFailed, match=told):
@@ -500,7 +500,7 @@ print(held() - before)
 
 
 @repeated(12, 30)
-def test_what_shapes_leave_is_bounded_by_the_budget(tmp_path: Path, rounds: int) -> None:
+def test_memory_that_shapes_leave_is_bounded_by_the_budget(tmp_path: Path, rounds: int) -> None:
     """40 a round; with OpenVINO's own bound 1,200 of them leave 150 MB."""
     small, large = (
         int(output_of(sys.executable, "-c", MANY_SHAPES, tmp_path / str(mb), *limits)[-1])

@@ -111,7 +111,7 @@ async def test_f32_rounds_no_numbers_to_8_bits(
 
 
 @pytest.mark.parametrize("word", ["f16", "FP16"])
-def test_what_a_cpu_computes_in_f16_is_not_kept(tmp_path: Path, word: str) -> None:
+def test_a_model_that_a_cpu_computes_in_f16_is_not_kept(tmp_path: Path, word: str) -> None:
     """OpenVINO took the graph that it had kept of f32 for one of f16, and that of f16 for f32."""
     own = OpenVinoOptions(plugin_config={"INFERENCE_PRECISION_HINT": word})
     assert "CACHE_DIR" not in properties(EngineOptions(cache_dir=tmp_path, own=(own,)), None)
@@ -120,7 +120,7 @@ def test_what_a_cpu_computes_in_f16_is_not_kept(tmp_path: Path, word: str) -> No
 
 
 @pytest.mark.parametrize("device", ["CPU", "AUTO", "HETERO:CPU", "MULTI:CPU", "BATCH:CPU(2)"])
-def test_what_the_cpu_computes_in_is_known_behind_other_devices(
+def test_the_precision_of_the_cpu_is_known_behind_other_devices(
     tmp_path: Path, device: str
 ) -> None:
     model = core().read_model(add_one(tmp_path) / "model.xml")

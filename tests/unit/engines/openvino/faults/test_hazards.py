@@ -437,7 +437,7 @@ def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
     assert hazards.flagged[-1] == "best"
 
 
-def test_what_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None:
+def test_a_model_that_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None:
     """Each use fails until a renewal succeeds; memory of before is never read."""
     (draft,) = read(open_input(tmp_path, positive), OpenVinoOptions()).drafts
     ports = prepare(draft, draft.model, EngineOptions())

@@ -59,14 +59,16 @@ async def test_the_greatest_that_fits_is_computed(tmp_path: Path, dtype: DataTyp
 
 
 @WIDE
-async def test_what_is_only_passed_through_keeps_all_bits(tmp_path: Path, dtype: DataType) -> None:
+async def test_a_number_that_is_only_passed_through_keeps_all_bits(
+    tmp_path: Path, dtype: DataType
+) -> None:
     model = load(unary(tmp_path, [2], dtype, lambda x: x))
     info = np.iinfo(dtype.numpy)
     (answer,) = (await run(model, {"x": np.array([info.max, info.min], dtype.numpy)})).values()
     assert answer.tolist() == [info.max, info.min]
 
 
-async def test_what_becomes_floating_point_first_is_taken(tmp_path: Path) -> None:
+async def test_a_number_that_becomes_floating_point_first_is_taken(tmp_path: Path) -> None:
     model = load(unary(tmp_path, [1], DataType.INT64, lambda x: op.convert(x, "f32")))
     assert (await run(model, {"x": np.array([2**40], np.int64)}))["y"].tolist() == [2.0**40]
 
@@ -278,7 +280,7 @@ def doubled(numbers: Any, times: int = 1) -> Any:
 
 @pytest.mark.parametrize("dtype", [DataType.FP32, DataType.INT32, DataType.INT64])
 @pytest.mark.parametrize("size", [len(NUMBERS), -1])
-async def test_who_reads_the_numbers_gets_no_magnitudes(
+async def test_readers_of_numbers_get_no_magnitudes(
     tmp_path: Path, dtype: DataType, size: int
 ) -> None:
     """OpenVINO alone gives the magnitudes as both outputs."""
@@ -324,7 +326,7 @@ async def test_a_check_of_integers_does_not_change_what_it_checks(tmp_path: Path
     assert (await run(model, {"x": sent}))["y"].tolist() == [*(sent + 2), *(sent + 2)]
 
 
-def test_what_is_put_together_many_times_over_stays_small() -> None:
+def test_concatenations_of_concatenations_stay_small() -> None:
     """Forty concatenations of the one before would be 2**40 if each were made for each reader."""
     x = op.parameter([1], np.float32)
     value = x

@@ -200,7 +200,7 @@ LOST: Mapping[str, Make] = {
 
 @SIZES
 @pytest.mark.parametrize("name", LOST)
-async def test_what_may_lose_nan_refuses_it_by_name(
+async def test_an_operation_that_may_lose_nan_is_refused_by_name(
     tmp_path: Path, name: str, is_open: bool
 ) -> None:
     with pytest.raises(InvalidTensor, match=f'{name} "[^"]+" is given NaN or infinity'):

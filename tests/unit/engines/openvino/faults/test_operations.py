@@ -57,7 +57,7 @@ RIGHT_ONES: Mapping[str, tuple[Make, Any]] = {
 
 
 @pytest.mark.parametrize("kind", RIGHT_ONES)
-async def test_what_is_right_is_served(tmp_path: Path, kind: str) -> None:
+async def test_operations_on_strings_that_are_right_are_served(tmp_path: Path, kind: str) -> None:
     make, expected = RIGHT_ONES[kind]
     x = parameter("x", (-1,), DataType.STRING)
     model = load(save(tmp_path, [result("y", make(x))], [x]))
@@ -66,7 +66,7 @@ async def test_what_is_right_is_served(tmp_path: Path, kind: str) -> None:
         assert answer["y"].tolist() == expected
 
 
-def test_what_is_right_is_tried() -> None:
+def test_operations_on_strings_that_are_right_are_tried() -> None:
     asked_otherwise = {"Parameter", "Constant", "Result", "If", "ShapeOf"}
     packed = {"StringTensorPack", "StringTensorUnpack"}
     assert {*RIGHT_ONES, *asked_otherwise, *packed} - {"Identity"} == RIGHT
@@ -85,7 +85,7 @@ WRONG: Mapping[str, Make] = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_would_end_the_process_is_refused(tmp_path: Path, kind: str) -> None:
+def test_an_operation_that_would_end_the_process_is_refused(tmp_path: Path, kind: str) -> None:
     x = parameter("x", (-1,), DataType.STRING)
     path = save(tmp_path, [result("y", WRONG[kind](x))], [x])
     with pytest.raises(LoadFailed, match=f"is a {kind} of strings"):
@@ -180,7 +180,7 @@ def test_boxes_by_their_centres(tmp_path: Path) -> None:
     np.testing.assert_array_equal(chosen, scores[kept])
 
 
-def test_what_is_no_box_is_refused(tmp_path: Path) -> None:
+def test_boxes_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     boxes, scores = some("boxes"), np.ones(ROWS, np.float32)
     model = saved(tmp_path, -np.inf, "corner")
     for value in np.nan, np.inf, 1e16:

@@ -109,7 +109,9 @@ GROWING = [2, 3, 1, 5, 4000, 7, 9000]
 @pytest.mark.parametrize(
     "dtype", [DataType.FP32, DataType.FP64, DataType.INT32, DataType.INT64, DataType.INT16]
 )
-async def test_what_a_branch_gave_is_kept_until_it_is_read(tmp_path: Path, dtype: DataType) -> None:
+async def test_the_output_of_a_branch_is_kept_until_it_is_read(
+    tmp_path: Path, dtype: DataType
+) -> None:
     """Where another operation's memory grew in between, the answer was that of nobody."""
     x = parameter("x", (-1, -1), dtype)
     chosen = _branched(x)
@@ -127,7 +129,9 @@ async def test_what_a_branch_gave_is_kept_until_it_is_read(tmp_path: Path, dtype
     "kind",
     ["f32", "f64", "f16", "bf16", "boolean", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"],
 )
-async def test_what_a_branch_gave_is_kept_until_it_is_an_output(tmp_path: Path, kind: str) -> None:
+async def test_the_output_of_a_branch_is_kept_until_it_is_an_output(
+    tmp_path: Path, kind: str
+) -> None:
     """Where the plugin computes a type in another one, a conversion stood before the output."""
     x = parameter("x", (-1, -1))
     flags = op.greater(x, op.constant(np.float32(50)))
@@ -153,7 +157,7 @@ def _turned(x: ov.Node, flags: ov.Node, kind: str) -> ov.Output:
     )
 
 
-async def test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read(tmp_path: Path) -> None:
+async def test_the_output_of_a_branch_in_a_loop_is_kept_until_it_is_read(tmp_path: Path) -> None:
     x, inner = parameter("x", (-1, -1)), op.parameter([-1, -1])
     chosen = _branched(inner)
     goes_on = op.result(op.constant(np.array([True])))
@@ -574,7 +578,7 @@ async def test_a_number_is_broadcast_to_no_dimensions(tmp_path: Path) -> None:
         pytest.param((5, 0), (-1,), (2, 0), id="rows of nothing, for a request to choose"),
     ],
 )
-async def test_what_gathers_nothing_ends_no_process(
+async def test_a_gather_of_nothing_ends_no_process(
     tmp_path: Path, data: tuple[int, ...], places: tuple[int, ...], shape: tuple[int, ...]
 ) -> None:
     x, ids = parameter("x", data), parameter("ids", places, DataType.INT32)

@@ -94,7 +94,7 @@ def open_input(directory: Path, body: Inner) -> Path:
         pytest.param(in_loop(in_branch(taken)), [0, 0], [42], [9, 0], id="in a branch in a loop"),
     ],
 )
-async def test_what_is_asked_for_in_a_body_is_refused(
+async def test_a_size_or_index_that_a_body_asks_for_is_refused(
     tmp_path: Path, body: Inner, good: list[float], expected: list[float], bad: list[float]
 ) -> None:
     """Before, sizes were allocated there, and an index out of range was taken for the first."""
@@ -340,7 +340,7 @@ async def test_an_axis_of_roll_that_the_model_holds_is_served(tmp_path: Path) ->
         pytest.param(counting(by_condition=True), True, id="rounds"),
     ],
 )
-def test_what_values_make_long_never_holds_the_event_loop(
+def test_a_loop_that_values_make_long_never_holds_the_event_loop(
     tmp_path: Path, body: Inner, lasts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A request that took 20 us before may now ask for 100,000 rounds."""

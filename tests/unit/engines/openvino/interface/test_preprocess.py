@@ -111,7 +111,7 @@ async def test_a_layout_alone_says_where_the_batch_is(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_applied_fails_the_load(
+def test_a_step_that_cannot_be_applied_fails_the_load(
     tmp_path: Path, steps: dict[str, object], text: str
 ) -> None:
     with pytest.raises(LoadFailed, match=text):
@@ -123,7 +123,7 @@ def test_a_mean_of_integers_would_be_rounded(tmp_path: Path) -> None:
         load(image_model(tmp_path, DataType.UINT8), mean=(1.5,))
 
 
-def test_what_is_for_one_input_is_refused_for_two(tmp_path: Path) -> None:
+def test_a_step_for_one_input_is_refused_for_two(tmp_path: Path) -> None:
     a, b = parameter("a", [2]), parameter("b", [2])
     save(tmp_path, [result("sum", op.add(a, b))], [a, b])
     with pytest.raises(LoadFailed, match=r"mean: meant for a model with one input.* has a, b"):

@@ -92,7 +92,7 @@ def identity() -> ov.Model:
         (True, Parsed, None, "OpenVINO; the server parses Examples"),
     ],
 )  # fmt: skip
-def test_who_computes_a_signature(model: bool, beside: Any, host: Any, said: str) -> None:
+def test_a_signature_says_what_computes_it(model: bool, beside: Any, host: Any, said: str) -> None:
     graph = identity() if model else None
     draft = Draft("len", Method.PREDICT.value, graph, [], [], beside, host=host)
     assert draft.runs_on == said
@@ -109,7 +109,7 @@ REFUSED = {
 """Why each is left out, by its name: reading, sorting its tensors, its graph, conversion."""
 
 
-async def test_what_cannot_be_read_rewritten_or_converted_is_left_out(
+async def test_a_signature_that_cannot_be_read_rewritten_or_converted_is_left_out(
     odd_exports: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "ie_serving")
@@ -131,7 +131,7 @@ def test_the_definition_of_one_that_is_left_out_is_that_of_the_file(odd_exports:
     assert messages.SignatureDef.FromString(signatures["complex"].definition).inputs["wave"].dtype
 
 
-async def test_what_cannot_be_compiled_is_left_out(odd_exports: Path) -> None:
+async def test_a_signature_that_cannot_be_compiled_is_left_out(odd_exports: Path) -> None:
     model = load(odd_exports / "partly" / "1", shape={"x": (4, 2)})
     assert "shape names no input 'x'" in model.signatures["other"].left_out
     answer = await run(model, {"x": np.ones((4, 2), np.float32)}, "good")
@@ -146,7 +146,9 @@ def test_a_version_without_any_good_signature_fails_with_the_list(odd_exports: P
         assert cause in str(failure.value)
 
 
-def test_what_tensorflow_adds_itself_is_listed_without_a_cause(odd_exports: Path) -> None:
+def test_a_signature_that_tensorflow_adds_itself_is_listed_without_a_cause(
+    odd_exports: Path,
+) -> None:
     added = load(odd_exports / "text" / "1").signatures["__saved_model_init_op"]
     assert (added.left_out, bool(added.definition)) == ("", True)
 

@@ -148,7 +148,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12
         ("saved_model.pb", b"", "saved_model.pb holds no graph: upload it again"),
     ],
 )
-def test_what_came_in_place_of_a_model_is_named(
+def test_a_file_in_place_of_a_model_is_named(
     tmp_path: Path, name: str, content: bytes, text: str
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -67,7 +67,7 @@ def test_an_operation_beside_one_of_mediapipe_is_named_as_well(lite_exports: Pat
         load(lite_exports / "beside" / "1")
 
 
-def test_what_is_no_tflite_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_tflite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(b"no model at all")
     with pytest.raises(LoadFailed, match=r"model\.tflite is not a TFLite model"):
         load(tmp_path)

@@ -39,7 +39,7 @@ async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledP
         ("other_rank", "'scores' to the shape (1,), but the signature declares (1, 1)"),
     ],
 )
-def test_what_would_be_converted_wrongly_is_left_out(
+def test_a_signature_that_would_be_converted_wrongly_is_left_out(
     model: CompiledPrograms, name: str, cause: str
 ) -> None:
     assert cause in model.signatures[name].left_out

@@ -136,7 +136,7 @@ def named(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", [*CASES, *UNKNOWN_TO_THE_REFERENCE], ids=named)
-def test_what_would_be_dropped_is_refused_by_name(tmp_path: Path, case: Case) -> None:
+def test_a_node_that_would_be_dropped_is_refused_by_name(tmp_path: Path, case: Case) -> None:
     with pytest.raises(LoadFailed, match=f'^{case[0]} "n": OpenVINO does not .*{case[4]}'):
         refuse_unread(write(tmp_path, case))
 
@@ -219,7 +219,7 @@ def test_a_file_is_read_as_onnx_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
-def test_what_is_no_model_is_left_to_openvino(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_model_is_left_to_openvino(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
     refuse_unread(tmp_path / "model.onnx")
 
@@ -321,7 +321,7 @@ def of_microsoft(directory: Path, case: Case) -> Path:
 
 
 @pytest.mark.parametrize("case", MICROSOFTS, ids=named)
-def test_what_onnxruntime_defines_is_refused_where_openvino_computes_it_otherwise(
+def test_a_node_of_onnxruntime_that_openvino_computes_otherwise_is_refused(
     tmp_path: Path, case: Case
 ) -> None:
     with pytest.raises(LoadFailed, match=f'^com.microsoft.{case[0]} "n": OpenVINO.*{case[4]}'):

@@ -127,7 +127,7 @@ async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(export
         ("first_counting", "moves", "AssignAdd"),
     ],
 )
-def test_what_changes_a_variable_or_reads_one_that_changes_is_left_out(
+def test_a_signature_that_changes_a_variable_or_reads_a_changed_one_is_left_out(
     exported: Path, model: str, moves: str, operation: str
 ) -> None:
     signatures = load(exported / model).signatures
@@ -280,7 +280,7 @@ def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
     ],
     ids=["graph cut", "index flipped", "no variables"],
 )
-def test_what_is_damaged_is_named(
+def test_a_damaged_file_is_named(
     exported: Path, tmp_path: Path, damage: Callable[[Path], None], told: str
 ) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")

@@ -219,7 +219,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> CompiledPrograms:
 
 
 @BOTH_WAYS
-async def test_what_the_engine_refuses_while_it_computes_is_one_clean_line(
+async def test_a_refusal_while_the_engine_computes_is_one_clean_line(
     tmp_path: Path, execution: str
 ) -> None:
     x, shape = parameter("x", [-1]), parameter("shape", [2], DataType.INT32)

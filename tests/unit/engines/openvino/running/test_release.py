@@ -32,7 +32,7 @@ def test_the_weights_are_gone_while_python_still_has_the_object() -> None:
     del model  # an empty one: freed a second time it would end this process
 
 
-def test_what_a_request_still_uses_stays() -> None:
+def test_a_model_that_a_request_still_uses_stays() -> None:
     model = compiled()
     request = model.create_infer_request()
     release(model)

@@ -64,13 +64,15 @@ HUGE: Shapes = ((1_000_000, 1), (1, 1_000_000))
 FAILS: Shapes = ((1, 2), (3, 3))
 
 
-async def test_what_fits_is_tried_once(product: Counting) -> None:
+async def test_shapes_that_fit_are_tried_once(product: Counting) -> None:
     assert FITS not in product.known
     await product.check(FITS)
     assert FITS in product.known
 
 
-async def test_what_does_not_fit_is_refused_each_time_and_tried_once(product: Counting) -> None:
+async def test_shapes_that_do_not_fit_are_refused_each_time_and_tried_once(
+    product: Counting,
+) -> None:
     for _ in range(3):
         assert FAILS not in product.known
         with pytest.raises(InvalidTensor, match=r'"a" \(1, 2\), "b" \(3, 3\)'):
@@ -161,7 +163,7 @@ async def test_shapes_with_which_an_operation_may_fail_are_never_known(tmp_path:
     assert ((0,),) not in shapes.known
 
 
-def test_what_shapes_ask_for_stays_within_the_budget(
+def test_memory_that_shapes_ask_for_stays_within_the_budget(
     product: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """8 MB of two rows become an outer product of 4 TB."""
@@ -202,7 +204,7 @@ async def test_sizes_that_were_not_found_at_load_are_taken_when_they_come(tmp_pa
     assert list(shapes.known) == [((1, 7),)]
 
 
-async def test_what_flags_read_is_tried_as_well(tmp_path: Path) -> None:
+async def test_shapes_that_flags_read_are_tried_as_well(tmp_path: Path) -> None:
     """The copy that shows hazards serves here, too: it has the flags of what it shows."""
     table = op.constant([1.0, 2.0])
 

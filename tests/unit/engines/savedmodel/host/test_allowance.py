@@ -88,7 +88,7 @@ def test_a_size_is_asked_for_before_it_is_allocated(operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["DecodePng", "DecodeJpeg", "ResizeBilinear", "While", "If"])
-def test_what_takes_long_never_runs_on_the_event_loop(operation: str) -> None:
+def test_a_kernel_that_takes_long_never_runs_on_the_event_loop(operation: str) -> None:
     assert KERNELS[operation].in_thread
 
 

@@ -85,7 +85,7 @@ def served(parsing: Parsing, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("name", ["each", "first_generation", "encoded"])
-async def test_what_is_parsed_is_what_tensorflow_parses(
+async def test_examples_are_parsed_as_tensorflow_parses_them(
     name: str, parsing: Parsing, served: CompiledModel
 ) -> None:
     encoded = name == "encoded"

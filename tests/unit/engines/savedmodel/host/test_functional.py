@@ -87,7 +87,7 @@ def test_a_branch_becomes_an_if() -> None:
     assert functions_of(changed, ["else_branch"]) == [{"Const"}]
 
 
-def test_which_branch_is_taken_is_read_from_the_graph_not_from_an_order() -> None:
+def test_the_branch_that_is_taken_is_read_from_the_graph_not_from_an_order() -> None:
     definition, output = made_by(
         lambda words, flag: v1.cond(flag, lambda: lower(words), lambda: tf.constant(["no"]))
     )

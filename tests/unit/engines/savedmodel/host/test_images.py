@@ -110,14 +110,14 @@ def test_the_first_picture_of_a_jpeg_with_several_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", encoded(COLOURS, "JPEG")[:300]])
-def test_what_is_no_image_is_the_clients_mistake(data: bytes) -> None:
+def test_bytes_that_are_no_image_are_the_clients_mistake(data: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.decode_image(data)
     with pytest.raises(InvalidRequest, match="Unknown image file format, or invalid data"):
         ours("DecodeImage", data, 3)
 
 
-def test_what_is_decoded_in_another_way_is_refused() -> None:
+def test_an_image_that_pillow_decodes_in_another_way_is_refused() -> None:
     data = tf.io.encode_png(COLOURS).numpy()
     with pytest.raises(InvalidRequest, match="PNG of mode RGB; 1 channels"):
         ours("DecodePng", data, 1)

@@ -389,7 +389,7 @@ WRONG: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     WRONG,
     ids=[f"{case[0]}-{at}" for at, case in enumerate(WRONG)],
 )
-def test_what_numpy_would_take_is_refused_as_by_tensorflow(
+def test_values_that_numpy_would_take_are_refused_as_by_tensorflow(
     operation: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> None:
     node, arrays, _ = node_of(operation, inputs, attributes, runs=False)
@@ -416,7 +416,7 @@ def test_a_string_alone_keeps_its_zero_bytes(text: bytes) -> None:
     ("error", "kind"),
     [(ZeroDivisionError("by zero"), InvalidRequest), (MemoryError(), RequestTooLarge)],
 )
-def test_what_goes_wrong_with_values_is_the_requests_error(
+def test_an_exception_about_values_is_the_requests_error(
     error: Exception, kind: type[Exception]
 ) -> None:
     def compute() -> None:

@@ -113,7 +113,7 @@ def test_partition(build: Build, before: list[str], model: list[str], after: lis
         ),
     ],
 )
-def test_what_runs_nowhere_is_refused_by_name(build: Build, cause: str) -> None:
+def test_a_node_that_runs_nowhere_is_refused_by_name(build: Build, cause: str) -> None:
     with pytest.raises(LoadFailed, match=cause):
         divided(build)
 

@@ -100,7 +100,9 @@ def test_no_pattern_takes_longer_than_its_string_is_long(pattern: bytes) -> None
         (rb"(?:a{1000}){1000}", "invalid repetition size"),
     ],
 )
-def test_what_re2_does_not_take_is_refused_in_its_words(pattern: bytes, words: str) -> None:
+def test_a_pattern_that_re2_does_not_take_is_refused_in_its_words(
+    pattern: bytes, words: str
+) -> None:
     with pytest.raises(regex.PatternRefused, match=re.escape(words)):
         regex.compiled(pattern)
 

@@ -64,7 +64,7 @@ def test_results_wrap_around_as_those_of_tensorflow(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
-def test_what_reads_them_sees_them_wrapped_around(dtype: type) -> None:
+def test_readers_of_results_see_them_wrapped_around(dtype: type) -> None:
     """Before, results of 16 bits went on with 32."""
     a, b = pairs(dtype)
     builds = {
@@ -77,7 +77,7 @@ def test_what_reads_them_sees_them_wrapped_around(dtype: type) -> None:
 
 @BY_NAME
 @pytest.mark.parametrize("dtype", WIDE)
-def test_what_fits_is_exact_and_the_rest_refused(name: str, dtype: type) -> None:
+def test_results_that_fit_are_exact_and_the_rest_refused(name: str, dtype: type) -> None:
     a, b = pairs(dtype)
     values = exactly(name, a, b)
     inside = fits(values, dtype)
@@ -183,7 +183,7 @@ def test_the_end_of_int64_may_end_a_slice() -> None:
     assert served(build, np.array([2, 5, 6])).tolist() == [[2], [5]]
 
 
-def test_what_cannot_leave_its_type_stays_as_it_is() -> None:
+def test_an_operation_that_cannot_leave_its_type_stays_as_it_is() -> None:
     x = held(np.int16).astype(np.int64)
     small = lambda n: op.add(op.floor_mod(n, constant(9, np.int64)), constant(1, np.int64))  # noqa: E731
     assert types(lambda n: small(op.convert(op.convert(n, "i16"), "i64")), x)[-2:] == [
@@ -288,19 +288,19 @@ def halved(node: Any) -> Any:
 
 
 @DTYPES
-def test_what_is_inverted(dtype: type, fixed: bool) -> None:
+def test_bits_of_integers_are_inverted(dtype: type, fixed: bool) -> None:
     assert np.array_equal(served(op.bitwise_not, held(dtype), fixed=fixed), ~held(dtype))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
-def test_what_reads_it_sees_it_inverted(dtype: type) -> None:
+def test_readers_of_inverted_bits_see_them_inverted(dtype: type) -> None:
     """Before, an uint16 went on with 32 bits, and a negative number."""
     x = held(dtype)
     assert np.array_equal(served(lambda n: halved(op.bitwise_not(n)), x), ~x >> 1)
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-def test_what_has_no_sign_is_not_inverted_for_others_to_compute_with(dtype: type) -> None:
+def test_an_unsigned_integer_that_is_inverted_and_computed_with_is_refused(dtype: type) -> None:
     model = graph(lambda n: halved(op.bitwise_not(n)), [held(dtype)])
     with pytest.raises(LoadFailed, match="BitwiseNot"):
         exact_integers(model, EXACT)

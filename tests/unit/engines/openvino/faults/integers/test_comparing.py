@@ -170,7 +170,7 @@ BEHIND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] =
 
 @pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "open"])
 @pytest.mark.parametrize("front", FRONT)
-def test_what_is_fused_stays_exact(front: str, fixed: bool) -> None:
+def test_fused_operations_stay_exact(front: str, fixed: bool) -> None:
     """The plugin fuses neighbours into one kernel, and computes all of it as float32."""
     small = np.array([3, -2, 5, 1, -7] * len(NUMBERS), np.int32)
     big = np.repeat(held(np.int32), 5)

@@ -70,7 +70,7 @@ ALONE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_is_known_to_be_small_stays_as_it_is(name: str) -> None:
+def test_an_operation_on_numbers_known_to_be_small_stays_as_it_is(name: str) -> None:
     """Masks, shapes, places and what is read from them keep their speed."""
     build = ALONE[name]
     before = [node.get_type_name() for node in graph(build, [IDS]).get_ordered_ops()]

@@ -74,7 +74,9 @@ def whole(x: Array, most: float) -> Array:
     ],
     ids=["where", "where not", "in turn", "behind", "several"],
 )
-def test_what_is_left_out_is_not_refused(build: Any, expected: Array, fixed: bool) -> None:
+def test_a_value_that_the_graph_leaves_out_is_not_refused(
+    build: Any, expected: Array, fixed: bool
+) -> None:
     """Before, each of these requests was refused."""
     assert served(build, REALS, fixed=fixed).tolist() == expected.tolist()
 

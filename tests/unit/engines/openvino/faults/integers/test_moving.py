@@ -89,12 +89,12 @@ MOVES: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
 
 @BOTH
 @KINDS
-def test_what_moves_integers(kind: type, fixed: bool) -> None:
+def test_operations_that_move_integers_keep_all_bits(kind: type, fixed: bool) -> None:
     assert_exact(MOVES, LARGE.astype(kind), fixed=fixed)
 
 
 @KINDS
-def test_what_is_hot(kind: type) -> None:
+def test_the_values_of_one_hot_are_exact(kind: type) -> None:
     def build(x: Any) -> Any:
         return op.one_hot(x, constant(3), like(x, 2**24 + 1), like(x, -(2**31)), -1)
 

@@ -201,7 +201,7 @@ def test_ones_that_are_counted_stay_as_they_are() -> None:
     assert types(count, np.array([1, 1])).count("ScatterNDUpdate") == 1
 
 
-def test_what_nothing_makes_exact_is_refused_by_name() -> None:
+def test_an_operation_that_nothing_makes_exact_is_refused_by_name() -> None:
     cases = {
         "ReduceL2": lambda n: op.reduce_l2(n, constant([0]), False),
         "PRelu": lambda n: op.prelu(n, constant([2])),

@@ -153,7 +153,7 @@ async def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line:
     assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 15, 200)
 
 
-async def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
+async def test_text_that_a_client_sends_fills_neither_the_queue_nor_the_file(
     access: OptionalWatch, line: Fields
 ) -> None:
     codec = ExampleCodec(parse_examples, serialize_examples)
@@ -332,7 +332,7 @@ class Door:
         return self._answer
 
 
-def test_who_is_not_admitted_has_a_line(access: OptionalWatch, line: Fields) -> None:
+def test_a_caller_that_is_not_admitted_has_a_line(access: OptionalWatch, line: Fields) -> None:
     services = {"s": {"m": raising(NotFound(""))}}
     unchanged, admission = access.grpc(services, Door(raising(NotFound(""))))
     assert unchanged is services
@@ -343,7 +343,7 @@ def test_who_is_not_admitted_has_a_line(access: OptionalWatch, line: Fields) -> 
     assert (fields["path"], fields["code"]) == ("/s/m", "UNAUTHENTICATED")
 
 
-def test_what_answers_whom_is_admitted_is_logged(access: OptionalWatch, line: Fields) -> None:
+def test_the_answer_to_an_admitted_caller_is_logged(access: OptionalWatch, line: Fields) -> None:
     _, admission = access.grpc({}, Door(raising(NotFound(""))))
     assert admission is not None
     method = admission.method(b"/s/m", Credentials(None, b"key", ()))
@@ -436,7 +436,7 @@ def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None
     asyncio.run(access.close())
 
 
-def test_who_fails_without_an_id_is_told_the_one_of_the_line(
+def test_a_client_that_fails_without_an_id_is_told_that_of_the_line(
     access: OptionalWatch, line: Fields
 ) -> None:
     method = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
@@ -447,7 +447,9 @@ def test_who_fails_without_an_id_is_told_the_one_of_the_line(
     assert (name, len(id), line()["id"]) == ("x-request-id", 28, id)
 
 
-async def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
+async def test_a_client_that_fails_over_rest_is_told_it_too(
+    access: OptionalWatch, line: Fields
+) -> None:
     async def refuse(_: object, receive: Any, send: Any) -> None:
         await read(receive)
         await reply(send, b"", 404)
@@ -457,7 +459,9 @@ async def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: F
     assert (len(id), ended(line)["id"]) == (28, id.decode())
 
 
-async def test_who_succeeds_without_an_id_is_sent_none(access: OptionalWatch, line: Fields) -> None:
+async def test_a_client_that_succeeds_without_an_id_is_sent_none(
+    access: OptionalWatch, line: Fields
+) -> None:
     """The line has one; to send and to read it would cost more than the rest of the log."""
     assert await Talk(echo, access.rest).say(POST) == answered(b"POST /a 1.1 abc")
     assert len(ended(line)["id"]) == 28

@@ -42,7 +42,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("front", ["edi", "konduit", "kibernetika"])
-async def test_who_leaves_leaves_nothing_behind(front: str) -> None:
+async def test_a_client_that_leaves_leaves_nothing_behind(front: str) -> None:
     waiting: Any = Waiting()
     waiting.counting_refusals = (await Heart().plane()).counting_refusals
     settings = Settings(models=(), server=ServerSettings(answering_model="m"))

@@ -54,7 +54,7 @@ def head(method: str, path: str) -> RequestHead:
     ],
     ids=["none", "edi", "konduit", "both", "kibernetika", "stfs"],
 )
-def test_what_is_not_used_is_not_imported(
+def test_routes_that_are_not_used_are_not_imported(
     models: tuple[ModelConfig, ...],
     given: dict[str, Any],
     imported: set[str],

@@ -91,12 +91,14 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hashes]:
 
 
 @pytest.mark.parametrize(("credentials", "caller"), KNOWN)
-async def test_who_is_known(credentials: Credentials, caller: Principal) -> None:
+async def test_a_caller_with_known_credentials_is_known(
+    credentials: Credentials, caller: Principal
+) -> None:
     assert await access().verified(credentials) == caller
 
 
 @pytest.mark.parametrize("credentials", WRONG)
-async def test_who_is_not(credentials: Credentials) -> None:
+async def test_a_caller_with_wrong_credentials_is_refused(credentials: Credentials) -> None:
     gate = access()
     with pytest.raises(Unauthenticated) as refused:
         await gate.verified(credentials)

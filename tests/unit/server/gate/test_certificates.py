@@ -74,7 +74,7 @@ def test_a_certificate_by_another_label_is_read(tmp_path: Path, label: str) -> N
 @pytest.mark.parametrize(
     "text", [b"", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"]
 )
-def test_what_cannot_be_read_has_no_end(text: bytes) -> None:
+def test_a_text_that_cannot_be_read_has_no_end(text: bytes) -> None:
     assert validity(text) is None
 
 
@@ -100,7 +100,7 @@ BROKEN: dict[str, tuple[Broken, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_cannot_be_used(tmp_path: Path, name: str) -> None:
+def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
     good, other = material(tmp_path / "good"), material(tmp_path / "other")
     breaks, text = BROKEN[name]
     with pytest.raises(ConfigError, match=text):

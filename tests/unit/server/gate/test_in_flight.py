@@ -54,7 +54,7 @@ async def test_one_more_than_there_may_be_is_refused_on_both_ports() -> None:
     assert (await worked.call(), (await worked.ask()).status) == (b"reply", 200)
 
 
-async def test_who_leaves_gives_room() -> None:
+async def test_a_client_that_leaves_gives_room() -> None:
     worked = Worked(1)
     for ask in (worked.call, worked.ask):
         leaving = ask()
@@ -76,7 +76,7 @@ async def test_who_leaves_gives_room() -> None:
         ("POST", "/page/programs"),
     ],
 )
-async def test_what_runs_no_model_is_answered(method: str, path: str) -> None:
+async def test_a_request_that_runs_no_model_is_answered(method: str, path: str) -> None:
     worked = Worked(1)
     held = worked.call()
     await asyncio.sleep(0)

@@ -158,7 +158,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def test_what_is_fetched(url: str) -> None:
+def test_keys_are_fetched(url: str) -> None:
     assert fetched(f"{url}/") == "keys"
 
 
@@ -171,12 +171,14 @@ def test_what_is_fetched(url: str) -> None:
         ("/binary", ConfigError, "no text"),
     ],
 )
-def test_what_is_not_taken(url: str, path: str, error: type[ServingError], said: str) -> None:
+def test_an_answer_that_is_no_key_set_is_not_taken(
+    url: str, path: str, error: type[ServingError], said: str
+) -> None:
     with pytest.raises(error, match=said):
         fetched(url + path)
 
 
-def test_who_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_issuer_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable, match="refused"):
         fetched("http://127.0.0.1:1/")
     monkeypatch.setattr(token_keys, "WAIT_S", 0.05)
@@ -184,7 +186,9 @@ def test_who_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         fetched(f"http://127.0.0.1:{port}/")
 
 
-def test_who_answers_slowly(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_issuer_that_answers_slowly_is_unreachable(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(token_keys, "WHOLE_S", -1.0)
     with pytest.raises(Unreachable, match="not read to its end"):
         fetched(f"{url}/")

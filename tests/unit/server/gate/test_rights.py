@@ -129,12 +129,14 @@ async def test_every_route_has_an_entry() -> None:
 
 
 @pytest.mark.parametrize(("method", "target", "verb", "model"), REQUESTS)
-def test_what_a_request_asks_for(method: str, target: str, verb: str, model: str) -> None:
+def test_a_request_needs_the_right_for_its_task_and_model(
+    method: str, target: str, verb: str, model: str
+) -> None:
     assert wanted(method, target) == (verb, model)
 
 
 @pytest.mark.parametrize(("method", "target", "verb", "model"), OF_KSERVE)
-def test_what_a_request_of_the_open_inference_protocol_asks_for(
+def test_a_request_of_the_open_inference_protocol_needs_its_right(
     method: str, target: str, verb: str, model: str
 ) -> None:
     assert _kserve().wanted(wanting(["/metrics"]))(head(method, target)) == (verb, model)
@@ -187,6 +189,6 @@ def open_in(table: Mapping[str, Need]) -> set[str]:
     return {name for name, need in table.items() if need.right is None}
 
 
-def test_what_changes_the_server_is_for_administrators() -> None:
+def test_routes_that_change_the_server_are_for_administrators() -> None:
     changing = {name for name, need in rights.REST.items() if need.right is Right.ADMINISTRATE}
     assert changing == {"poll", "reload", "labels", "set_log_level"}

@@ -49,7 +49,7 @@ def test_a_key_alone_needs_no_name() -> None:
         {"kty": ["RSA"], "kid": "x"},
     ],
 )
-def test_what_no_token_may_be_signed_with(left_out: Any) -> None:
+def test_a_key_that_no_token_may_be_signed_with_is_left_out(left_out: Any) -> None:
     found = keys_of(key_set(jwk(ec_key(), kid="e"), left_out), "keys.json", ALL)
     assert set(found.found) == {("e", "ES256")}
     assert (found.number, found.left_out) == (1, 1)
@@ -79,6 +79,6 @@ def test_a_private_part_is_not_taken() -> None:
         json.dumps({"keys": [jwk(ec_key(), x5c=["x" * MOST_BYTES])]}),
     ],
 )
-def test_what_is_no_key_set(text: str) -> None:
+def test_a_text_that_is_no_key_set_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^keys.json: "):
         keys_of(text, "keys.json", ALL)

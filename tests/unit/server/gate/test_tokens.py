@@ -69,7 +69,9 @@ def access(believed: TokenMaterial = BELIEVED) -> Access:
         (lambda: token(nbf=None), ALICE),
     ],
 )
-async def test_who_is_known(made: Callable[[], str], caller: Principal) -> None:
+async def test_a_token_of_a_believed_issuer_is_known(
+    made: Callable[[], str], caller: Principal
+) -> None:
     gate, text = access(), made()
     assert await gate.verified(bearer(text)) == caller
     assert gate.caller(bearer(text)) == caller  # remembered
@@ -107,7 +109,7 @@ WRONG: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_who_is_not(name: str) -> None:
+async def test_a_token_that_is_wrong_in_one_way_is_refused(name: str) -> None:
     gate, wrong = access(), WRONG[name]()
     with pytest.raises(Unauthenticated) as refused:
         await gate.verified(bearer(wrong))
@@ -182,7 +184,7 @@ async def test_a_token_is_forgotten_when_it_expires(monkeypatch: pytest.MonkeyPa
     gate.close()
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_module, "MOST_KNOWN", 3)
     gate = access()
     for number in range(4):
@@ -220,7 +222,7 @@ async def test_a_key_that_goes_while_its_token_is_verified() -> None:
         await asyncio.wait_for(asked, PATIENCE_S)
 
 
-async def test_who_asks_after_a_renewal_does_not_wait_for_what_was_begun_before_it() -> None:
+async def test_a_caller_after_a_renewal_does_not_wait_for_work_begun_before_it() -> None:
     """Else a line that has gone would be believed until the token expires."""
     present = [BELIEVED]
     gate = Access(lambda: knowing(present[0]), Handover())
@@ -285,7 +287,9 @@ async def test_keys_that_have_not_been_fetched_yet() -> None:
         ("missing", "None", {}, False),
     ],
 )
-def test_which_line_fits(name: str, value: str, claims: dict[str, Any], expected: bool) -> None:
+def test_a_line_fits_the_claims_that_it_names(
+    name: str, value: str, claims: dict[str, Any], expected: bool
+) -> None:
     assert fits(Claim(name=name, value=value, caller=ANYONE), claims) is expected
 
 

@@ -73,7 +73,7 @@ print(seen() is None)
 """
 
 
-def test_what_survives_a_long_collection_is_visited_again_after_it_has_grown() -> None:
+def test_an_object_that_survives_a_long_collection_is_visited_again_after_growth() -> None:
     lasts, *left, gone, kept, in_time = output_of(sys.executable, "-c", EXEMPTS)[-6:]
     assert lasts == "True"
     assert left == ["False", "False"]

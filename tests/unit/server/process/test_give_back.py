@@ -40,7 +40,7 @@ asyncio.run(main())
 """
 
 
-def test_what_large_requests_leave_is_given_back() -> None:
+def test_memory_that_large_requests_leave_is_given_back() -> None:
     """200 MB of blocks that glibc keeps, with some in use between and above them."""
     kept, left = map(int, output_of(sys.executable, "-c", KEEPS)[-1].split())
     assert kept > 100
@@ -96,9 +96,7 @@ async def test_large_requests_that_never_cease_do_not_keep_what_a_burst_has_left
 
 
 @pytest.mark.parametrize(("resident", "expected"), [(114, 1), (116, 2)], ids=["little", "much"])
-async def test_what_is_left_of_little_stays_for_the_next_request(
-    resident: int, expected: int
-) -> None:
+async def test_little_memory_stays_for_the_next_request(resident: int, expected: int) -> None:
     """Compared with what was resident after memory was given back last."""
     looks = Looks()
     await looks.look()

@@ -151,7 +151,7 @@ def test_a_name_that_does_not_resolve_is_refused() -> None:
         bind(ServerSettings(host="no-such-host.invalid", port=free_port()))
 
 
-def test_what_a_predecessor_has_bound_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_port_that_a_predecessor_has_bound_is_taken_as_it_is(tmp_path: Path) -> None:
     """What is at the same address; the rest is closed, and what is new is bound."""
     path = str(tmp_path / "grpc.sock")
     first = {"port": free_port(), "rest_port": free_port()}

@@ -167,7 +167,7 @@ def test_one_that_ends_because_this_process_stops(
         (7, {"SYSTEMD_EXEC_PID": "7"}, "set Type=notify in the unit"),
     ],
 )
-def test_where_the_starting_process_would_end_both(
+def test_a_replacement_that_would_end_both_processes_is_refused(
     pid: int,
     environment: dict[str, str],
     cause: str,

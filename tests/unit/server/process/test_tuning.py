@@ -20,5 +20,5 @@ except LookupError:
 holds of the budget, and to thaw it would thaw what the tests have frozen (tests/conftest.py)."""
 
 
-def test_what_is_made_at_the_start_is_not_looked_through_again() -> None:
+def test_objects_made_at_the_start_are_not_looked_through_again() -> None:
     assert output_of(sys.executable, "-c", STARTS) == ["False", "True True True"]

@@ -44,6 +44,8 @@ async def test_the_first_connection_of_an_address_gives_way_to_the_second(port: 
         ("::1", "::/64"),
     ],
 )
-def test_whose_address_it_is(address: str, client: str) -> None:
+def test_an_address_belongs_to_one_client_and_a_network_of_ipv6_to_one(
+    address: str, client: str
+) -> None:
     """A client with one address of IPv6 has its whole network, and would be a new one with each."""
     assert client_of(address) == client

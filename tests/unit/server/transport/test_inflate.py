@@ -39,7 +39,7 @@ def few() -> Iterator[int]:
     ],
 )
 @pytest.mark.parametrize("form", ["gzip", "deflate"])
-def test_what_was_compressed_comes_out(content: bytes, form: str) -> None:
+def test_compressed_content_comes_out(content: bytes, form: str) -> None:
     compress, bits = {"gzip": (gzip.compress, GZIP), "deflate": (zlib.compress, DEFLATE)}[form]
     held = BUDGET.held
     found = inflate(compress(content, 1), bits, len(content))
@@ -83,7 +83,7 @@ def test_a_bomb_takes_no_more_than_the_budget(few: int) -> None:
     ],
     ids=["nothing", "cut short", "a byte behind", "a member behind", "a piece's end", "no gzip"],
 )
-def test_what_is_no_such_stream(data: bytes, fault: str) -> None:
+def test_data_that_are_no_such_stream_are_refused(data: bytes, fault: str) -> None:
     if len(data) % (1 << 14) == 0 and data:
         data += b"x"  # behind an end that lies where a piece of the input ends
     with pytest.raises(Malformed, match=fault):

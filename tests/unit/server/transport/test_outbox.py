@@ -17,7 +17,7 @@ class Wire(asyncio.Transport):
         return self._closed
 
 
-async def test_what_one_turn_of_the_loop_answers_is_written_when_it_ends_in_order() -> None:
+async def test_answers_of_one_turn_of_the_loop_are_written_in_order_when_it_ends() -> None:
     outbox, said = Outbox(), list[bytes]()
     wires = Wire(said), Wire(said)
     outbox.send(wires[0], b"1")

@@ -113,14 +113,18 @@ async def until(worker: Worker, prepared: int = 1) -> None:
 
 
 @BOTH
-async def test_what_is_answered_holds_in_all(workers: list[Worker], how: How) -> None:
+async def test_a_change_that_is_answered_holds_in_all_workers(
+    workers: list[Worker], how: How
+) -> None:
     for leader, name in zip(workers, "abc", strict=True):
         await leader.change(how, name)
         assert served(workers) == [name] * WORKERS
 
 
 @pytest.mark.parametrize("refusing", [0, 2], ids=["the leader", "another"])
-async def test_what_one_cannot_prepare_no_worker_has(workers: list[Worker], refusing: int) -> None:
+async def test_a_change_that_one_worker_cannot_prepare_no_worker_has(
+    workers: list[Worker], refusing: int
+) -> None:
     workers[refusing].refusal = LoadFailed("no memory")
     with pytest.raises(LoadFailed, match="no memory"):
         await workers[0].change(How.ALL_OR_NOTHING, "a")
@@ -141,7 +145,7 @@ async def test_no_worker_has_what_not_all_have_prepared(workers: list[Worker]) -
     assert served(workers) == ["a", "a", "a"]
 
 
-async def test_what_the_client_gives_up_is_undone(workers: list[Worker]) -> None:
+async def test_a_change_that_the_client_gives_up_is_undone(workers: list[Worker]) -> None:
     workers[2].prepares.clear()
     change = asyncio.ensure_future(workers[0].change(How.ALL_OR_NOTHING, "a"))
     await until(workers[1])

@@ -48,7 +48,7 @@ def test_a_full_mailbox_refuses_and_does_not_wait(crew: Crew) -> None:
     assert sent == len([*crew.mailboxes.unread(0)])
 
 
-def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
+def test_messages_that_a_dead_worker_has_not_read_are_closed(crew: Crew) -> None:
     """A client at the other end hears of it, where no other worker takes connections."""
     here, there = socket.socketpair()
     crew.boards[1].write(b"something")
@@ -184,7 +184,7 @@ async def test_a_board_that_is_read_while_it_is_written_is_read_again(
     crew.shown[1] += 1
 
 
-async def test_what_has_changed_is_shown_at_once_where_a_status_tells_it(
+async def test_a_change_is_shown_at_once_where_a_status_tells_it(
     members: list[Member],
 ) -> None:
     first, second = members
@@ -235,7 +235,7 @@ async def test_a_large_answer_comes_whole(members: list[Member]) -> None:
     assert await asking.ask(1, "double", "a" * 5_000_000, limit_s=PATIENCE_S) == "a" * 10_000_000
 
 
-async def test_who_asks_a_worker_that_dies_waits_no_longer(
+async def test_a_caller_of_a_worker_that_dies_waits_no_longer(
     members: list[Member], crew: Crew
 ) -> None:
     """Also where that has not read the question."""
@@ -330,7 +330,9 @@ async def test_one_process_has_the_lock_at_a_time(crew: Crew) -> None:
     assert _may_take(crew.lock)
 
 
-async def test_who_waits_for_the_lock_asks_whether_its_holder_is_silent(crew: Crew) -> None:
+async def test_a_worker_that_waits_for_the_lock_asks_whether_its_holder_is_silent(
+    crew: Crew,
+) -> None:
     """And has the lock as soon as its holder has died."""
     read, write = os.pipe()
     child = os.fork()

@@ -37,7 +37,7 @@ OF_THE_NETWORK = (
         {b"origin": b"HTTP://Models.test:8000"},
     ],
 )
-def test_who_is_not_of_another_site_may_change_things(fields: dict[bytes, bytes]) -> None:
+def test_a_caller_that_is_not_of_another_site_may_change_things(fields: dict[bytes, bytes]) -> None:
     cross_site.check({**HOST, **fields}, any_site=False)
 
 

@@ -85,7 +85,7 @@ async def test_a_check_of_an_unknown_service_fails() -> None:
         await checked(service_of(), request("x"))
 
 
-async def test_what_is_no_request_is_invalid() -> None:
+async def test_bytes_that_are_no_request_are_invalid() -> None:
     with pytest.raises(InvalidRequest):
         await checked(service_of(), b"\xff\xff")
 

@@ -63,7 +63,7 @@ async def test_services_and_their_methods_are_described(service: str) -> None:
 
 
 @pytest.mark.parametrize("symbol", [f"{grpc_health.NAME}.None", "none.Such.Method", "none"])
-async def test_what_there_is_not_is_not_found(symbol: str) -> None:
+async def test_a_symbol_that_does_not_exist_is_not_found(symbol: str) -> None:
     (reply,) = await answers(Request(file_containing_symbol=symbol).SerializeToString())
     assert reply.error_response.error_code == 5
 
@@ -76,7 +76,7 @@ async def test_several_questions_in_one_call() -> None:
     assert replies[1].list_services_response.service
 
 
-async def test_what_is_no_request_is_invalid() -> None:
+async def test_bytes_that_are_no_request_are_invalid() -> None:
     """The client's fault, not a defect with a traceback in the log."""
     with pytest.raises(InvalidRequest):
         await answers(b"\xff\xff")

@@ -55,7 +55,7 @@ async def test_another_level_counts_at_once(
         b'{"log_level": "DEBUG", "x": 1}',
     ],
 )
-async def test_what_is_no_level_changes_nothing(body: bytes) -> None:
+async def test_a_body_that_is_no_level_changes_nothing(body: bytes) -> None:
     pages = LogPages(log_level, unbind, allowed=True)
     with pytest.raises(InvalidRequest):
         await pages.change("", body)

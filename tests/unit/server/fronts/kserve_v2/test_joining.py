@@ -81,7 +81,7 @@ async def test_nothing_is_imported_before_the_first_request(
         ("POST", f"/v2/models/{'m' * 300}/infer", ParsedPath("infer", "m" * 300)),
     ],
 )
-def test_what_a_path_asks_for(method: str, path: str, found: ParsedPath | None) -> None:
+def test_a_path_names_a_task_and_a_model(method: str, path: str, found: ParsedPath | None) -> None:
     assert asked(head(method, path)) == found
 
 

@@ -29,7 +29,7 @@ def page() -> bytes:
     return metrics.text().encode()
 
 
-def test_what_is_known_is_told() -> None:
+def test_counts_of_the_page_become_statistics() -> None:
     first, second = statistics(page(), {NAME: [1, 2]})
     assert first == {
         "name": NAME,

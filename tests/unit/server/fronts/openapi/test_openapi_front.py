@@ -91,7 +91,9 @@ async def test_a_method_that_is_checked_hides_other_signatures() -> None:
         pytest.param(Signature("serving_default", {}, {}, is_open=True), id="any inputs"),
     ],
 )
-async def test_what_the_server_cannot_make_up_has_no_example(signature: Signature) -> None:
+async def test_a_signature_that_the_server_cannot_make_up_has_no_example(
+    signature: Signature,
+) -> None:
     reply = await ask("/openapi.json", signature)
     assert bodies(reply) == {"m.3.predict": {}, "m.3.infer": {}}
     assert b"No example of serving_default" in bytes(reply.body)

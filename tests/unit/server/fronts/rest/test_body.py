@@ -70,20 +70,20 @@ async def test_the_limit_holds_before_and_after_inflating(coding: bytes) -> None
 
 
 @pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1]], ids=["not gzip", "cut short"])
-async def test_what_is_not_the_gzip_data_that_is_announced_is_invalid(body: bytes) -> None:
+async def test_a_body_that_is_not_the_announced_gzip_is_invalid(body: bytes) -> None:
     with pytest.raises(InvalidRequest, match=r"^the body announced by .* is not valid gzip data"):
         await read_body(request(body, b"gzip"), LIMIT, Lease(Budget()))
 
 
 @pytest.mark.parametrize("behind", [b"junk", gzip.compress(b"[2]]}")], ids=["junk", "a member"])
-async def test_what_follows_the_gzip_data_is_refused_and_not_dropped(behind: bytes) -> None:
+async def test_bytes_behind_the_gzip_data_are_refused_and_not_dropped(behind: bytes) -> None:
     body = gzip.compress(b'{"instances": [[1]]}') + behind
     with pytest.raises(InvalidRequest, match="something follows its end"):
         await read_body(request(body, b"gzip"), LIMIT, Lease(Budget()))
 
 
 @pytest.mark.parametrize("size", [ALWAYS_INFLATED, ALWAYS_INFLATED + 1])
-async def test_what_becomes_very_much_larger_is_refused(size: int) -> None:
+async def test_a_body_that_becomes_very_much_larger_is_refused(size: int) -> None:
     """100 KB would be 100 MB of one value again and again, and minutes to parse."""
     body = gzip.compress(b"0" * size)
     assert len(body) * MOST_GROWTH < size

@@ -35,7 +35,7 @@ from ie_serving.server.fronts.tfs.rest_routes import Route, VersionOverflow, rou
         ("POST", "/v1/models/m:regress", Route("regress", ModelSpec("m"))),
     ],
 )
-def test_what_is_asked_for(method: str, target: str, expected: Route) -> None:
+def test_a_target_names_a_task_and_a_model(method: str, target: str, expected: Route) -> None:
     assert route(method, target) == expected
 
 
@@ -48,7 +48,7 @@ def test_what_is_asked_for(method: str, target: str, expected: Route) -> None:
         ("PATCH", "/v1/models/m:predict"),
     ],
 )
-def test_what_is_malformed(method: str, target: str) -> None:
+def test_a_malformed_target_is_refused(method: str, target: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         route(method, target)
     assert str(refused.value) == f"Malformed request: {method} {target}"

@@ -174,7 +174,7 @@ async def test_a_call_ends_at_its_deadline(served: Served) -> None:
         pytest.param(("grpc-timeout", "1n"), Code.DEADLINE_EXCEEDED, id="at it"),
     ],
 )
-async def test_what_a_call_was_cancelled_for_is_told(
+async def test_a_cancelled_call_is_told_its_cause(
     served: Served, timeout: tuple[str, str] | None, cause: Code
 ) -> None:
     """Clients reset calls at the deadline, mostly before the server's clock has come to it."""
@@ -303,7 +303,7 @@ async def test_a_reset_cancels_the_call(served: Served, method: str) -> None:
         ),
     ],
 )
-async def test_what_a_unary_method_never_sees_is_told(
+async def test_an_error_that_a_unary_method_never_sees_is_told(
     served: Served, request_: bytes, kind: type[Exception]
 ) -> None:
     """So that the metrics count it, as they count what REST refuses."""

@@ -103,7 +103,7 @@ async def test_calls_that_wait_are_counted_however_small(room: int) -> None:
         served.services.gate.set()
 
 
-async def test_what_conversations_have_not_read_is_counted(room: int) -> None:
+async def test_data_that_conversations_have_not_read_are_counted(room: int) -> None:
     async with serving() as served:
         peer = await served.connect()
         for number in range(1, 21, 2):

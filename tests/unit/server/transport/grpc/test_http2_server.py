@@ -165,7 +165,7 @@ async def test_a_client_that_reads_nothing_does_not_hold_the_end(served: Served)
     await asyncio.wait_for(served.server.drain(0.1), 10)
 
 
-async def test_what_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
+async def test_a_reply_that_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
     """Its calls have ended; their status has not gone out yet."""
     wire = Wire()
     slow = SocketDriver(
@@ -208,7 +208,7 @@ async def test_a_reply_on_its_way_arrives_although_the_client_renews_a_window(
     await drained
 
 
-async def test_who_has_not_greeted_is_sent_away(served: Served) -> None:
+async def test_a_client_that_has_not_greeted_is_sent_away(served: Served) -> None:
     peer = await served.connect(b"PRI")
     other = await served.connect()
     await other.pong()

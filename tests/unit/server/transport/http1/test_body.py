@@ -53,7 +53,7 @@ async def test_pieces_are_given_as_they_come_and_several_as_one() -> None:
     assert got == [b"ab", b"c"]
 
 
-async def test_what_is_taken_is_not_unread_and_the_connection_is_told() -> None:
+async def test_a_piece_that_is_taken_is_not_unread_and_the_connection_is_told() -> None:
     stream = BodyStream(connection := Connection(), client_waits=False)
     stream.feed(b"abc")
     assert (stream.unread, connection.balanced) == (3, 0)

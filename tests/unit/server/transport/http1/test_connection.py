@@ -112,7 +112,7 @@ BAD = {  # `tests/functional/protocols` sends more of them, each in one piece
 
 @pytest.mark.parametrize("pieces", [1, 50])
 @pytest.mark.parametrize(("request_", "status"), BAD.values(), ids=BAD)
-async def test_what_two_servers_might_read_differently_is_refused(
+async def test_a_request_that_two_servers_might_read_differently_is_refused(
     request_: bytes, status: int, pieces: int
 ) -> None:
     """The requests before it are answered, it is refused, nothing after it is heard."""
@@ -127,7 +127,7 @@ async def test_what_two_servers_might_read_differently_is_refused(
 
 
 @pytest.mark.parametrize("start", [b"0\r\nX: ", b"3;note="], ids=["trailer", "extension"])
-async def test_what_belongs_to_a_chunked_body_and_has_no_end_is_refused(start: bytes) -> None:
+async def test_a_trailer_or_extension_without_end_is_refused(start: bytes) -> None:
     talk = Talk(echo)
     await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", start)
     for _ in range(9):
@@ -241,7 +241,7 @@ async def test_a_client_that_leaves_in_mid_body_is_told_to_the_reader() -> None:
     assert got == ["cancelled"]
 
 
-async def test_what_is_answered_reaches_a_client_that_ends_its_stream() -> None:
+async def test_an_answer_reaches_a_client_that_ends_its_stream() -> None:
     """As `printf ... | nc` does."""
     talk = Talk(echo)
     talk.connection.data_received(GET)

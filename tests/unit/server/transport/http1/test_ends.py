@@ -75,7 +75,7 @@ def dropping(wire: Wire) -> asyncio.Protocol:
     return wire.protocol
 
 
-async def test_what_follows_a_refusal_is_dropped_until_the_connection_closes(
+async def test_requests_behind_a_refusal_are_dropped_until_the_connection_closes(
     refused: Lingering,
 ) -> None:
     assert refused.reading

@@ -17,7 +17,7 @@ def test_headers_of_one_name_are_a_list() -> None:
     assert by_name(headers[:2]) == {b"host": b"h", b"a": b"1"}
 
 
-def test_what_a_head_may_say() -> None:
+def test_a_head_may_name_versions_hosts_and_chunks_in_these_forms() -> None:
     assert [spoken(version) for version in ("1.0", "1.1", "1.9")] == ["1.0", "1.1", "1.1"]
     for host in b"a.b-c_d:8501", b"127.0.0.1:1", b"[fe80::1%25eth0]:80":
         check_host("1.1", [(b"x", b"y"), (b"host", host)])
@@ -36,7 +36,9 @@ def test_what_a_head_may_say() -> None:
         (lambda: is_chunked("1.0", {b"transfer-encoding": b"chunked"}), 400, r"HTTP/1\.0 knows no"),
     ],
 )
-def test_what_is_refused(read: Callable[[], object], status: int, text: str) -> None:
+def test_a_head_that_breaks_a_rule_is_refused(
+    read: Callable[[], object], status: int, text: str
+) -> None:
     with pytest.raises(RequestRefused, match=text) as refused:
         read()
     assert refused.value.status == status

@@ -28,7 +28,7 @@ def test_an_unknown_status_has_no_phrase() -> None:
         (b"content-length", b"many"),
     ],
 )
-def test_what_would_break_the_framing_is_refused(pair: tuple[bytes, bytes]) -> None:
+def test_a_pair_that_would_break_the_framing_is_refused(pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError):
         head(200, (pair,))
 

@@ -58,7 +58,7 @@ def paths(events: Sequence[HttpEvent]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
-def test_what_is_held_is_counted_and_given_back(sent: bytes) -> None:
+def test_memory_of_unfinished_requests_is_counted_and_given_back(sent: bytes) -> None:
     """250 KB of requests were held as 3.3 MB, 60 KB in chunks of two bytes as 1.8 MB."""
     spoken, held = protocol(), BUDGET.held
     tracemalloc.start()

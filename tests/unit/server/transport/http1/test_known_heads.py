@@ -46,7 +46,7 @@ def test_an_equal_head_is_the_same_object_on_another_connection() -> None:
         ),
     ],
 )
-def test_what_does_not_leave_the_parser_as_it_was_is_not_remembered(text: bytes) -> None:
+def test_a_head_that_changes_the_parser_is_not_remembered(text: bytes) -> None:
     known = KnownHeads()
     Protocol(known).receive(text)
     end = text.index(b"\r\n\r\n") + 4
@@ -84,7 +84,7 @@ PARTS = (
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=4), st.lists(st.sampled_from(PARTS), max_size=6))
-def test_what_was_seen_before_makes_no_difference(before: list[bytes], now: list[bytes]) -> None:
+def test_requests_seen_before_make_no_difference(before: list[bytes], now: list[bytes]) -> None:
     """Also where it was nearly a request."""
     known = KnownHeads()
     for text in (b"".join(before), GET, POST + b"abc"):

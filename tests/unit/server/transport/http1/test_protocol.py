@@ -43,14 +43,14 @@ def protocol() -> Protocol:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "encrypt it by server.tls_certificate"),
     ],
 )
-def test_who_means_another_port_is_told(sent: bytes, text: str) -> None:
+def test_a_client_that_means_another_port_is_told(sent: bytes, text: str) -> None:
     (fault,) = protocol().receive(sent)
     assert isinstance(fault, Fault)
     assert fault.status == 400
     assert text in fault.text
 
 
-def test_who_means_another_port_is_told_where_that_comes_in_pieces() -> None:
+def test_a_client_that_means_another_port_is_told_where_that_comes_in_pieces() -> None:
     said = protocol()
     assert not said.receive(b"PRI * HT")
     (fault,) = said.receive(b"TP/2.0\r\n\r\nSM\r\n\r\n")
@@ -58,7 +58,7 @@ def test_who_means_another_port_is_told_where_that_comes_in_pieces() -> None:
     assert "gRPC has a port of its own" in fault.text
 
 
-def test_who_sends_a_blank_in_a_target_is_told() -> None:
+def test_a_client_that_sends_a_blank_in_a_target_is_told() -> None:
     (fault,) = protocol().receive(b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n")
     assert isinstance(fault, Fault)
     assert "a blank in the target is written %20" in fault.text
@@ -116,7 +116,9 @@ IN = {
 
 
 @pytest.mark.parametrize(("pieces", "expected", "reader"), IN.values(), ids=IN)
-def test_what_bytes_mean(pieces: list[bytes], expected: list[Told], reader: Reader) -> None:
+def test_bytes_become_events_in_any_pieces(
+    pieces: list[bytes], expected: list[Told], reader: Reader
+) -> None:
     spoken = protocol()
     events = [event for piece in pieces for event in spoken.receive(piece)]
     assert told(events) == expected
@@ -157,7 +159,7 @@ OUT = {
 
 
 @pytest.mark.parametrize(("asked", "reply", "end", "writer"), OUT.values(), ids=OUT)
-def test_what_is_sent(asked: bytes, reply: Reply, end: bytes, writer: Writer) -> None:
+def test_a_reply_becomes_bytes(asked: bytes, reply: Reply, end: bytes, writer: Writer) -> None:
     spoken = protocol()
     spoken.receive(asked)
     (sent,) = spoken.send(reply)

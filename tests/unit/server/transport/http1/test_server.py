@@ -96,7 +96,7 @@ async def test_a_request_on_its_way_when_the_drain_begins_is_answered() -> None:
         writer.close()
 
 
-async def test_what_still_runs_when_patience_ends_is_cancelled_and_told_so() -> None:
+async def test_a_request_that_outlasts_patience_is_cancelled_and_told_so() -> None:
     async with serving(app := Slow()) as (server, port):
         reader, writer = await connect(port)
         writer.write(GET)
@@ -106,7 +106,7 @@ async def test_what_still_runs_when_patience_ends_is_cancelled_and_told_so() -> 
         writer.close()
 
 
-async def test_who_swallows_the_cancellation_is_cut_off() -> None:
+async def test_a_request_that_swallows_the_cancellation_is_cut_off() -> None:
     async def stubborn(scope: Any, receive: Any, send: Any) -> None:
         began.set()
         while not over.is_set():

@@ -213,7 +213,7 @@ def test_trailers_of_a_refused_stream_pass_the_decoder(
         ),
     ],
 )
-def test_what_a_stream_hears(sent: bytes, events: list[str], content: bytes) -> None:
+def test_a_stream_hears_its_events_in_order(sent: bytes, events: list[str], content: bytes) -> None:
     """Whether it comes at once or byte by byte."""
     for size in (len(sent), 1):
         talk = Talk()
@@ -237,7 +237,7 @@ def test_padding_priority_and_continuations() -> None:
     assert len(talk.requests[0]) == len(request())
 
 
-def test_what_is_not_known_is_ignored() -> None:
+def test_an_unknown_frame_or_setting_is_ignored() -> None:
     talk = Talk()
     talk.say(raw_frame(UNKNOWN, 0xFF, 7, b"x"), raw_frame(PING, 0xFE, 0, bytes(8)))
     talk.say(settings({0x99: 1}), raw_frame(GOAWAY, 0, 0, bytes(8)))

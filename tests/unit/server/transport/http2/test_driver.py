@@ -109,7 +109,7 @@ async def test_the_first_frame_is_settings(served: Served, first: bytes) -> None
 
 
 @pytest.mark.parametrize("start", [0, 10, 24, 30])
-async def test_who_does_not_begin_is_sent_away(
+async def test_a_client_that_does_not_begin_is_sent_away(
     served: Served, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(LIMITS_S, Life.PREFACE, 0.01)
@@ -427,7 +427,7 @@ def answered_later(wire: Wire, calls: int) -> list[Answers]:
     return begun
 
 
-async def test_what_one_turn_of_the_loop_answers_is_written_together() -> None:
+async def test_answers_of_one_turn_of_the_loop_are_written_together() -> None:
     """As to a batch of requests: a write for each would cost as much as the answer."""
     wire = Wire()
     for stream in answered_later(wire, 3):

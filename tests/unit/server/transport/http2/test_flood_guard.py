@@ -35,7 +35,7 @@ class Guarded:
         pytest.param(0, 1_000_000, 2 * BURST, id="with a million answers"),
     ],
 )
-def test_how_many_are_allowed(seconds: float, sent: int, allowed: int) -> None:
+def test_a_burst_and_a_rate_are_allowed(seconds: float, sent: int, allowed: int) -> None:
     guarded = Guarded()
     guarded.now += seconds
     guarded.sent += sent

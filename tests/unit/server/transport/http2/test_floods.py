@@ -113,7 +113,7 @@ def test_one_frame_of_settings_changes_windows_once() -> None:
     assert [type(f) for f in talk.frames()] == [SettingsFrame]
 
 
-def test_what_clients_write_around_each_call_is_no_flood() -> None:
+def test_frames_that_clients_write_around_each_call_are_no_flood() -> None:
     """A ping, two windows and an end of its own, however many thousand times a second."""
     talk = Talk()
     for number in range(1, 2 * BURST + 100, 2):

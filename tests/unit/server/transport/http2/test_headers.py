@@ -104,7 +104,7 @@ def test_a_block_that_changes_nothing_is_decoded_once() -> None:
     assert read(reader, short) is read(reader, short)
 
 
-def test_what_is_known_of_a_connection_takes_little_memory() -> None:
+def test_memory_of_known_blocks_is_bounded() -> None:
     """Neither many blocks nor blocks of a byte per field are all remembered."""
     encoder, reader = Encoder(), reading()
     for number in range(3 * headers.MOST_KNOWN):

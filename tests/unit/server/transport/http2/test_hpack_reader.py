@@ -43,7 +43,7 @@ def ours(reader: HpackReader, block: bytes) -> list[HeaderField] | None:
 
 
 @given(BLOCKS)
-def test_what_an_encoder_writes(blocks: list[tuple]) -> None:
+def test_blocks_that_an_encoder_writes_are_decoded(blocks: list[tuple]) -> None:
     """Tables that grow, evict and change their size; strings with and without Huffman's code."""
     encoder, reader = Encoder(), HpackReader(MOST)
     for size, fields, huffman in blocks:
@@ -83,7 +83,7 @@ def test_any_bytes(blocks: list[bytes]) -> None:
         pytest.param(b"\x40\x01a\x85\xff\xff\xff\xff\xff", id="the end of strings as a code"),
     ],
 )
-def test_what_is_refused(block: bytes) -> None:
+def test_a_malformed_block_is_refused(block: bytes) -> None:
     with pytest.raises(Undecodable):
         HpackReader(MOST).decode(block)
 

@@ -279,7 +279,7 @@ def test_a_stream_s_window_above_the_largest_is_told() -> None:
     assert not half.sender.widen(stream, 1)
 
 
-def test_what_is_read_together_is_answered_together() -> None:
+def test_requests_that_are_read_together_are_answered_together() -> None:
     half = Half()
     half.sender.apply(Flow.READING)
     assert send_whole(half, half.stream(1), b"1")

@@ -75,7 +75,9 @@ def test_a_signature_is_named_by_a_field() -> None:
         ([replace(IMAGE, image=None)], ("x", True, b"1"), "takes numbers, and no images"),
     ],
 )
-def test_what_fits_no_input_is_refused(specs: list[TensorSpec], field: Field, phrase: str) -> None:
+def test_a_field_that_fits_no_input_is_refused(
+    specs: list[TensorSpec], field: Field, phrase: str
+) -> None:
     with pytest.raises(InvalidRequest, match=phrase):
         decoded(specs, field)
 

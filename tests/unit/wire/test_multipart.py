@@ -33,7 +33,7 @@ fields = st.lists(st.tuples(names, st.booleans(), st.binary()))
 
 
 @given(fields, st.sampled_from([b"b", b"----WebKitFormBoundaryx1", b"a.b+c"]))
-def test_what_is_written_is_read(sent: list[Field], boundary: bytes) -> None:
+def test_a_form_that_is_written_is_read(sent: list[Field], boundary: bytes) -> None:
     assume(all(b"--" + boundary not in data for _, _, data in sent))
     body = written(*sent, boundary=boundary)
     for quoted in (boundary, b'"' + boundary + b'"'):
@@ -41,7 +41,7 @@ def test_what_is_written_is_read(sent: list[Field], boundary: bytes) -> None:
 
 
 @given(st.dictionaries(names, st.binary(), min_size=1))
-def test_what_a_client_writes_is_read(files: dict[str, bytes]) -> None:
+def test_a_form_that_a_client_writes_is_read(files: dict[str, bytes]) -> None:
     request = httpx.Request("POST", "http://x/", files={n: ("f.png", d) for n, d in files.items()})
     found = parts_of(request.read(), request.headers["content-type"].encode())
     assert [(part.is_file, bytes(part.data)) for part in found] == [
@@ -68,7 +68,7 @@ def test_empty_files_lines_and_dashes_are_data() -> None:
     assert read(written(*sent)) == sent
 
 
-def test_what_stands_before_and_behind_the_parts_is_not_looked_at() -> None:
+def test_bytes_before_and_behind_the_parts_are_not_looked_at() -> None:
     body = written(("x", True, b"1"))
     assert read(b"preamble\r\n" + body + b"epilogue") == [("x", True, b"1")]
 
@@ -105,7 +105,7 @@ def test_names(disposition: str, name: str, is_file: bool) -> None:
         (written(*[("x", True, b"")] * (MOST_PARTS + 1)), "more than 1000 parts"),
     ],
 )
-def test_what_is_no_form_is_refused(body: bytes, phrase: str) -> None:
+def test_a_body_that_is_no_form_is_refused(body: bytes, phrase: str) -> None:
     with pytest.raises(InvalidRequest, match=phrase):
         read(body)
 

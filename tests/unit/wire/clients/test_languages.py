@@ -55,7 +55,7 @@ def test_javascript_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:8501", "http://", "ftp://a", "http://a b", "http://a'", "http://a\n"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_a_url_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest, match="no address"):
         checked_url(url)
 

@@ -55,7 +55,7 @@ def test_names_are_quoted_and_ascii() -> None:
     assert json.loads(text) == {'a"\u00e9\n': 1}
 
 
-def test_what_is_long_stays_a_piece() -> None:
+def test_a_long_value_stays_a_piece() -> None:
     specs = {**spec(DataType.FP32, 300), "n": TensorSpec("n", DataType.INT32, (), "")}
     pieces = inlined(["<", *inputs(specs, open_size=1), ">"])
     assert pieces == ['<{"x": ', NestedValue("1.0", (300,)), ', "n": 1}>']

@@ -63,7 +63,7 @@ def test_lengths_of_several_bytes_are_read(size: int) -> None:
     [{"f": [1.0]}, {"f": [1.0], "n": [1], "x": [2]}, {"n": [1.0], "f": [1.0]}, {}, {"n": []}],
     ids=["missing", "more", "another kind", "nothing", "empty"],
 )
-def test_what_is_not_alike_is_left_to_the_other_ways(row: Features) -> None:
+def test_examples_that_are_not_alike_are_left_to_the_other_ways(row: Features) -> None:
     with pytest.raises(UnusualField):
         read_alike(SPEC.features, [*ROWS, *serialize_examples([row])])
 

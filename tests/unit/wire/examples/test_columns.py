@@ -61,7 +61,7 @@ def test_any_bytes_are_read_or_refused(serialized: list[bytes]) -> None:
             assert len(parse(SPEC, rows)["n splits"]) == len(rows) + 1
 
 
-def test_what_protobuf_alone_can_read_is_read_all_the_same() -> None:
+def test_an_example_that_protobuf_alone_can_read_is_read_all_the_same() -> None:
     twice = ROW[:1] + bytes([2 * ROW[1]]) + 2 * ROW[2:]  # each key twice: the last one counts
     rows = [twice] * examples.TOGETHER
     with pytest.raises(UnusualField):

@@ -12,7 +12,7 @@ from ie_serving.wire.protobuf import graph
 STEPS, WIDTH, EMPTY = 1000, 4, 20
 
 
-def test_what_is_padded_stays_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_stays_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `test_examples.py`: one long list among many SequenceExamples of two bytes."""
     long = graph.SequenceExample()
     for _ in range(STEPS):

@@ -70,7 +70,7 @@ def test_no_examples_give_empty_tensors() -> None:
     assert (tensors["i"].shape, tensors["s"].tolist()) == ((0, 2), [0, 0])
 
 
-def test_what_nothing_reads_is_checked_and_not_given() -> None:
+def test_a_feature_that_nothing_reads_is_checked_and_not_given() -> None:
     spec = ExampleSpec(dense=[Dense("f", FLOAT, (4,), None, "")])
     assert parse(spec, ROWS[:1]) == {}
     with pytest.raises(InvalidRequest, match=r"Feature: f .data type: float. is required"):
@@ -86,7 +86,7 @@ def test_what_nothing_reads_is_checked_and_not_given() -> None:
     ],
     ids=["padded", "default"],
 )
-def test_what_is_padded_stays_within_the_budget(
+def test_padding_stays_within_the_budget(
     dense: Dense, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long Example among many empty ones, of two bytes each, asked for any size of memory."""

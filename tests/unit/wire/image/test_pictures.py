@@ -72,7 +72,9 @@ MODES = {
 
 @pytest.mark.parametrize("held", MODES)
 @pytest.mark.parametrize(("channels", "mode"), [(RGB, "RGB"), (GREY, "L")])
-def test_what_a_png_holds_becomes_what_the_model_takes(held: str, channels: int, mode: str) -> None:
+def test_a_png_of_any_mode_becomes_the_pixels_that_the_model_takes(
+    held: str, channels: int, mode: str
+) -> None:
     data = saved(MODES[held])
     np.testing.assert_array_equal(decode(data, channels), reference(data, mode))
 
@@ -140,7 +142,7 @@ def test_of_several_pictures_the_first_is_given(
     "data",
     [b"", b"\0", b"hello", b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP", b"GIF89a\1\0\1"],
 )
-def test_what_is_no_image_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_image_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidTensor, match="JPEG, PNG or WebP"):
         decode(data, RGB)
 

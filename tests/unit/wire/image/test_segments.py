@@ -70,7 +70,7 @@ def test_a_file_of_very_many_pieces_is_refused(data: bytes, text: str) -> None:
         pytest.param(PNG, png(chunk(b"abCd", bytes(50)) * 1000), id="chunks"),
     ],
 )
-def test_what_encoders_write_is_decoded(plain: bytes, data: bytes) -> None:
+def test_a_picture_that_encoders_write_is_decoded(plain: bytes, data: bytes) -> None:
     np.testing.assert_array_equal(decode(data, RGB), decode(plain, RGB))
 
 

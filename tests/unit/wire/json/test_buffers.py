@@ -30,7 +30,7 @@ def read(text: str, dtype: DataType) -> Array | None:
         ("[" * 32 + "1" + "]" * 32, DataType.FP32, (1,) * 32),
     ],
 )
-def test_what_is_taken(text: str, dtype: DataType, shape: tuple[int, ...]) -> None:
+def test_an_array_that_fits_is_taken(text: str, dtype: DataType, shape: tuple[int, ...]) -> None:
     array = read(text, dtype)
     assert array is not None
     assert (array.dtype, array.shape) == (dtype.numpy, shape)
@@ -57,7 +57,7 @@ def test_what_is_taken(text: str, dtype: DataType, shape: tuple[int, ...]) -> No
         pytest.param("1", DataType.FP32, id="no array"),
     ],
 )
-def test_what_is_left_to_the_next_reader(text: str, dtype: DataType) -> None:
+def test_an_array_that_does_not_fit_is_left_to_the_next_reader(text: str, dtype: DataType) -> None:
     assert read(text, dtype) is None
 
 
@@ -70,7 +70,7 @@ def test_brackets_elsewhere_in_the_body_are_left_to_the_next_reader() -> None:
 
 @pytest.mark.parametrize("count", [1, 5_000])
 @pytest.mark.parametrize(("dtype", "large"), [(DataType.FP32, 1e39), (DataType.FP16, 65520.0)])
-def test_what_is_too_large_is_infinite_without_a_warning(
+def test_a_number_that_is_too_large_is_infinite_without_a_warning(
     count: int, dtype: DataType, large: float
 ) -> None:
     text = ",".join(["0.5", repr(large), repr(-large), "1e200"] * count)

@@ -61,7 +61,7 @@ def test_pieces_are_cut_between_rows_and_nothing_is_lost(shape: tuple[int, ...])
     assert json.loads(compact({"y": array}, rows=True)) == {"predictions": array.tolist()}
 
 
-def test_what_does_not_lie_row_after_row_in_memory_is_written_in_its_order() -> None:
+def test_an_array_that_lies_in_another_order_in_memory_is_written_in_its_order() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3).T
     assert compact({"y": array}, rows=True) == b'{"predictions":[[0.0,3.0],[1.0,4.0],[2.0,5.0]]}'
 

@@ -51,7 +51,7 @@ def known(body: bytes) -> object:
         b'{"inputs": [[1, 2], [3, 4]], "signature_name": "other"}',
     ],
 )
-def test_what_is_remembered_gives_the_same_array(body: bytes) -> None:
+def test_a_remembered_layout_gives_the_same_array(body: bytes) -> None:
     first = read(body)
     assert known(body) == (2, 2)
     second = read(body.replace(b"4", b"5"))
@@ -69,7 +69,7 @@ def test_what_is_remembered_gives_the_same_array(body: bytes) -> None:
         pytest.param(b'{"other": [0], "inputs": [1, 2]}', id="another array"),
     ],
 )
-def test_what_is_not_remembered(body: bytes) -> None:
+def test_a_body_whose_layout_tells_no_shape_is_not_remembered(body: bytes) -> None:
     read(body)
     assert known(body) is None
 

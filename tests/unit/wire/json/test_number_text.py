@@ -100,7 +100,7 @@ def test_all_ways_write_the_same(values: list[np.floating[Any]]) -> None:
         (b"[null]", False),
     ],
 )
-def test_what_is_short(text: bytes, short: bool) -> None:
+def test_a_text_is_short_by_its_digits(text: bytes, short: bool) -> None:
     assert is_short(text) is short
 
 

@@ -42,7 +42,7 @@ def test_values_say_what_they_are(body: bytes, expected: dict[str, Any]) -> None
         (b'{"instances": []}', "No values in 'instances' array"),
     ],
 )
-def test_what_cannot_be_read_is_refused(body: bytes, text: str) -> None:
+def test_an_input_that_cannot_be_read_is_refused(body: bytes, text: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         parse_predict(body).decode(ANY)
     assert text in str(raised.value)

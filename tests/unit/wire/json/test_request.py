@@ -177,7 +177,7 @@ PREFIX = "Failed to process element: {} of 'instances' list. Error: INVALID_ARGU
         ),
     ],
 )
-def test_what_is_refused(body: str, text: str) -> None:
+def test_a_body_is_refused_in_tensorflow_servings_words(body: str, text: str) -> None:
     """Whole texts; more are in `tests/functional/conformance/cases`, `rest_*.py`."""
     assert fault(body) == text
 
@@ -199,7 +199,9 @@ def test_what_is_refused(body: str, text: str) -> None:
         ),
     ],
 )
-def test_what_is_refused_for_other_signatures(asked: Signature, body: str, text: str) -> None:
+def test_a_body_is_refused_by_the_signature_that_is_asked(
+    asked: Signature, body: str, text: str
+) -> None:
     assert text in fault(body, asked)
 
 
@@ -262,7 +264,7 @@ def test_base64_of_any_bytes(data: bytes) -> None:
         assert array.tolist() == data
 
 
-def test_what_has_very_many_inputs_is_not_for_the_event_loop() -> None:
+def test_a_body_of_very_many_inputs_is_not_for_the_event_loop() -> None:
     """To list 300,000 names took it 40 ms."""
     body = parse_predict(
         json.dumps({"inputs": {"x": [1], **dict.fromkeys("abcdefghijklmnopq")}}).encode()

@@ -132,7 +132,7 @@ def test_strings_are_written_raw(value: bytes, text: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_rows(outputs: dict[str, Array], text: str) -> None:
+def test_outputs_that_cannot_be_rows_are_refused(outputs: dict[str, Array], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         reply(Format.ROW, **outputs)
     assert text in str(caught.value)

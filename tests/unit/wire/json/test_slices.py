@@ -102,7 +102,7 @@ def test_slices_give_what_the_document_gives(
         b"",
     ],
 )
-def test_what_is_unusual_is_read_whole(body: bytes) -> None:
+def test_an_unusual_body_is_read_whole(body: bytes) -> None:
     found = sliced(body)
     assert found is None or found.read(BY_NUMPY[np.dtype(np.float32)]) is None
 

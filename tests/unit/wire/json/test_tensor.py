@@ -20,7 +20,7 @@ for _ in range(MAX_RANK + 1):
 
 
 @given(st.data(), st.sampled_from(NUMBERS))
-def test_what_numpy_lists_is_read_back(data: st.DataObject, dtype: DataType) -> None:
+def test_lists_of_numpy_are_read_back(data: st.DataObject, dtype: DataType) -> None:
     """Every dtype, every shape, scalars and empty lists among them."""
     shapes = hnp.array_shapes(min_dims=0, min_side=0)
     finite = {"allow_nan": False, "allow_infinity": False} if dtype.numpy.kind == "f" else None

@@ -131,7 +131,7 @@ def knowing(payload: bytes) -> InferParser:
 
 
 @pytest.mark.parametrize("payload", REPEATABLE.values(), ids=REPEATABLE)
-def test_what_is_repeated_is_read_in_place(payload: bytes) -> None:
+def test_tensors_of_a_repeated_request_are_read_in_place(payload: bytes) -> None:
     parser = knowing(payload)
     for given_payload in (payload, memoryview(payload)):
         arrays, _ = parser.parse(given_payload).decode(ANY_SIGNATURE)
@@ -253,7 +253,9 @@ def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
         ),
     ],
 )
-def test_what_is_refused(change: Callable[[Any], object], kind: type[Exception], text: str) -> None:
+def test_a_malformed_request_is_refused_by_each_reader(
+    change: Callable[[Any], object], kind: type[Exception], text: str
+) -> None:
     request = message(("x", DataType.FP32, values_of(DataType.FP32, 3)))
     change(request)
     for read in (whole, walked):
@@ -356,7 +358,7 @@ class Zeros:
     write = read
 
 
-def test_what_a_request_reads_from_regions_on_the_event_loop_is_bounded_as_a_whole() -> None:
+def test_bytes_from_regions_on_the_event_loop_are_bounded_for_the_whole_request() -> None:
     def asked(count: int, size: int) -> bytes:
         request = messages.ModelInferRequest(model_name="m")
         for number in range(count):

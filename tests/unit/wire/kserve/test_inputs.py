@@ -104,7 +104,7 @@ def test_a_request_of_no_sequence_gets_no_inputs(parameters: dict[str, Any]) -> 
         ({"sequence_id": 1, "sequence_start": 1}, "expected true or false"),
     ],
 )
-def test_what_is_no_sequence_is_refused(parameters: dict[str, Any], said: str) -> None:
+def test_parameters_that_are_no_sequence_are_refused(parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         sequence_inputs(STATEFUL, parameters, {})
 

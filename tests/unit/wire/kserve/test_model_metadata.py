@@ -22,7 +22,7 @@ def test_a_model_is_described_by_the_signature_that_is_run() -> None:
     assert told.outputs == [("t", "BYTES", (-1,), {})]
 
 
-def test_what_takes_images_says_what_they_become() -> None:
+def test_an_input_that_takes_images_says_what_they_become() -> None:
     form = ImageForm("NHWC", ((0, 9), (4, 4), (5, 5), (3, 3)), "RGB")
     image = TensorSpec("x", DataType.FP32, (-1, 4, 5, 3), "x:0", image=form)
     told = model_metadata(

@@ -114,7 +114,7 @@ def test_nothing_else_is_taken_for_elements(sent: bytes, count: int) -> None:
         pytest.param(DataType.INT8, (0, 1 << 70), 0, id="nothing, of no shape of numpy"),
     ],
 )
-def test_what_does_not_fit_the_shape_is_refused(
+def test_bytes_that_do_not_fit_the_shape_are_refused(
     dtype: DataType, shape: tuple[int, ...], size: int
 ) -> None:
     with pytest.raises(InvalidTensor, match='input "x" has'):
@@ -124,7 +124,7 @@ def test_what_does_not_fit_the_shape_is_refused(
 @pytest.mark.parametrize(
     "sizes", [[-1], [2, -3], [1.0], ["1"], [None], [True], [[1]], [1] * 33], ids=str
 )
-def test_what_is_no_shape_is_refused(sizes: list[object]) -> None:
+def test_sizes_that_are_no_shape_are_refused(sizes: list[object]) -> None:
     with pytest.raises(InvalidTensor, match='input "x" has'):
         checked_shape(sizes, "x")
 

@@ -149,7 +149,7 @@ def test_whatever_comes_is_read_or_refused(
 
 
 @given(st.lists(tensors(), max_size=2))
-def test_what_is_read_at_once_is_what_is_read_slowly(sent: list[tuple[DataType, Array]]) -> None:
+def test_a_tensor_read_at_once_is_the_one_read_slowly(sent: list[tuple[DataType, Array]]) -> None:
     inputs = [
         x(each.tolist(), each.shape, NAME_OF[dtype], f"x{at}")
         for at, (dtype, each) in enumerate(sent)
@@ -173,7 +173,7 @@ def test_what_is_read_at_once_is_what_is_read_slowly(sent: list[tuple[DataType, 
     ],
 )
 @pytest.mark.parametrize("read", [lambda text: parse_infer(text, None), slowly])
-def test_what_is_wrong_is_told_as_it_was_sent(
+def test_a_wrong_field_is_told_as_it_was_sent(
     read: Callable[[bytes], InferBody], shape: object, datatype: Any, said: str
 ) -> None:
     """Whatever the parser has made of it: an object of its own has no name for a client."""
@@ -205,7 +205,7 @@ def test_a_request_may_be_decoded_again() -> None:
     ],
     ids=["inputs", "members", "parameters", "dimensions", "unstrict", "large"],
 )
-def test_what_takes_long_is_left_to_a_thread(text: bytes) -> None:
+def test_a_body_that_takes_long_is_left_to_a_thread(text: bytes) -> None:
     assert parse_at_once(text, None) is None
 
 

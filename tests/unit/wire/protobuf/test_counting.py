@@ -99,7 +99,7 @@ def test_sizes_of_minus_one_do_not_end_the_count() -> None:
 
 
 @pytest.mark.parametrize("malformed", [b"\x0b", b"\x0c", b"\x0f", b"\x08" + b"\xff" * 10])
-def test_what_comes_before_malformed_bytes_is_counted(malformed: bytes) -> None:
+def test_messages_before_malformed_bytes_are_counted(malformed: bytes) -> None:
     """Protobuf makes it before it comes to them."""
     payload = memoryview(examples(10) + malformed)
     with pytest.raises(InvalidRequest, match="more than 11 messages"):
@@ -111,7 +111,7 @@ def test_messages_in_a_group_are_none() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"\x0b", b"\x0a", b"\x0a\x05\x00", b"\xff" * 6, b"\x00\x00"])
-def test_what_is_malformed_is_for_protobuf_to_tell(payload: bytes) -> None:
+def test_malformed_bytes_are_for_protobuf_to_tell(payload: bytes) -> None:
     check_count(memoryview(payload), REQUEST.DESCRIPTOR)
     with pytest.raises(InvalidRequest, match="not a valid"):
         parse(REQUEST, payload)

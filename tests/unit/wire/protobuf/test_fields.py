@@ -43,7 +43,9 @@ SOUND_BUT_UNUSUAL = {
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
 @pytest.mark.parametrize("before", [b"", b"\x08\x01", fields.delimited(3, b"ab")])
-def test_what_is_malformed_is_left_to_protobuf_which_refuses_it(data: bytes, before: bytes) -> None:
+def test_malformed_bytes_are_left_to_protobuf_which_refuses_them(
+    data: bytes, before: bytes
+) -> None:
     with pytest.raises(UnusualField):
         fields.scan(memoryview(before + data))
     with pytest.raises(DecodeError):
@@ -51,14 +53,14 @@ def test_what_is_malformed_is_left_to_protobuf_which_refuses_it(data: bytes, bef
 
 
 @pytest.mark.parametrize("data", SOUND_BUT_UNUSUAL.values(), ids=SOUND_BUT_UNUSUAL)
-def test_what_is_unusual_is_left_to_protobuf_which_takes_it(data: bytes) -> None:
+def test_unusual_bytes_are_left_to_protobuf_which_takes_them(data: bytes) -> None:
     with pytest.raises(UnusualField):
         fields.scan(memoryview(data))
     messages.TensorShapeProto.FromString(data)
 
 
 @given(st.binary(max_size=64))
-def test_what_is_walked_is_a_message(data: bytes) -> None:
+def test_bytes_that_are_walked_are_a_message(data: bytes) -> None:
     """Nothing is taken that protobuf refuses; and fields cover it without gap or overlap."""
     try:
         found = fields.scan(memoryview(data))

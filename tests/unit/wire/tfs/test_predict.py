@@ -156,7 +156,7 @@ ONE = b"\x08\x03" + fields.delimited(2, shape_bytes([1]))
         ),
     ],
 )
-def test_what_protobuf_refuses_is_refused_when_large_too(entry: bytes) -> None:
+def test_an_entry_that_protobuf_refuses_is_refused_when_large_too(entry: bytes) -> None:
     payload = SPEC + fields.delimited(2, entry)
     assert outcome(parse_whole, payload) is InvalidRequest
     assert outcome(split, payload) is InvalidRequest
@@ -239,7 +239,7 @@ def test_several_tensors_share_the_limit_of_what_lists_may_fill() -> None:
         inputs_of(message.SerializeToString())
 
 
-def test_what_is_to_be_filled_up_counts_as_size() -> None:
+def test_elements_to_be_filled_up_count_as_size() -> None:
     message = request(0)
     given = message.inputs["given"]
     given.dtype = DataType.FP32.number
@@ -255,7 +255,7 @@ def test_what_is_to_be_filled_up_counts_as_size() -> None:
     assert parse_request(sent).size == len(sent) + 2 * 999 * 4
 
 
-def test_what_is_to_be_filled_up_in_a_large_request_counts_as_size() -> None:
+def test_elements_to_be_filled_up_in_a_large_request_count_as_size() -> None:
     message = request(30_000, float_val=[1.0] * 30_000)
     message.inputs["raw"].dtype = DataType.FP32.number
     message.inputs["raw"].tensor_shape.dim.add(size=30_000)

@@ -53,7 +53,7 @@ REPEATABLE = {
 
 
 @pytest.mark.parametrize("payload", REPEATABLE.values(), ids=REPEATABLE)
-def test_what_is_repeated_is_read_in_place(payload: bytes) -> None:
+def test_tensors_of_a_repeated_request_are_read_in_place(payload: bytes) -> None:
     parser = knowing(payload)
     for given_payload in (payload, memoryview(payload)):
         for array in parser.parse(given_payload).decode(ANY_SIGNATURE)[0].values():
@@ -138,7 +138,7 @@ def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
         assert outcome(parser.parse, payload) == outcome(parse_whole, payload)
 
 
-def test_what_has_no_layout_is_decoded_by_its_caller_alone(
+def test_a_request_without_a_layout_is_decoded_by_its_caller_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Lists of integers take long to decode; looking for a layout must not do it again."""

@@ -47,7 +47,7 @@ from ie_serving.wire.json.rapidjson.document import KEPT_LEVELS, bytes_of, parse
         (b'["\\udc00"]', "The surrogate pair in string is invalid. at offset: 2"),
     ],
 )
-def test_what_is_refused(body: bytes, text: str) -> None:
+def test_a_malformed_document_is_refused_at_its_offset(body: bytes, text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_document(body)
     assert str(caught.value) == f"JSON Parse error: {text}"
@@ -62,7 +62,7 @@ def test_what_is_refused(body: bytes, text: str) -> None:
         pytest.param(b"5 6", 5, id="a bare number"),
     ],
 )
-def test_what_is_taken(body: bytes, value: object) -> None:
+def test_a_document_that_only_rapidjson_takes_is_taken(body: bytes, value: object) -> None:
     assert parse_document(body) == value
 
 
@@ -80,7 +80,7 @@ def test_what_is_taken(body: bytes, value: object) -> None:
     ],
 )
 @pytest.mark.parametrize("frame", ["[{}]", "[{},1]", "[{},NaN,1]"])
-def test_how_numbers_are_typed(text: str, value: float, frame: str) -> None:
+def test_numbers_are_typed_as_by_rapidjson(text: str, value: float, frame: str) -> None:
     got = parse_document(frame.format(text).encode())[0]
     assert (type(got), got) == (type(value), value)
 

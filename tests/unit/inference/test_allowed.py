@@ -34,7 +34,7 @@ async def models_of(caller: Principal, view: str) -> ServedModels:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_refused(asked: str, view: str) -> None:
+async def test_a_caller_of_other_models_is_refused(asked: str, view: str) -> None:
     models = await models_of(OF_OTHERS, view)
     for name in (MODEL, "", "nonsense"):
         with pytest.raises(Forbidden):
@@ -43,7 +43,7 @@ async def test_what_is_refused(asked: str, view: str) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_answered(asked: str, view: str) -> None:
+async def test_a_caller_of_the_model_is_answered(asked: str, view: str) -> None:
     models = await models_of(OF_IT, view)
     assert ASKED[asked](models, MODEL)
 

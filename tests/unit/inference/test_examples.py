@@ -19,7 +19,7 @@ def servable_with(method: str, *outputs: str) -> Any:
 
 
 @pytest.mark.parametrize("exported", list(Method))
-def test_what_a_signature_gives_decides_and_not_its_method(exported: Method) -> None:
+def test_the_outputs_of_a_signature_decide_and_not_its_method(exported: Method) -> None:
     """TensorFlow 2 exports every signature with the method of Predict."""
     both = servable_with(exported.value, "scores", "outputs")
     for method in (Method.CLASSIFY, Method.REGRESS):

@@ -176,7 +176,7 @@ async def test_a_file_that_cannot_be_used(
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-async def test_what_is_no_file_is_not_passed_over(tmp_path: Path, name: str) -> None:
+async def test_a_path_that_is_no_file_is_not_passed_over(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.mkdir()
     assert (

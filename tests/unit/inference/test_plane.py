@@ -162,7 +162,7 @@ async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> 
         (np.int64(-(2**63)), LONG_TEXT),
     ],
 )
-def test_what_is_counted_for_text_is_enough(longest: np.generic, text: int) -> None:
+def test_the_bytes_that_are_counted_for_text_are_enough(longest: np.generic, text: int) -> None:
     written = orjson.dumps(np.array([longest]), option=orjson.OPT_SERIALIZE_NUMPY)
     assert len(written[1:-1] + b",") <= text
     held, values = BUDGET.held, np.full(SMALL, longest)
@@ -294,7 +294,7 @@ async def test_everything_that_is_asked_is_counted_and_timed() -> None:
     ]
 
 
-async def test_what_fails_is_counted_by_its_code_and_is_not_timed() -> None:
+async def test_a_failure_is_counted_by_its_code_and_is_not_timed() -> None:
     heart = Heart()
     plane, interface = await heart.plane(), Words().interface()
     with pytest.raises(NotFound):

@@ -136,7 +136,7 @@ async def test_an_error_is_its_request_s_own() -> None:
     assert (told[0], repr(told[1]), told[2]) == (b"a", "ValueError('b')", b"c")
 
 
-async def test_what_is_worked_on_is_cancelled_with_the_stream() -> None:
+async def test_work_is_cancelled_with_its_stream() -> None:
     source, work = Source(b"a", b"b"), Works()
     replies = answers(source, work)
     first = asyncio.ensure_future(anext(replies))
@@ -171,7 +171,7 @@ async def test_the_end_from_outside_answers_what_has_come() -> None:
     assert [each async for each in replies] == []
 
 
-async def test_what_the_requests_end_with_comes_behind_the_answers() -> None:
+async def test_an_error_of_the_requests_comes_behind_the_answers() -> None:
     async def requests() -> AsyncIterator[bytes]:
         yield b"a"
         raise BudgetFull("full")
@@ -195,7 +195,7 @@ async def test_of_what_waits_the_oldest_are_dropped_and_counted() -> None:
     assert [(first.index, first.dropped), *rest] == [(0, 0), (8, 7), (9, 0)]
 
 
-async def test_what_is_in_flight_is_counted_until_its_answer_is_taken() -> None:
+async def test_a_request_in_flight_is_counted_until_its_answer_is_taken() -> None:
     source, work = Source(bytes(1000), bytes(1001)), Works()
     source.end()
     replies = answers(source, work)
@@ -210,7 +210,7 @@ async def test_what_is_in_flight_is_counted_until_its_answer_is_taken() -> None:
     assert LEASE.size == 0
 
 
-async def test_what_is_dropped_is_not_counted() -> None:
+async def test_a_request_that_is_dropped_is_not_counted() -> None:
     source = Source(*(bytes(100) for _ in range(10)))
     items = newest(numbered(Inflow(source.__aiter__()), LEASE), 2)
     await anext(items)

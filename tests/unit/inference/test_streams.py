@@ -55,13 +55,15 @@ async def test_at_the_end_of_the_server_no_further_request_is_taken() -> None:
         ({"user-agent": "any"}, IN_FLIGHT, 0),
     ],
 )
-def test_what_a_client_asks_for(given: dict[str, str], at_once: int, waiting: int) -> None:
+def test_a_client_chooses_how_many_are_in_flight_or_dropped(
+    given: dict[str, str], at_once: int, waiting: int
+) -> None:
     options = options_of(given)
     assert (options.at_once, options.drop_oldest) == (at_once, waiting)
 
 
 @pytest.mark.parametrize("value", ["", "0", "65", "-1", "1.5", "\u0661", "9" * 5000])
 @pytest.mark.parametrize("name", ["in_flight", "drop_oldest"])
-def test_what_a_client_may_not_ask_for(name: str, value: str) -> None:
+def test_a_number_that_a_client_may_not_ask_for_is_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=f"{name} is .* expected a number from 1 to 64"):
         options_of({name: value})

@@ -413,7 +413,7 @@ def histories() -> st.SearchStrategy[list[Step]]:
 
 @mock.patch.object(followed, "PAUSE_S", 0.0)
 @given(histories())
-def test_what_served_serves_neighbours_are_left_alone_and_memory_returns(
+def test_a_served_model_serves_neighbours_are_left_alone_and_memory_returns(
     history: list[Step],
 ) -> None:
     async def played(directory: Path) -> None:

@@ -111,7 +111,9 @@ async def test_a_manager_that_is_closed_leaves_no_task(world: World) -> None:
     assert not asyncio.all_tasks() - before
 
 
-async def test_what_does_not_change_how_a_model_is_read_loads_nothing_anew(world: World) -> None:
+async def test_a_change_that_leaves_the_reading_of_a_model_alone_loads_nothing_anew(
+    world: World,
+) -> None:
     """As an RPC that adds `model_platform` to models which came from a JSON file."""
     world.write(1)
     manager = await managed(world)

@@ -63,7 +63,7 @@ def test_versions_that_all_have(others: list[str], shared: set[int]) -> None:
     assert set(beside(*others).shared("m", {1, 2})) == shared
 
 
-def test_what_not_all_have_replaces_nothing() -> None:
+def test_a_version_that_not_all_workers_have_replaces_nothing() -> None:
     own = [Snapshot(1, State.AVAILABLE, aspired=False), Snapshot(2, State.AVAILABLE, aspired=True)]
     assert preserve_availability(own) is not None
     held_back = beside("2L 1A").snapshots("m", own)
@@ -71,7 +71,7 @@ def test_what_not_all_have_replaces_nothing() -> None:
     assert beside("2A 1A").snapshots("m", own) == own
 
 
-def test_what_is_loaded_already_is_not_loaded_again() -> None:
+def test_a_version_that_is_loaded_already_is_not_loaded_again() -> None:
     own = [Snapshot(2, State.AVAILABLE, aspired=True, due=True)]
     assert preserve_availability(beside("2L").snapshots("m", own)) is None
 

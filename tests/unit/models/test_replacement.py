@@ -48,7 +48,9 @@ async def test_the_version_that_served_comes_back_before_a_newer_one_is_tried(wo
     await serves(world, manager, M, 2)
 
 
-async def test_what_served_is_left_to_the_next_worker_until_it_serves_again(world: World) -> None:
+async def test_a_served_model_is_left_to_the_next_worker_until_it_serves_again(
+    world: World,
+) -> None:
     world.write(1)
     world.write(2)
     held = Held(world, "m/1", "m/2")
@@ -143,7 +145,7 @@ async def test_versions_below_the_one_that_answered_are_waited_for(world: World)
     assert manager.served.handle(ModelSpec("m", label="old")).version == 1
 
 
-async def test_what_had_not_served_yet_is_not_waited_for(world: World) -> None:
+async def test_a_model_that_had_not_served_yet_is_not_waited_for(world: World) -> None:
     world.write(1)
     world.write(1, model="new")
     held = Held(world, "new/1")

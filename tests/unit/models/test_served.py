@@ -27,7 +27,7 @@ async def test_version_0_means_the_default_unless_there_is_a_version_0(world: Wo
         (ModelSpec("m", version=9), r"Specific\(m, 9\): .*available versions: 1"),
     ],
 )
-async def test_what_is_not_there_is_refused_with_what_is(
+async def test_a_model_that_is_not_there_is_refused_with_those_that_are(
     world: World, spec: ModelSpec, text: str
 ) -> None:
     """Labels are in `tests/functional/conformance/cases/grpc_predict.py`."""

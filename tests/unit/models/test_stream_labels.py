@@ -36,7 +36,7 @@ async def test_a_labelled_version_stays_when_the_latest_moves_on(
     assert "version=1" in given_up[1]
 
 
-async def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
+async def test_a_version_that_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
     """A restart beside a broken newest version serves the next lower one, not the canary."""
     world.write(1)
     world.write(2)

@@ -18,7 +18,7 @@ def with_params(config: ModelConfig, **params: object) -> ModelConfig:
     return replace(config, engine=EngineOptions(params=params))
 
 
-async def test_what_takes_over_while_another_model_is_updated_goes_on(
+async def test_a_version_that_takes_over_during_an_update_of_another_model_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_asked, go_on = asyncio.Event(), threading.Event()

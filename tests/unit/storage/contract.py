@@ -66,7 +66,7 @@ class VersionContract:
             }
         assert found == self.files
 
-    def test_what_was_replaced_after_the_listing_is_not_copied(
+    def test_a_file_that_was_replaced_after_the_listing_is_not_copied(
         self, repository: Repository
     ) -> None:
         repository.put("1/model.xml", b"old")
@@ -78,7 +78,9 @@ class VersionContract:
         ):
             pass
 
-    def test_what_was_removed_after_the_listing_is_not_copied(self, repository: Repository) -> None:
+    def test_a_file_that_was_removed_after_the_listing_is_not_copied(
+        self, repository: Repository
+    ) -> None:
         repository.put("1/model.xml", b"old")
         repository.put("notes.txt", b"other")
         entries = listed(repository.storage, "1")

@@ -83,7 +83,7 @@ def test_a_composite_is_the_digest_of_the_parts_digests(
         pytest.param("weird", {}, None, id="another ETag says nothing"),
     ],
 )
-def test_what_an_s3_object_is_checked_by(
+def test_an_s3_object_is_checked_by_the_best_sum_that_it_has(
     tag: str, headers: dict[str, str], expected: tuple[str, int] | None
 ) -> None:
     chosen = from_s3_headers(tag, 25, headers, lambda: 10)

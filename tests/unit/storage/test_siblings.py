@@ -135,7 +135,7 @@ def test_many_models_cost_as_many_requests_as_their_objects_fill_pages(
     assert fleet.bucket.requests == ["all", "all"]
 
 
-def test_what_changes_is_seen_at_the_next_poll(tmp_path: Path) -> None:
+def test_a_change_is_seen_at_the_next_poll(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 20)
     fleet.poll()
     fleet.bucket.keys += ["models/m3/2/a.xml", "models/m4/3/"]
@@ -323,7 +323,7 @@ def test_a_repository_that_may_not_be_listed_is_trouble(tmp_path: Path) -> None:
         pytest.param("b/models//m", "models//", id="a slash that belongs to the keys"),
     ],
 )
-def test_what_a_base_path_lies_in(path: str, above: str | None) -> None:
+def test_a_base_path_lies_in_the_location_above(path: str, above: str | None) -> None:
     location = Location.parse(f"s3://{path}", path).above()
     assert (location and location.prefix) == above
     assert location is None or location.url == f"s3://b/{above}"

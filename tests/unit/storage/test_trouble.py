@@ -310,7 +310,7 @@ def test_progress_gives_all_tries_back() -> None:
     assert retrying.run(advance_and_break) == 10
 
 
-def test_what_hangs_is_not_asked_again_and_again() -> None:
+def test_a_call_that_hangs_is_not_tried_again_and_again() -> None:
     """Tries of 6 s each: the third would begin 12 s after the first."""
     now = 0.0
 

@@ -28,7 +28,7 @@ async def test_labels_are_set_moved_and_removed_and_nothing_loads(world: World) 
     assert len(world.engine.models) == loaded
 
 
-async def test_what_cannot_be_set_changes_nothing(world: World) -> None:
+async def test_a_change_that_cannot_be_made_changes_nothing(world: World) -> None:
     world.write(1)
     manager = await managed(world, world.config(version_labels={"stable": 1}))
     labels = LabelChanges(manager, manager.relabel)

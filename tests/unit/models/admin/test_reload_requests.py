@@ -86,7 +86,7 @@ def ask(polls: PollRequests, times: int, model: str = "m") -> list["asyncio.Task
     return [asyncio.create_task(polls.once(model)) for _ in range(times)]
 
 
-async def test_who_asks_while_a_listing_runs_shares_the_next_one() -> None:
+async def test_a_caller_that_asks_while_a_listing_runs_shares_the_next_one() -> None:
     """The one that runs may have begun before the upload of who asks now was complete."""
     store = Store()
     polls = PollRequests(store.poll, pause_s=0)
@@ -127,7 +127,7 @@ async def test_a_waiting_client_is_told_the_fault_and_the_next_one_tries_again()
     await asyncio.wait_for(polls.once("m"), LIMIT_S)
 
 
-async def test_who_leaves_does_not_end_the_listing_of_the_others() -> None:
+async def test_a_caller_that_leaves_does_not_end_the_listing_of_the_others() -> None:
     store = Store()
     polls = PollRequests(store.poll, pause_s=0)
     first, *_ = ask(polls, 1)

@@ -116,7 +116,7 @@ async def test_a_directory_is_gone_after_two_listings_without_an_interval_too() 
     assert await watched.poll() == BESIDE
 
 
-async def test_what_comes_beside_a_missing_directory_is_news_at_once() -> None:
+async def test_a_directory_beside_a_missing_one_is_news_at_once() -> None:
     watched = Watched()
     await watched.poll()
     watched.shelf.there = {**BESIDE, "new": None}

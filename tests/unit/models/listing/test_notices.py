@@ -52,7 +52,7 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "FILE_SYSTEMS", frozenset({kind}))
 
 
-async def test_what_happens_in_a_directory_is_told_once(tmp_path: Path) -> None:
+async def test_a_change_in_a_directory_is_told_once(tmp_path: Path) -> None:
     told, model = Told(), Model(WatchedDirectory(str(tmp_path)))
     assert told.notices.cover(model) is Cover.NEW
     assert told.notices.cover(model) is Cover.YES
@@ -96,7 +96,7 @@ async def test_a_directory_that_goes_is_told_and_watched_no_more(tmp_path: Path)
     assert await told.next() is model
 
 
-async def test_what_may_change_unseen_is_not_watched(
+async def test_a_path_that_may_change_unseen_is_not_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base, link, file = tmp_path / "base", tmp_path / "link", tmp_path / "file"

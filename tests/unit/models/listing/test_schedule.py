@@ -150,9 +150,7 @@ async def test_a_store_that_hangs_holds_no_other() -> None:
         await asyncio.gather(*asked)
 
 
-async def test_who_asks_while_a_listing_is_under_way_gets_another_one_and_never_two_at_a_time() -> (
-    None
-):
+async def test_a_caller_during_a_listing_gets_another_one_and_never_two_at_a_time() -> None:
     begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
 
     def during() -> None:

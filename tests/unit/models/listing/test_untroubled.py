@@ -125,7 +125,7 @@ async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
     assert all(model.threads for model in late)
 
 
-async def test_who_has_news_is_told_and_has_turns_of_its_own_until_it_is_quiet_again(
+async def test_a_model_with_news_has_turns_of_its_own_until_it_is_quiet_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rounds = Rounds(monkeypatch, 3)
@@ -173,7 +173,7 @@ async def test_a_model_that_leaves_is_looked_at_no_more(monkeypatch: pytest.Monk
     assert rounds.looks() == [1, 2]
 
 
-async def test_who_asks_gets_a_listing_at_once_and_the_model_is_back_in_its_round(
+async def test_a_listing_on_request_comes_at_once_and_leaves_the_model_in_its_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rounds = Rounds(monkeypatch, 2)
@@ -186,7 +186,7 @@ async def test_who_asks_gets_a_listing_at_once_and_the_model_is_back_in_its_roun
     assert (rounds.looks(), model.own_turns) == ([3, 1], 2)
 
 
-async def test_who_asks_while_a_thread_looks_gets_another_listing_and_never_two_at_a_time() -> None:
+async def test_a_caller_while_a_thread_looks_gets_another_listing_and_never_two_at_a_time() -> None:
     begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
     alone: list[bool] = []
 

@@ -111,7 +111,7 @@ def test_a_fault_is_named_with_its_place(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"signatures": []}', '{"signatures": {"s": 1}}'])
-def test_what_is_no_signature_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_text_that_is_no_signature_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "signatures.json").write_text(text)
     with pytest.raises(LoadFailed, match=r"signatures"):
         with_signature_file(tmp_path, KNOWN)

@@ -115,7 +115,7 @@ def test_a_version_being_written_is_offered_once_it_is_at_rest(
     assert set(watched.poll().candidates) == {3}
 
 
-def test_what_was_noted_of_a_directory_goes_with_it(
+def test_notes_of_a_directory_go_with_it(
     tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Or a version a minute would be noted for ever. What comes back is looked at as if new."""

@@ -44,7 +44,7 @@ def test_latest_takes_none_below_one_that_it_leaves(found: set[int], number: int
         pytest.param(Specific(frozenset({9})), {9}, {}, id="named versions alone"),
     ],
 )
-def test_what_stands_in_for_versions_that_failed(
+def test_a_lower_version_stands_in_for_one_that_failed(
     policy: VersionPolicy, failed: set[int], chosen: set[int]
 ) -> None:
     assert policy.stand_ins([2, 5, 9], failed) == frozenset(chosen)

@@ -138,7 +138,7 @@ class Measured(Model):
         self.available = {1: servable}
 
 
-async def test_what_other_files_of_a_model_took_does_not_refuse_it() -> None:
+async def test_the_size_of_other_files_of_a_model_does_not_refuse_it() -> None:
     memory = Memory(budget=110)
     model = Measured("m", 60, memory.held)
     await memory.residency.load(model)
@@ -261,7 +261,7 @@ async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
     assert memory.held == {"": BASE, "hangs": 40, "other": 40}
 
 
-async def test_what_leaves_memory_late_is_room_for_a_load_that_waits_for_models_in_use(
+async def test_memory_that_comes_back_late_is_room_for_a_load_that_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(residency, "LONGEST_UNLOAD_S", 0.05)

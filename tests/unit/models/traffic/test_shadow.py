@@ -93,7 +93,9 @@ def test_the_tolerance_is_that_of_a_replay() -> None:
         ({"label": "a", "sampling_rate": 1, "max_samples": 5}, "path beside it"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given_keys: dict[str, object], said: str) -> None:
+def test_keys_that_contradict_each_other_are_refused(
+    given_keys: dict[str, object], said: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         shadow(given_keys, "p")
     assert said in str(refused.value)

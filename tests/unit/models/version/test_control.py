@@ -146,7 +146,9 @@ async def test_a_store_that_answers_again_cuts_the_back_off_short(stand: Stand) 
     assert control.is_due
 
 
-async def test_what_never_was_in_memory_is_gone_at_once_when_it_is_dropped(stand: Stand) -> None:
+async def test_a_version_that_never_was_in_memory_ends_at_once_when_it_is_dropped(
+    stand: Stand,
+) -> None:
     for control in (stand.control(), await failed(stand)):
         assert control.drop() is None
         assert control.status == VersionStatus(7, State.END, "")
@@ -261,7 +263,7 @@ async def test_a_version_that_is_dropped_while_its_load_takes_too_long_is_freed_
     assert stand.store.copies == []
 
 
-async def test_what_cannot_be_left_cleanly_raises_nothing(
+async def test_a_version_that_cannot_be_left_cleanly_raises_nothing(
     stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Others are left behind it, and the process ends with exit code 0 all the same."""

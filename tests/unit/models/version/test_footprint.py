@@ -5,7 +5,7 @@ import pytest
 from ie_serving.models.version.loader import Loads
 
 
-def test_what_a_load_has_added_is_told() -> None:
+def test_memory_that_a_load_has_added_is_told() -> None:
     resident = iter([100, 350])
     with Loads(lambda: next(resident)).measured() as footprint:
         assert footprint.size is None

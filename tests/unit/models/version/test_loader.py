@@ -86,7 +86,7 @@ async def test_a_copy_that_fails_ends_the_load_before_the_first_report(stand: St
         ),
     ],
 )
-async def test_what_was_opened_before_a_failure_is_closed(
+async def test_parts_that_were_opened_before_a_failure_are_closed(
     stand: Stand, broken: BaseException | None, warm_up: Exception | None, steps: list[VersionEvent]
 ) -> None:
     stand.refusal = warm_up

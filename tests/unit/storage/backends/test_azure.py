@@ -68,7 +68,7 @@ def test_places(url: str, environ: dict[str, str], place: AzurePlace) -> None:
     assert options(environ).place(located(url)) == place
 
 
-def test_what_lies_above_is_in_the_same_account() -> None:
+def test_the_location_above_is_in_the_same_account() -> None:
     for url in ("as://acc/c/models", "https://acc.blob.core.windows.net/c/models"):
         assert located(f"{url}/m").above() == located(f"{url}/")
 

@@ -44,7 +44,7 @@ def test_urls_are_mirrored(url: str) -> None:
         ("file://models", "expected an absolute path"),
     ],
 )
-def test_what_cannot_be_opened_is_said(url: str, text: str) -> None:
+def test_a_url_that_cannot_be_opened_is_refused_with_its_cause(url: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         open_storage(url, OPTIONS)
 

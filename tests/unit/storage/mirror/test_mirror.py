@@ -26,7 +26,7 @@ class TestMirror(StorageContract):
     pass
 
 
-def test_what_is_in_the_cache_is_not_fetched_again(served: MemoryRepository) -> None:
+def test_a_file_in_the_cache_is_not_fetched_again(served: MemoryRepository) -> None:
     assert served.fetch(storage=served.restarted()) == {"model.bin": MODEL}
     assert served.remote.calls == ["list"]
 

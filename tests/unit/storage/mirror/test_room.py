@@ -30,7 +30,7 @@ class TestEviction:
             with storage.copy("2", entries["2"]):
                 assert "read" in repository.remote.calls, "2 was the oldest when 3 came"
 
-    def test_what_is_in_use_stays_whatever_the_limit(
+    def test_a_copy_in_use_stays_whatever_the_limit(
         self, repository: MemoryRepository, caplog: pytest.LogCaptureFixture
     ) -> None:
         repository.put("1/model.bin", MODEL)

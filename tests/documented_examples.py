@@ -369,7 +369,7 @@ OPENVINO_MODEL_SERVER = (
     Example(63, "mediapipe_config_list: models in a row", f"{MEDIAPIPE}::test_models_in_a_row"),
     Example(63, "mediapipe_config_list: a Python node", f"{GRAPHS}::test_a_graph_of_mediapipe"),
     Example(63, "subconfig.json", f"{MEDIAPIPE}::test_models_of_the_graph_s_own_file"),
-    Example(63, "other calculators", f"{MEDIAPIPE}::test_what_is_refused"),
+    Example(63, "other calculators", f"{MEDIAPIPE}::test_a_graph_that_cannot_be_served_is_refused"),
     Example(63, "a graph in model_config_list", f"{MEDIAPIPE}::test_a_graph_among_the_models"),
     Example(63, "--model_path with a graph", f"{PYTHON_NODES}::test_a_directory_is_a_graph"),
     Example(63, "Python nodes, quickstart", f"{PYTHON_NODES}::test_the_quickstart"),

@@ -65,7 +65,7 @@ def test_progress_without_an_end_fails(shell: Shell) -> None:
         asked.line("ready", 0.1, progress="step")
 
 
-def test_what_hangs_fails_with_the_output_and_is_killed(shell: Shell) -> None:
+def test_a_process_that_hangs_fails_with_the_output_and_is_killed(shell: Shell) -> None:
     asked = shell("echo waits; sleep 1000")
     asked.line("waits")
     with pytest.raises(Failed, match="did not end:\nwaits"):

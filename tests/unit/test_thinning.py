@@ -39,7 +39,7 @@ def test_of_one_in_three_forms_each_value_of_other_parameters_occurs() -> None:
     assert {each["open"] for each in kept} == {0, 1}
 
 
-def test_what_is_soak_already_stands_for_no_value(tmp_path: Path) -> None:
+def test_a_value_that_is_soak_already_stands_for_no_value(tmp_path: Path) -> None:
     """A test that repeats more often in `make soak` runs in `make test` with each other value."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_repeated.py").write_text(REPEATED)

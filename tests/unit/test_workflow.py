@@ -15,7 +15,7 @@ def test_it_fits_the_schema_of_workflows() -> None:
     output_of(sys.executable, "-m", "check_jsonschema", *schema, str(WORKFLOW))
 
 
-def test_what_it_runs_is_there() -> None:
+def test_targets_and_files_that_the_workflow_runs_exist() -> None:
     text = WORKFLOW.read_text()
     targets = re.findall(r"run: make (\w+)", text)
     makefile = (ROOT / "Makefile").read_text()

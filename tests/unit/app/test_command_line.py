@@ -53,7 +53,7 @@ def test_a_command_names_settings_by_its_own_flags() -> None:
     "argument",
     ["--model_path=ftp://host/m", "--log_path=/nowhere/log", "--access_log=/nowhere/log"],
 )
-def test_what_cannot_be_prepared_ends_ie_serving_with_2(
+def test_an_argument_that_cannot_be_prepared_ends_ie_serving_with_2(
     argument: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main(["model", "--model_name=m", "--model_path=/m", argument]) == 2
@@ -87,7 +87,7 @@ def test_contradictions_and_paths_that_no_store_serves_are_told_together(
     ],
 )
 @pytest.mark.parametrize("command", ["model", "check"])
-def test_what_was_to_close_a_server_never_leaves_it_open(
+def test_settings_that_were_to_close_a_server_never_leave_it_open(
     command: str,
     arguments: list[str],
     text: str,
@@ -129,7 +129,7 @@ def test_a_variable_for_a_log_that_cannot_be_written_costs_the_file_alone(
         ("s3://bucket/m", {"S3_VERIFY_SSL": "perhaps"}),
     ],
 )
-def test_what_cannot_be_prepared_ends_the_original_in_its_words(
+def test_a_path_that_cannot_be_prepared_ends_the_original_in_its_words(
     path: str,
     environ: dict[str, str],
     served: list[Settings],

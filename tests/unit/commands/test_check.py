@@ -68,7 +68,7 @@ def test_every_version_and_signature_is_told(
     ]
 
 
-def test_what_does_not_load_is_told_with_its_cause(
+def test_a_version_that_does_not_load_is_told_with_its_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "m", "1")
@@ -192,7 +192,7 @@ def test_a_version_that_a_label_alone_keeps_is_examined(
     assert told == ["model m, version 1", "model m, version 3"]
 
 
-def test_what_the_server_reads_at_its_start_is_tried(
+def test_parts_that_the_server_reads_at_its_start_are_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken() -> None:
@@ -273,7 +273,9 @@ def test_graphs_are_held_against_their_models_wherever_they_stand(
     assert '"z"' in told[6]
 
 
-def test_what_has_no_effect_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_without_effect_is_a_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path / "m", "1")
     assert checked(tmp_path / "m", without_effect=["colour: unknown key, ignored"]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "server: colour: unknown key, ignored"

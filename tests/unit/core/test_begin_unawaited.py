@@ -135,7 +135,7 @@ async def test_an_error_that_is_awaited_is_raised_in_it_and_told_the_loop() -> N
     assert [type(said["exception"]) for said in told] == [ValueError]
 
 
-async def test_what_it_raises_at_once_is_raised() -> None:
+async def test_an_exception_at_once_is_raised() -> None:
     async def fail() -> None:
         raise ValueError
 
@@ -201,7 +201,7 @@ async def test_ended_work_holds_nothing_that_it_held_before(fails: bool) -> None
         gc.enable()
 
 
-async def test_what_has_ended_is_not_cancelled() -> None:
+async def test_work_that_has_ended_is_not_cancelled() -> None:
     first = Direct[int]()
     work = Work(first)
     going = begun(work)

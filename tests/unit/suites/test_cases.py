@@ -34,7 +34,7 @@ def test_constants_are_not_inputs(tests: dict[str, Case]) -> None:
         (helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1]), "sequence"),
     ],
 )
-def test_what_no_request_can_carry_is_named(spec: onnx.ValueInfoProto, kind: str) -> None:
+def test_a_type_that_no_request_can_carry_is_named(spec: onnx.ValueInfoProto, kind: str) -> None:
     node = helper.make_node("Identity", ["x"], ["y"])
     model = helper.make_model(helper.make_graph([node], "g", [spec], [spec]))
     case = case_of(TestCase("test_odd", "", None, None, model, [([0], [0])], "node", 0, 0))

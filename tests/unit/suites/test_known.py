@@ -12,7 +12,7 @@ REFUSED, WRONG, CRASH = (Outcome(each, "why") for each in (Kind.REFUSED, Kind.WR
 RIGHT, NOT_CARRIED = Outcome(Kind.RIGHT), Outcome(Kind.NOT_CARRIED)
 
 
-def test_what_is_the_same_for_each_word_of_an_axis_is_one_line() -> None:
+def test_places_that_are_the_same_for_each_word_of_an_axis_are_one_line() -> None:
     fixed = [place for place in EVERYWHERE if place.sizes == "fixed"]
     assert list(known.patterns(EVERYWHERE)) == [("*", "*", "*", "*")]
     assert list(known.patterns(fixed)) == [("fixed", "*", "*", "*")]
@@ -35,7 +35,7 @@ def test_a_line_names_the_test_the_places_the_kind_and_the_cause() -> None:
     assert known.written(entries) == "abs fixed f32 openvino rest wrong: y: 1 of 2\n"
 
 
-def test_what_is_worse_than_the_list_says() -> None:
+def test_results_worse_than_the_list_are_found() -> None:
     listed = {("a", HERE): REFUSED, ("b", HERE): WRONG, ("c", HERE): REFUSED}
     measured = {
         ("a", HERE): WRONG,
@@ -47,7 +47,7 @@ def test_what_is_worse_than_the_list_says() -> None:
     assert known.worse(measured, listed) == {("a", HERE): WRONG, ("d", HERE): CRASH}
 
 
-def test_what_is_better_leaves_the_list() -> None:
+def test_results_better_than_the_list_leave_it() -> None:
     listed = {("a", HERE): WRONG, ("b", HERE): WRONG, ("c", HERE): REFUSED, ("d", HERE): REFUSED}
     measured = {("a", HERE): RIGHT, ("b", HERE): REFUSED, ("c", HERE): CRASH}
     assert known.better(measured, listed) == {("a", HERE): WRONG, ("b", HERE): WRONG}

@@ -35,7 +35,7 @@ async def test_others_have_their_turn_while_it_is_written() -> None:
     assert told == set(names)
 
 
-async def test_who_asks_while_it_is_written_gets_the_same_one() -> None:
+async def test_a_caller_while_the_page_is_written_gets_the_same_one() -> None:
     metrics = Metrics()
     metrics.keep([f"m{number}" for number in range(500)])
     first, second, third = (asyncio.ensure_future(metrics.page()) for _ in range(3))

@@ -28,7 +28,7 @@ def ended(files: RecordFiles) -> None:
     files.close()
 
 
-def test_what_waits_is_bounded_by_its_bytes_and_written_in_order(tmp_path: Path) -> None:
+def test_records_that_wait_are_bounded_by_their_bytes_and_written_in_order(tmp_path: Path) -> None:
     counts = RecordMetrics()
     files = RecordFiles(str(tmp_path / "a"), 1 << 30, counts)
     held = Event()

@@ -15,7 +15,9 @@ GIVEN = argparse.Namespace(
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"metadata": {}}', b"\xff"])
-def test_what_is_no_metadata_is_told(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_that_cannot_be_read_are_told_with_the_address(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reply = RestReply(200, "application/json", body)
     monkeypatch.setattr(RestPort, "ask", lambda *_: reply)
     with pytest.raises(NoAnswer, match="http://a:1"):

@@ -61,7 +61,7 @@ def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> 
         ("a.json", "{}", "x", "JSON names its inputs itself"),
     ],
 )
-def test_what_cannot_be_used_is_refused(
+def test_a_file_that_cannot_be_used_is_refused(
     tmp_path: Path, name: str, content: str | bytes, field: str, text: str
 ) -> None:
     with pytest.raises(Misused, match=text):

@@ -46,7 +46,7 @@ def test_addresses(url: str, scheme: str, host: str, port: int) -> None:
     "url",
     ["http://", "local host:8501", "http://h:0", "http://h:65536", "http://h/v1", "http://u:p@h"],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_a_url_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(Misused, match="expected one such as http://localhost:8000"):
         of("--url", url)
 
@@ -83,6 +83,6 @@ def test_credentials_over_an_open_way_are_warned_of() -> None:
         (("--user=a:b",), "a colon"),
     ],
 )
-def test_what_cannot_be_used(flags: tuple[str, ...], text: str) -> None:
+def test_flags_that_cannot_be_used_are_refused(flags: tuple[str, ...], text: str) -> None:
     with pytest.raises(Misused, match=text):
         of(*flags, IE_SERVING_PASSWORD="p")

@@ -42,7 +42,7 @@ def test_a_caller_without_the_right_to_details_gets_states() -> None:
 @pytest.mark.parametrize(
     "odd", [[], [1], "m", {"m": 3}, {"m": {}}, {"m": {"model_version_status": [{"version": "x"}]}}]
 )
-def test_what_is_no_status_is_told(odd: Any) -> None:
+def test_an_answer_that_is_no_status_is_told(odd: Any) -> None:
     server: Any = Server(config=odd)
     with pytest.raises(NoAnswer, match="something else than states of versions"):
         all_models(server)
@@ -72,7 +72,7 @@ def test_the_table() -> None:
     assert table([]) == "no models are configured"
 
 
-def test_what_a_reload_has_changed() -> None:
+def test_states_that_a_reload_has_changed_are_listed() -> None:
     before = [
         Model("gone"),
         Model("m", (ShownVersion(1, "AVAILABLE", labels=("stable",)),), {"n": 3}),

@@ -51,7 +51,7 @@ class Faster(StandInEngine):
         return model
 
 
-def test_what_won_in_every_round_is_printed_and_written(
+def test_settings_that_win_in_every_round_are_printed_and_written(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "tuned.json"

@@ -69,7 +69,7 @@ def test_other_properties_of_the_plugin_stay() -> None:
         pytest.param(SearchSpace(cpus=8, rows=16), "inference_precision", id="no lower precision"),
     ],
 )
-def test_what_cannot_win_is_not_tried(space: SearchSpace, never: str) -> None:
+def test_settings_that_cannot_win_are_not_tried(space: SearchSpace, never: str) -> None:
     _, tried = searched(space, lambda keys: found(100.0))
     assert not any(never in keys for keys in tried)
 
@@ -90,7 +90,7 @@ def test_where_none_meets_the_latency_the_nearest_is_kept() -> None:
     assert searched(SearchSpace(cpus=0, rows=0, latency_ms=20.0), measure)[0] == {"nireq": 4}
 
 
-def test_what_cannot_be_measured_is_passed_over() -> None:
+def test_settings_that_cannot_be_measured_are_passed_over() -> None:
     best, tried = searched(SPACE, lambda keys: None if "nireq" in keys else found(100.0))
     assert best == {}
     assert any(each is None for each in tried.values())
@@ -129,13 +129,13 @@ def rounds(*rates: float, p99_ms: float = 10.0) -> list[Measurement]:
         pytest.param(rounds(101, 100, 102), rounds(100, 99, 101), False, id="by too little"),
     ],
 )
-def test_what_wins_is_faster_in_every_round(
+def test_settings_win_by_being_faster_in_every_round(
     changed: list[Measurement], as_it_is: list[Measurement], won: bool
 ) -> None:
     assert wins(SPACE, changed, as_it_is) == won
 
 
-def test_what_meets_the_latency_in_every_round_wins_over_what_does_not() -> None:
+def test_settings_that_meet_the_latency_win_over_faster_ones_that_do_not() -> None:
     space = SearchSpace(cpus=8, rows=0, latency_ms=20.0)
     slow, late = rounds(50, 50, 50), rounds(100, 100, 100, p99_ms=30.0)
     assert wins(space, slow, late)

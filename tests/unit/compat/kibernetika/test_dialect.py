@@ -71,7 +71,7 @@ def test_pairs_are_a_chain_in_their_order(tmp_path: Path) -> None:
         (["-o", "flexible_batch_size=no"], "flexible_batch_size=no: expected true or false"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_flag(arguments: list[str], text: str) -> None:
+def test_a_wrong_flag_is_told_by_its_name(arguments: list[str], text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse(["--driver", "openvino", "--model-path", "m.xml", *arguments], {})
     assert text in str(raised.value)
@@ -82,7 +82,7 @@ def test_an_unknown_driver_is_answered_with_the_list() -> None:
         parse(["--driver", "openvin", "--model-path", "m.xml"], {})
 
 
-def test_what_has_no_effect_is_said() -> None:
+def test_flags_without_effect_are_told() -> None:
     line = ["--driver", "onnx", "--model-path", "m", "--http_server_command", "x"]
     line += ["--webrtc", "--input-name=x", "--http_enable", "--http_port=9002"]
     line += ["--driver", "tensorflow", "--model-path", "m.pb", "-o", "inputs=x"]
@@ -121,7 +121,7 @@ def test_a_fault_of_the_code_ends_the_start(
     assert isinstance(raised.value.code, str) and text in raised.value.code
 
 
-def test_what_only_the_run_can_tell_is_left_to_it(tmp_path: Path) -> None:
+def test_faults_that_only_the_run_can_show_are_left_to_it(tmp_path: Path) -> None:
     code = "@b\ndef preprocess(a, b, c): ...\ntry:\n    pass\nfinally:\n    process = c\n"
     (tmp_path / "hooks.py").write_text(code)
     assert parse(["--model-path", "m.xml", "--hooks", str(tmp_path / "hooks.py")], {})

@@ -39,7 +39,7 @@ def array(**changed: object) -> bytes:
         pytest.param(array(NDArrayType="F" * 1000), "@NDArrayType is .{,102};", id="a long type"),
     ],
 )
-def test_what_is_refused(body: bytes, text: str) -> None:
+def test_a_malicious_body_is_refused(body: bytes, text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
         decode(body)
 
@@ -119,6 +119,6 @@ def test_plain_values_are_inputs_beside_arrays_and_unknown_names_are_ignored() -
         ({"inputs": {"n": 1, "x": "@home"}}, "is not of expected type: float"),
     ],
 )
-def test_what_is_no_data_is_refused(body: Any, words: str) -> None:
+def test_an_input_that_cannot_be_decoded_is_refused(body: Any, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         decoded(body, N, X)

@@ -29,7 +29,7 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
     ],
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_what_numpy_writes(array: Array, version: tuple[int, int]) -> None:
+def test_an_array_that_numpy_writes_is_read(array: Array, version: tuple[int, int]) -> None:
     found = read_npy(npy(array, version))
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype.newbyteorder("=")
@@ -59,7 +59,7 @@ GOOD = npy(np.arange(4, dtype=np.float32))
         GOOD[:6] + b"\x07" + GOOD[7:],
     ],
 )
-def test_what_is_no_array(body: bytes) -> None:
+def test_a_body_that_is_no_array_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         read_npy(body)
 
@@ -84,7 +84,7 @@ def test_the_one_input() -> None:
             as_input(np.arange(2), signature(DataType.FP32, *names))
 
 
-def test_what_is_written() -> None:
+def test_outputs_are_written_as_npy_or_csv() -> None:
     array = np.float32([[1, 2.5], [3, 4]])
     np.testing.assert_array_equal(np.load(io.BytesIO(write_npy({"y": array}))), array)
     assert write_csv({"y": array}) == b"1.0,2.5\n3.0,4.0\n"

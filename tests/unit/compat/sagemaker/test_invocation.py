@@ -33,13 +33,13 @@ LINES = JSON_LINES[0]
         (CSV, "1_000,0x10,--1", [["1_000", "0x10", "--1"]]),
     ],
 )
-def test_what_becomes_instances(kind: bytes, body: str, instances: list[object]) -> None:
+def test_bodies_become_instances(kind: bytes, body: str, instances: list[object]) -> None:
     assert json.loads(body_of(kind, body.encode())) == {"instances": instances}
 
 
 @pytest.mark.parametrize("kind", [JSON, LINES])
 @pytest.mark.parametrize("body", [b'{"instances": [1]}', b'{"signature_name": "s",\n"inputs" : 1}'])
-def test_what_is_tensorflow_servings_own(kind: bytes, body: bytes) -> None:
+def test_a_body_of_tensorflow_serving_is_passed_on_as_it_is(kind: bytes, body: bytes) -> None:
     assert body_of(kind, body) == body
 
 
@@ -48,7 +48,7 @@ def test_numbers_that_json_lacks() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\n \n", b'a"b', b'"a" b', b'"a', b"\xff"])
-def test_what_is_no_csv(body: bytes) -> None:
+def test_a_body_that_is_no_csv_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest, match="the CSV"):
         body_of(CSV, body)
 

@@ -192,7 +192,7 @@ def test_a_switch_that_is_off_is_off(text: str) -> None:
         (("--model_config_file=gone.json",), "gone.json"),
     ],
 )
-def test_what_is_refused(argv: tuple[str, ...], words: str) -> None:
+def test_a_wrong_command_line_is_refused(argv: tuple[str, ...], words: str) -> None:
     assert any(words in fault for fault in faults(*argv))
 
 

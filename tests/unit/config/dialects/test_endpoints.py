@@ -88,7 +88,7 @@ def test_but_one_that_is_not_public_to_users_of_ovms(address: str, tmp_path: Pat
 
 @pytest.mark.parametrize("address", ["s3.example.com", "minio:9000"])
 @pytest.mark.parametrize("read", EVERY)
-def test_what_is_said_counts(read: Read, address: str, tmp_path: Path) -> None:
+def test_the_scheme_that_the_user_names_counts(read: Read, address: str, tmp_path: Path) -> None:
     def endpoint(given: str, directory: str, **environ: str) -> str:
         return read({"S3_ENDPOINT": given, **environ}, tmp_path / directory).of(S3Options).endpoint
 

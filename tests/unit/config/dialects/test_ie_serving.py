@@ -323,7 +323,7 @@ def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
     assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
 
 
-def test_what_is_computed_before_the_model_has_flags() -> None:
+def test_preprocessing_has_flags() -> None:
     flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
     (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models
     assert model.engine.of(Preprocessing) == Preprocessing(

@@ -89,7 +89,9 @@ def test_pipelines_of_openvino_model_server(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_translated_is_refused(tmp_path: Path, given: Any, fault: str) -> None:
+def test_a_file_that_cannot_be_translated_is_refused(
+    tmp_path: Path, given: Any, fault: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         imported(tmp_path, given)
     assert fault in str(caught.value)

@@ -77,7 +77,7 @@ def test_the_file_lies_in_the_repository_of_the_environment(models: Path) -> Non
     assert entries(models / "config.json") == {"resnet": str(models / "resnet")}
 
 
-def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
+def test_other_parts_of_the_file_stay(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     one = {"config": {"name": "one", "base_path": "/1", "nireq": 4, "subconfig": "x"}}
     file.write_text(json.dumps({"model_config_list": [one], "monitoring": {}, "other": "é"}))
@@ -152,7 +152,7 @@ def test_the_file_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     assert json.loads(file.read_text(encoding="utf-8"))["other"] == "é"
 
 
-def test_what_is_wrong_is_named_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_fault_is_told_and_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     asked = (f"--config_path={file}", "--model_name=m", "--model_path=/m")
     assert fault("--remove_from_config", *asked[:2]).startswith(f"{file}: cannot be read")

@@ -19,7 +19,7 @@ ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
 
 
 @pytest.mark.parametrize("argv", [(*ONE, "--port"), (*ONE, "--model")])
-def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> None:
+def test_a_line_that_argparse_cannot_read_exits_with_2(argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as caught:
         ie_serving.parse(argv, {})
     assert caught.value.code == 2

@@ -23,7 +23,9 @@ STATEFUL = ("--stateful", "--max_sequence_number", "7", "--idle_sequence_cleanup
         ((*STATEFUL, "--max_sequence_number", "-1"), "--max_sequence_number: '-1' given"),
     ],
 )
-def test_what_cannot_be_beside_sequences_is_a_fault(given: tuple[str, ...], fault: str) -> None:
+def test_a_setting_that_cannot_be_beside_sequences_is_a_fault(
+    given: tuple[str, ...], fault: str
+) -> None:
     (found,) = faults(*ONE, *given)
     assert found.startswith(fault)
 

@@ -294,7 +294,7 @@ def test_flags_without_meaning_warn_once() -> None:
         ),
     ],
 )
-def test_what_cannot_start(
+def test_a_command_line_that_cannot_start_fails_in_the_originals_words(
     argv: tuple[str, ...], phrase: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = printed(capsys, *argv)

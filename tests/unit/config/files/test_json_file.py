@@ -301,7 +301,7 @@ def test_warning(top: object, warning: str) -> None:
     assert read(top).warnings == (warning,)
 
 
-def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
+def test_preprocessing_is_read_from_the_models_entry() -> None:
     entry = {
         "layout": {"image": "NHWC:NCHW"},
         "mean": [1, 2, 3],
@@ -319,7 +319,7 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
     )
 
 
-def test_what_would_change_what_is_computed_is_refused_not_ignored() -> None:
+def test_a_key_that_would_change_the_outputs_is_refused_not_ignored() -> None:
     key, value = "custom_loader_options", {"loader_name": "x"}
     (fault,) = faults(of({**MODEL, key: value}))
     assert fault.startswith(f"model_config_list[0].config.{key}: {value!r} given; ")
@@ -335,7 +335,7 @@ def test_what_would_change_what_is_computed_is_refused_not_ignored() -> None:
         ({"stateful": True, "max_batch_size": 8}, "max_batch_size"),
     ],
 )
-def test_what_cannot_be_beside_sequences_names_key_and_model(
+def test_a_key_that_cannot_be_beside_sequences_is_told_with_its_model(
     entry: dict[str, object], key: str
 ) -> None:
     (fault,) = faults(of({**MODEL, **entry}))

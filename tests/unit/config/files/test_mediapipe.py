@@ -216,7 +216,9 @@ def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
         ('servable_name: "together"', "", "not a graph as OpenVINO Model Server takes it"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_graph_that_cannot_be_served_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
     assert said in fault(tmp_path, MULTI_MODEL.replace(old, new))
 
 
@@ -291,6 +293,6 @@ def test_text_of_protocol_buffers() -> None:
 @pytest.mark.parametrize(
     "text", ["a", "a:", "a {", "}", "a: }", "a: [1", "a: [1 2]", "a { " * 60, '"x": 1']
 )
-def test_what_is_no_text_of_protocol_buffers(text: str) -> None:
+def test_a_text_that_is_no_protocol_buffer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="line 1: "):
         read_text(text)

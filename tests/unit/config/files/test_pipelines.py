@@ -64,7 +64,7 @@ def test_nodes_are_steps() -> None:
     }
 
 
-def test_what_is_behind_a_demultiplexer_runs_for_each_entry() -> None:
+def test_nodes_behind_a_demultiplexer_run_for_each_entry() -> None:
     found = read(
         pipeline(
             node("detect", {"data": ("request", "image")}, demultiply_count=-1),

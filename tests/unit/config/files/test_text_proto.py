@@ -159,7 +159,9 @@ def test_a_custom_configuration_is_refused() -> None:
         unique_by=lambda config: config.name,
     )
 )
-def test_what_the_reference_prints_is_read_back(configs: list[reference.ModelConfig]) -> None:
+def test_a_configuration_that_the_reference_prints_is_read_back(
+    configs: list[reference.ModelConfig],
+) -> None:
     message = reference.ModelServerConfig()
     message.model_config_list.config.extend(configs)
     found = read(text_format.MessageToString(message))

@@ -197,7 +197,9 @@ def test_a_repository_with_an_ensemble_and_a_model_without_a_file(tmp_path: Path
         ("max_batch_size: {", "config.pbtxt': Error parsing text-format"),
     ],
 )
-def test_what_would_answer_otherwise_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_model_that_would_answer_otherwise_is_refused(
+    tmp_path: Path, text: str, fault: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         imported(written(tmp_path, NAMED + text))
     assert fault in str(caught.value)

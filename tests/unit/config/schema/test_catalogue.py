@@ -125,7 +125,7 @@ def test_without_flags_keys_and_variables_are_left() -> None:
     assert "server.port" not in found
 
 
-def test_what_tensorflow_model_server_lacks_has_no_name_under_it() -> None:
+def test_a_setting_that_tensorflow_model_server_lacks_has_no_name_under_it() -> None:
     found = names_in_tensorflow_model_server()
     assert found["server.rest_port"] == "--rest_api_port"
     assert found["server.log_level"] == "LOG_LEVEL"

@@ -31,7 +31,7 @@ TWO = ServerSettings(workers=2)
         (Settings(server=replace(TWO, shared_memory=True), models=()), "regions of shared memory"),
     ],
 )
-def test_what_one_process_alone_can_keep_is_refused(settings: Settings, said: str) -> None:
+def test_a_model_that_one_process_alone_can_keep_is_refused(settings: Settings, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         check(settings)
     check(replace(settings, server=replace(settings.server, workers=1)))
@@ -43,7 +43,7 @@ def test_a_reload_to_a_stateful_model_is_refused() -> None:
     check_models(ServerSettings(), [STATEFUL])
 
 
-def test_what_is_always_loaded_cannot_be_pinned_nor_the_stateful_unloaded() -> None:
+def test_a_model_that_is_always_loaded_cannot_be_pinned_nor_a_stateful_one_unloaded() -> None:
     pinned = ModelConfig(name="m", base_path="/m", pinned=True)
     on_demand = ServerSettings(load="on_demand")
     for refuse in (check_models, lambda s, m: check(Settings(server=s, models=tuple(m)))):

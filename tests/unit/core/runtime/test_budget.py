@@ -89,7 +89,7 @@ Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=30, 
 TestHistories = Histories.TestCase
 
 
-def test_what_never_fits_is_told_apart() -> None:
+def test_a_size_that_never_fits_is_told_apart_from_one_that_fits_later() -> None:
     budget = Budget(LIMIT)
     with pytest.raises(RequestTooLarge, match="1001 bytes"):
         budget.lease(LIMIT + 1)

@@ -32,7 +32,7 @@ async def test_work_that_never_waits_ends_at_once(begin: Begin) -> None:
     assert done == [1]
 
 
-async def test_what_it_raises_at_once_is_raised(begin: Begin) -> None:
+async def test_an_exception_at_once_is_raised(begin: Begin) -> None:
     """The caller sees it as if it had called a function."""
 
     async def work() -> None:
@@ -76,7 +76,7 @@ async def test_several_may_wait_for_the_same(begin: Begin) -> None:
     assert seen == [7, 7, 7]
 
 
-async def test_what_it_raises_later_is_the_task_s(begin: Begin) -> None:
+async def test_an_exception_later_is_the_tasks(begin: Begin) -> None:
     """As with any task."""
 
     async def work() -> None:

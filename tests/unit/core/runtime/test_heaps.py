@@ -46,7 +46,7 @@ print(kept - before >> 20, left - before >> 20)
 """
 
 
-def test_what_threads_of_a_pool_have_freed_goes_back() -> None:
+def test_memory_that_threads_of_a_pool_have_freed_goes_back() -> None:
     kept, left = map(int, output_of(sys.executable, "-c", THREADS)[-1].split())
     assert kept > 50
     assert left < 10

@@ -72,7 +72,9 @@ def test_it_is_away_for_half_of_the_time_at_most_whatever_it_goes_through(clock:
     assert sum(clock.slept) * (1 + AT_WORK_S / AWAY_S) <= clock.now + AT_WORK_S
 
 
-def test_who_does_not_load_never_gives_way(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_does_not_load_never_gives_way(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Load, "this_thread_loads", False)
     give_way()
     assert read(clock, [AWAY_S] * 10) == 0

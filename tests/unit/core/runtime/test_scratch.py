@@ -31,7 +31,7 @@ def test_it_is_made_when_it_is_asked_for_once(temporary: Path) -> None:
     assert list(temporary.iterdir()) == [scratch.path]
 
 
-def test_what_another_has_made_is_not_taken() -> None:
+def test_a_directory_that_another_process_has_made_is_not_taken() -> None:
     scratch = Scratch()
     scratch.path.mkdir()
     with pytest.raises(FileExistsError):

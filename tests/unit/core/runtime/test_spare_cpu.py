@@ -136,7 +136,7 @@ def test_a_thread_that_is_born_as_all_are_united_is_as_well(
     assert mask(native.task) == WHOLE
 
 
-def test_who_loads_is_known_until_its_last_load_has_ended(
+def test_a_thread_loads_until_its_last_load_has_ended(
     spare: SpareCpu, load: ThreadPoolExecutor
 ) -> None:
     def loading() -> list[bool]:
@@ -170,7 +170,7 @@ def test_the_loop_is_woken_on_time_and_a_load_is_patient(
     assert load.submit(loading).result() == (1_000_000, 50_000)
 
 
-def test_what_is_started_meanwhile_is_woken_as_usual(
+def test_a_thread_or_process_that_a_load_starts_is_woken_as_usual(
     spare: SpareCpu, load: ThreadPoolExecutor
 ) -> None:
     """A thread and a process have for good the CPUs of the thread that starts them."""

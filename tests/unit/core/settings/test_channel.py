@@ -17,7 +17,7 @@ def test_arguments_are_whole_numbers_or_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "grpc.a", "grpc.a=1,,", "=1"])
-def test_what_is_no_argument_is_a_fault(text: str) -> None:
+def test_a_text_that_is_no_argument_is_a_fault(text: str) -> None:
     with pytest.raises(ConfigError, match=r"here: .*expected name=value"):
         arguments(text, "here")
 

@@ -35,7 +35,7 @@ def test_floats_are_compared_as_numpy_compares_them(
         (np.float32([[5]]), np.float32([5]), 'output "y" has shape [1, 1], not [1]'),
     ],
 )
-def test_what_differs_is_shown(found: Array, expected: Array, said: str) -> None:
+def test_the_value_that_differs_most_is_shown(found: Array, expected: Array, said: str) -> None:
     assert said in difference("y", np.asarray(found), np.asarray(expected), RTOL, ATOL)
 
 

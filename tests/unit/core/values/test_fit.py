@@ -22,7 +22,7 @@ def signature(**inputs: tuple[DataType, tuple[int, ...] | None]) -> Signature:
 X = signature(x=(DataType.FP32, (-1, 3)))
 
 
-def test_what_fits_is_passed_on_as_it_is() -> None:
+def test_inputs_that_fit_are_passed_on_as_they_are() -> None:
     inputs = {"x": np.zeros((2, 3), np.float32)}
     fitted, added = fit(X, inputs)
     assert fitted is inputs
@@ -129,7 +129,9 @@ KINDS = {
 
 @pytest.mark.parametrize("wanted", DataType)
 @pytest.mark.parametrize("sent", [d for d in DataType if d is not DataType.BF16])
-def test_which_kinds_go_together(sent: DataType, wanted: DataType) -> None:
+def test_kinds_of_numbers_go_together_where_no_value_is_lost(
+    sent: DataType, wanted: DataType
+) -> None:
     array = np.array([b"1"], object) if sent is DataType.STRING else np.ones(1, sent.numpy)
     spec = TensorSpec("x", wanted, (-1,), "x:0")
     fits = sent.numpy.kind in KINDS.get(wanted, "iu")
@@ -190,7 +192,7 @@ def test_doubles_are_rounded_nan_and_infinity_included(array: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(), (-1,), (2,), (-1, 3), (2, 3), (-1, 1), (-1, 2, 3)])
 @given(array=hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)))
-def test_what_is_seen_to_fit_fits_as_it_is(shape: tuple[int, ...], array: Any) -> None:
+def test_inputs_that_are_seen_to_fit_fit_as_they_are(shape: tuple[int, ...], array: Any) -> None:
     only = signature(x=(DataType.FP32, shape))
     known = exact(only)
     assert known is not None
@@ -215,7 +217,7 @@ PLAIN = exact(signature(x=(DataType.FP32, (-1, 3))))
     ],
     ids=["as they are", "another dtype", "lists", "none"],
 )
-def test_what_needs_a_look_is_not_seen_to_fit(inputs: Any, fit_as_they_are: bool) -> None:
+def test_inputs_that_need_a_look_are_not_seen_to_fit(inputs: Any, fit_as_they_are: bool) -> None:
     assert PLAIN is not None
     assert fits(inputs, PLAIN) is fit_as_they_are
 

@@ -42,7 +42,7 @@ def test_an_error_is_shown_in_the_words_of_the_running_command() -> None:
     assert str(error) == f"{error}" == "too large, or raise --max_message_bytes"
 
 
-def test_what_is_raised_before_a_command_runs_is_shown_in_its_words_afterwards() -> None:
+def test_an_error_from_before_a_command_ran_is_shown_in_its_words_afterwards() -> None:
     error = ServingError("too large", RAISE)
     assert str(error) == "too large, or raise server.max_message_bytes"
     hints.speak({"server.port": "--port"})

@@ -38,7 +38,9 @@ def test_a_body_is_one_string(shape: tuple[int, ...]) -> None:
         ([spec("a")], [spec("content_type")]),
     ],
 )
-def test_what_takes_no_bytes(inputs: list[TensorSpec], outputs: list[TensorSpec]) -> None:
+def test_a_signature_that_takes_no_bytes_refuses_them(
+    inputs: list[TensorSpec], outputs: list[TensorSpec]
+) -> None:
     with pytest.raises(InvalidRequest, match=r'it takes no bytes: .*it has "a" .*: ask :predict'):
         body_of(signature(inputs, outputs), b"")
 

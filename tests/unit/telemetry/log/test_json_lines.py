@@ -105,7 +105,7 @@ def test_values(written: Written, value: object, found: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["password", "aws_secret_access_key", "auth_token"])
-def test_what_is_named_as_a_secret_is_masked_whole(written: Written, name: str) -> None:
+def test_a_field_named_as_a_secret_is_masked_whole(written: Written, name: str) -> None:
     logs.configure("INFO", form="json")
     own.info(Event("e", **{name: 'hunter2 "hunter2'}))
     assert written()[0]["fields"] == {name: MASK}

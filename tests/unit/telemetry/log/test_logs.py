@@ -224,7 +224,7 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
         "signatures=2 signature_name=serving_default tokens=12",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_a_text_that_is_no_secret_stays(text: str) -> None:
     assert mask(text) == text
 
 

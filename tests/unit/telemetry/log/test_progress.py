@@ -37,7 +37,7 @@ def test_a_log_shows_none_of_it() -> None:
     assert log.getvalue() == ""
 
 
-def test_what_is_over_soon_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_over_soon_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BEFORE_S", 30.0)
     with Terminal() as terminal, os.fdopen(terminal.end, "w", closefd=False) as stream:
         with ProgressLine("checking", unit="", stream=stream):

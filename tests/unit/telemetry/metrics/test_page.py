@@ -118,7 +118,7 @@ def test_a_model_is_bound_once_and_counts_on() -> None:
     assert metrics.served("m", GRPC) is served
 
 
-def test_what_is_bound_stands_on_the_page_when_it_has_been_asked() -> None:
+def test_a_bound_series_stands_on_the_page_once_it_has_been_asked() -> None:
     """A warm-up binds it before any request."""
     metrics = Metrics()
     metrics.served("m", GRPC)

@@ -102,7 +102,7 @@ def test_versions_that_come_and_go_do_not_pile_up_on_an_unread_page(
     assert of(metrics, f"{REQUEST_COUNT}_total", "status") == {("OK",): 999}
 
 
-def test_what_is_noted_does_not_pile_up_either(metrics: Metrics) -> None:
+def test_noted_durations_do_not_pile_up_either(metrics: Metrics) -> None:
     served = metrics.served("m", GRPC)
     for _ in range(10 * SETTLED_AT):
         served.add(0.001)

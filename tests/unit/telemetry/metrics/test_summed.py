@@ -63,7 +63,7 @@ def test_the_page_is_one_that_prometheus_reads() -> None:
     assert names[0] == "ie_serving_requests" and names[-1] == "only_there"
 
 
-def test_what_the_gone_had_counted_is_added_to_series_that_are_there() -> None:
+def test_counts_of_gone_workers_are_added_to_series_that_are_there() -> None:
     gone = {'ie_serving_requests_total{model_name="a b",code="OK"}': 2.0, "other_total": 9.0}
     lines = summed([FIRST], gone).decode().splitlines()
     assert 'ie_serving_requests_total{model_name="a b",code="OK"} 5' in lines

@@ -69,7 +69,7 @@ def test_programs_note_into_the_record_of_the_version_that_is_loaded() -> None:
     assert current() is not record
 
 
-def test_what_warmed_a_version_up_is_forgotten() -> None:
+def test_inferences_of_a_warm_up_are_forgotten() -> None:
     record = Inferences()
     ran = record.ran
     ran.extend([1.0] * SETTLED_AT)

@@ -92,7 +92,7 @@ def test_each_line_has_its_own_time(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_is_not_known_stands_as_unknown(form: str) -> None:
+def test_an_unknown_field_stands_as_unknown(form: str) -> None:
     unknown_ones = {"answers": NO_MODEL, "received": None}
     line = written(form, entry(**unknown_ones, started=0.0, inferred=0.0, encoded=0.0))
     unknown = ("model", "version", "bytes_in", "decode_ms", "infer_ms", "encode_ms")
@@ -113,7 +113,7 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
     "path",
     ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/%d%%b%", "/?password=hunter2"],
 )
-def test_what_a_client_sends_forges_nothing(form: str, path: str) -> None:
+def test_text_that_a_client_sends_forges_nothing(form: str, path: str) -> None:
     line = written(
         form, entry(asked=RequestTarget("REST", "POST", path), answers=(path, 2), id=b"a=b")
     )
@@ -284,7 +284,7 @@ def test_a_disk_that_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
     assert caplog.records[0].getMessage().endswith('cause="No space left on device"')
 
 
-def test_what_follows_half_a_line_is_a_line_of_its_own(tmp_path: Path) -> None:
+def test_the_line_behind_half_a_line_is_a_line_of_its_own(tmp_path: Path) -> None:
     """A full disk takes a part of what is written; here the limit of a file's size does."""
     path = tmp_path / "access.log"
     file = LineFile(str(path))

@@ -53,7 +53,7 @@ def test_a_context_that_is_taken(given: str) -> None:
         f" {ON}",
     ],
 )
-def test_what_is_no_context_begins_a_trace(given: str) -> None:
+def test_a_header_that_is_no_context_begins_a_trace(given: str) -> None:
     assert trace_context.read(given) is None
 
 
@@ -262,7 +262,7 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
     Hanging.ended.set()
 
 
-def test_what_cannot_be_sent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_that_cannot_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     installed.check("", "grpc")
     installed.check("http://collector:4318/v1/traces", "http/protobuf")
     with pytest.raises(ServingError, match='"grpc" is asked for'):

@@ -375,7 +375,7 @@ IMPORTS = "from redhareapi import Kernel\n"
         ),
     ],
 )
-def test_what_cannot_be_run_fails_its_load(
+def test_a_package_that_cannot_be_run_fails_its_load(
     tmp_path: Path, code: str, keys: dict[str, Any], fault: str
 ) -> None:
     place = KernelOptions(place=KernelPlace(file="kernel.py"), isolation="thread")

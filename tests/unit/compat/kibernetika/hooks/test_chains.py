@@ -160,7 +160,7 @@ postprocess = [faces, one]
 """
 
 
-async def test_what_a_generator_yields_is_for_the_next_hook(tmp_path: Path) -> None:
+async def test_each_item_that_a_generator_yields_goes_to_the_next_hook(tmp_path: Path) -> None:
     pairs = [("openvino", linear(tmp_path / str(n), 2.0)) for n in range(2)]
     with closing(chained(tmp_path, GENERATORS, *pairs)) as made:
         for _ in range(3):  # in a thread, then on the event loop

@@ -73,7 +73,7 @@ async def test_hooks_scale_inputs_and_name_classes(model: Open) -> None:
     assert found["largest"] == 7.0
 
 
-async def test_what_hooks_leave_alone_is_described(model: Open) -> None:
+async def test_inputs_and_outputs_that_hooks_leave_alone_are_described(model: Open) -> None:
     made = model("def preprocess(inputs):\n    return inputs")
     assert told(made) == {"y": "float [-1, 4]"} and made.signatures["serving_default"].takes_any
     made = model("def postprocess(outputs):\n    return outputs")
@@ -208,7 +208,7 @@ async def test_a_failure_is_its_own_requests(model: Open, line: str, text: str) 
         ("inputs['x'].dtype = 'S4'", "preprocess gave what"),
     ],
 )
-async def test_what_a_hook_gives_back_is_looked_at_as_it_is_now(
+async def test_the_return_value_of_a_hook_is_checked_as_it_is_now(
     model: Open, line: str, text: str
 ) -> None:
     made = model(
@@ -249,7 +249,7 @@ async def test_a_client_is_told_of_its_own_fault(model: Open) -> None:
     assert (await said(made, z=ROWS)).startswith("INVALID_ARGUMENT: input size does not match")
 
 
-async def test_what_published_hooks_use_is_there(model: Open) -> None:
+async def test_modules_that_published_hooks_import_exist(model: Open) -> None:
     made = model(
         """
         from ml_serving.drivers import driver
@@ -389,7 +389,7 @@ def test_nothing_runs_without_consent(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_at_load(tmp_path: Path, code: str, text: str) -> None:
+def test_a_fault_in_hooks_is_told_at_load(tmp_path: Path, code: str, text: str) -> None:
     linear(tmp_path, 2.0)
     with pytest.raises(LoadFailed) as raised:
         opened(tmp_path, code)

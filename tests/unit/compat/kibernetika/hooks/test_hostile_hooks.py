@@ -58,7 +58,7 @@ async def test_whatever_a_hook_raises_is_its_own_requests(
 
 
 @pytest.mark.parametrize("value", ["object()", "[object()]", "[[1, 2], [3]]", "{1: 2}", "None"])
-async def test_what_is_no_tensor_is_told_for_the_model(model: Open, value: str) -> None:
+async def test_a_value_that_is_no_tensor_is_told_for_the_model(model: Open, value: str) -> None:
     served = model(f"def preprocess(inputs): return {{'x': {value}}}")
     with pytest.raises(ServingError, match=r"^preprocess gave .*no tensor"):
         await answer(served, x=ROW)

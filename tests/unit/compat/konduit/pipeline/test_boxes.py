@@ -79,7 +79,7 @@ def test_boxes_are_cut_out(boxes: Any) -> None:
     assert colours == [RED, BLACK][: len(cut)]
 
 
-def test_what_is_cut_out_gets_a_size() -> None:
+def test_a_picture_that_is_cut_out_gets_a_size() -> None:
     step = {"@type": "EXTRACT_BOUNDING_BOX", "resizeH": 3, "resizeW": 5}
     (cut,) = ran([step], {"i": picture(), "b": [LEFT]})["i"]
     assert pixels_of(cut).shape == (3, 5, 3)
@@ -142,7 +142,7 @@ def test_a_region_is_cut_out(keys: dict[str, Any], first: list[int], shape: Any)
         ({"@type": "IMAGE_CROP", "cropName": "w"}, {"i": picture(), "w": [1, 2]}, "two points"),
     ],
 )
-def test_what_does_not_fit_is_refused(step: Any, data: Any, fault: str) -> None:
+def test_data_that_do_not_fit_a_step_are_refused(step: Any, data: Any, fault: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         ran([step], data)
     assert fault in str(caught.value)

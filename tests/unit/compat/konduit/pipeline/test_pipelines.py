@@ -88,7 +88,7 @@ def test_data_come_back_as_they_went(value: Any) -> None:
         (json.dumps({"a": {**array(1), "@NDArrayShape": [-1]}}), "4 bytes of FLOAT are no array"),
     ],
 )
-def test_what_is_no_data_is_refused(body: str, fault: str) -> None:
+def test_a_body_that_is_no_data_is_refused(body: str, fault: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         data.decode(body.encode())
     assert fault in str(caught.value)
@@ -178,7 +178,7 @@ HALF = python("c = a / 2", "a:float", "c:DOUBLE")
         (python("raise SystemExit", "a:int", ""), {"a": 1}, ServingError, "SystemExit"),
     ],
 )
-def test_what_fails_names_the_step(
+def test_a_failure_names_its_step(
     step: dict[str, Any], given: dict[str, Any], error: type[Exception], fault: str
 ) -> None:
     with pytest.raises(ServingError) as caught:

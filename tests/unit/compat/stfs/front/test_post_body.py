@@ -65,7 +65,7 @@ def test_the_only_input_needs_no_name(data: object) -> None:
     assert arrays(body(data), ONE)["x"].tolist() == [[1.0, 2.0]]
 
 
-def test_which_model_is_asked() -> None:
+def test_the_body_names_the_model_that_is_asked() -> None:
     assert body([], model_name="m", model_version=2, signature_name="s").model == ModelSpec(
         "m", 2, None, "s"
     )
@@ -127,7 +127,7 @@ def test_files_by_the_names_of_inputs() -> None:
         (b'{"data": [], "model_version": 99999999999999999999}', "whole number"),
     ],
 )
-def test_what_is_no_request(given: bytes, words: str) -> None:
+def test_a_body_that_is_no_request_is_refused(given: bytes, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         parse(given, b"application/json")
 

@@ -34,7 +34,7 @@ def test_outputs_by_name_without_anything_around_them() -> None:
     }
 
 
-def test_what_pmml_answers_for_one_record_and_for_several() -> None:
+def test_pmml_answers_one_record_without_a_list_and_several_with_one() -> None:
     outputs = {"label": np.array([b"a"], object), "probabilities": np.float64([[0.25, 0.75]])}
     specs = {"label": spec("label", DataType.STRING), "probabilities": spec("p", DataType.FP64)}
     one = {"label": "a", "probabilities": [0.25, 0.75]}
@@ -46,7 +46,7 @@ def test_what_pmml_answers_for_one_record_and_for_several() -> None:
     assert json.loads(encode(twice, specs, "pmml")) == {"result": several}
 
 
-def test_what_scikit_learn_answers() -> None:
+def test_scikit_learn_answers_with_its_three_results() -> None:
     outputs = {"label": np.int64([1]), "probabilities": np.float64([[0.0, 1.0]])}
     specs = {"label": spec("label", DataType.INT64), "probabilities": spec("p", DataType.FP64)}
     assert json.loads(encode(outputs, specs, "scikitlearn")) == {

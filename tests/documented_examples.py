@@ -188,7 +188,7 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(113, "curl -X POST -d", f"{STFS}::test_curl"),
     Example(114, "POST / multipart, field image", f"{STFS}::test_an_image_of_the_user"),
     Example(114, "POST / multipart, field images", f"{STFS_BODY}::test_files_of_a_form"),
-    Example(115, "GET /v1/models", f"{STFS}::test_what_models_there_are"),
+    Example(115, "GET /v1/models", f"{STFS}::test_the_list_of_models_describes_each_model"),
     Example(
         116, "GET /v1/models/NAME that is not there", f"{STFS}::test_unknown_models_are_not_found"
     ),

@@ -167,7 +167,9 @@ def believing(place: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("method", "target", "allowed"), ROUTES)
-def test_who_may_ask_each_route(server: Guarded, method: str, target: str, allowed: str) -> None:
+def test_a_route_answers_the_callers_that_have_its_right(
+    server: Guarded, method: str, target: str, allowed: str
+) -> None:
     for name in CALLERS:
         reply = server.rest.request(method, target, content=BODY, headers=bearer(name))
         assert (reply.status_code != 403) is (name in allowed.split()), (name, reply.text)
@@ -310,7 +312,7 @@ def _open_inference(server: Guarded, everyone: str) -> list[tuple[str, Any, Any,
     ]
 
 
-def test_who_may_call_each_rpc(server: Guarded) -> None:
+def test_an_rpc_answers_the_callers_that_have_its_right(server: Guarded) -> None:
     for caller in ("nobody", *CALLERS):
         for name, call, request, allowed in calls(server):
             code = server.code(call, request, bearer(caller))

@@ -143,7 +143,7 @@ def test_a_call_over_grpc(logged: Logged) -> None:
     }
 
 
-def test_what_asks_no_model_to_run_has_a_line_too(logged: Logged) -> None:
+def test_requests_that_run_no_model_have_a_line_too(logged: Logged) -> None:
     """Pages of REST by their path, RPCs by their name; version and times where there are any."""
     for path, code in (("/v1/models/digits", 200), ("/v2/health/ready", 200), ("/x", 404)):
         reply = logged.server.rest.get(path, headers=named())

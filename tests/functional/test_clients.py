@@ -133,7 +133,7 @@ def test_a_request_is_the_one_of_the_route(server: Server) -> None:
         ("gone/gen_json", 404, "gone"),
     ],
 )
-def test_what_cannot_be_made_up_is_refused(
+def test_a_program_that_cannot_be_made_up_is_refused(
     server: Server, target: str, status: int, words: str
 ) -> None:
     reply = server.rest.get(f"/v1/models/{target}")
@@ -228,7 +228,7 @@ def test_some_outputs_as_rows(server: Server, tmp_path: Path) -> None:
         (("out_filter=nothing",), "nothing"),
     ],
 )
-def test_what_no_reply_can_be(
+def test_a_reply_of_a_type_that_its_outputs_cannot_have_is_refused(
     server: Server, tmp_path: Path, fields: tuple[str, ...], words: str
 ) -> None:
     kind, body = posted(server, tmp_path, "image=@cat.png", "text=cat", *fields)

@@ -238,7 +238,7 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
         ),
     ],
 )
-def test_what_goes_wrong_says_what_to_do(
+def test_a_failure_says_what_to_do_in_one_line(
     world: World, words: tuple[str, ...], code: int, text: str
 ) -> None:
     (closed,) = free_ports(1)

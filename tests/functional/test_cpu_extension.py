@@ -99,7 +99,9 @@ def by_openvino(model: Path, library: Path, rows: np.ndarray) -> list[list[float
     return answer.tolist()
 
 
-def test_what_the_library_computes_is_answered(server: Server, model: Path, library: Path) -> None:
+def test_the_operation_of_a_library_is_computed_and_answered(
+    server: Server, model: Path, library: Path
+) -> None:
     rows = np.array([[1, -2, 0.5], [0, 4, 8]], np.float32)
     expected = by_openvino(model, library, rows)
     assert expected == (3 * rows).tolist()

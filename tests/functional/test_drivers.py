@@ -222,14 +222,14 @@ def test_the_null_driver_echoes(server: Server) -> None:
         pytest.param("cat", r"not installed: pip install '.\[catboost\]'", id="an extra"),
     ],
 )
-def test_what_cannot_be_served_says_why(server: Server, model: str, text: str) -> None:
+def test_a_model_that_cannot_be_served_says_why(server: Server, model: str, text: str) -> None:
     found = status(server, model)
     assert found.State.Name(found.state) == "LOADING"
     assert re.search(text, found.status.error_message)
     assert re.search(text, server.log)
 
 
-def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
+def test_modules_that_no_model_uses_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(TELL)
     told = tmp_path / "told"
     told.mkdir()

@@ -151,7 +151,7 @@ def test_metadata_shows_the_signatures(server: Server) -> None:
         ("name_it", IMAGES[0][:5], 'example 0: feature "pixels" has 5 values'),
     ],
 )
-def test_what_cannot_be_classified(
+def test_an_example_that_cannot_be_classified_is_refused(
     server: Server, signature: str, pixels: list[float], text: str
 ) -> None:
     request = classification_pb2.ClassificationRequest()

@@ -76,7 +76,9 @@ def test_all_that_is_made_fits_the_schemas(made: Mapping[str, list[Manifest]]) -
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_be_ignored_or_cannot_be_is_refused(name: str, results: list[Any]) -> None:
+def test_values_that_are_impossible_or_would_be_ignored_are_refused(
+    name: str, results: list[Any]
+) -> None:
     at = len(TAKEN) + list(REFUSED).index(name)
     assert REFUSED[name][1] in results[at].get("refused", "it was taken")
 
@@ -93,7 +95,7 @@ def test_the_notes_name_what_was_installed(results: list[Any]) -> None:
     assert "port-forward service/ie-serving 8000 9000" in notes
 
 
-def test_what_verify_installs_is_replaced_pod_by_pod(deployed: Any, tmp_path: Path) -> None:
+def test_a_model_that_verify_installs_is_replaced_pod_by_pod(deployed: Any, tmp_path: Path) -> None:
     spec = deployed("verify").spec
     assert spec["replicas"] == 2
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
@@ -201,7 +203,7 @@ def test_an_authority_of_yours(deployed: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["scaled", "KEDA"])
-def test_what_is_scaled_has_no_number_of_pods(name: str, deployed: Any) -> None:
+def test_a_scaled_deployment_has_no_number_of_pods(name: str, deployed: Any) -> None:
     assert "replicas" not in deployed(name).spec
 
 

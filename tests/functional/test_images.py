@@ -265,7 +265,7 @@ def test_a_bomb_is_refused_while_others_are_answered(server: Server) -> None:
 
 
 @pytest.mark.parametrize("data", [b"x", b"\xff\xd8\xff\xe0", b"GIF89a"])
-def test_what_is_no_image_is_refused(server: Server, data: bytes) -> None:
+def test_bytes_that_are_no_image_are_refused(server: Server, data: bytes) -> None:
     for text in refused(server, "rows", data):
         assert 'input "x": the image is no JPEG, PNG or WebP' in text
 

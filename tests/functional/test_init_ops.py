@@ -29,7 +29,7 @@ def server(root: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
-def test_what_it_sets_is_served_over_grpc(
+def test_values_that_the_init_op_sets_are_served_over_grpc(
     server: Server, root: Path, model: str, name: str
 ) -> None:
     inputs, outputs = expected(root, model, name)
@@ -37,7 +37,7 @@ def test_what_it_sets_is_served_over_grpc(
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
-def test_what_it_sets_is_served_over_rest(
+def test_values_that_the_init_op_sets_are_served_over_rest(
     server: Server, root: Path, model: str, name: str
 ) -> None:
     inputs, outputs = expected(root, model, name)
@@ -63,7 +63,7 @@ def test_the_smallest_one_is_set_to_five(root: Path) -> None:
         ("unclear_first", "chained", "chained", "AssignAdd"),
     ],
 )
-def test_what_cannot_be_computed_at_load_is_refused_by_name(
+def test_a_value_that_cannot_be_computed_at_load_is_refused_by_name(
     server: Server, model: str, name: str, variable: str, operation: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:

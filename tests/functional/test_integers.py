@@ -127,7 +127,7 @@ def test_a_divisor_of_0_is_refused_and_harms_no_other_request(server: Server, as
 
 
 @BOTH
-def test_what_32_bits_cannot_hold_is_refused(server: Server, ask: Any) -> None:
+def test_a_number_that_32_bits_cannot_hold_is_refused(server: Server, ask: Any) -> None:
     """Before, 2147483647 + 1 of 64 bits was -2147483648."""
     sums = {"next": [2**31 - 1, -4], "sum": 2**31 - 7}
     assert ask(server, "wide", a=[2**31 - 2, -5]) == (200, sums)

@@ -280,7 +280,7 @@ def test_an_exception_is_told_without_a_traceback(server: Server) -> None:
     server.line(r"return \{\}\[int\(x\[0\]\)\]")
 
 
-def test_what_hangs_costs_its_neighbours_nothing(server: Server) -> None:
+def test_a_kernel_that_hangs_costs_its_neighbours_nothing(server: Server) -> None:
     found = ask(server, "hangs", [1.0])
     assert found.status_code == 504
     assert "within 200 ms" in found.json()["error"]
@@ -292,7 +292,7 @@ def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None
     assert "kernel no.py is neither" in status["error_message"]
 
 
-def test_what_is_logged_of_a_version_names_model_and_version(server: Server) -> None:
+def test_log_lines_of_a_version_name_model_and_version(server: Server) -> None:
     """Also by an engine, or by the thread that keeps its process: neither knows them."""
     for event in ("model process started", "kernel failed to load", "model compiled"):
         (line, *_) = [each for each in server.lines if f" {event} " in each]
@@ -304,7 +304,9 @@ def test_a_kernel_in_a_process_of_its_own_answers(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("model", "factor"), [("scale", 3), ("apart", 4)])
-def test_what_a_kernel_logs_at_info_is_in_the_log(server: Server, model: str, factor: int) -> None:
+def test_lines_that_a_kernel_logs_at_info_are_in_the_log(
+    server: Server, model: str, factor: int
+) -> None:
     assert ask(server, model, [1.0]).json() == {"outputs": [float(factor)]}
     for logger in ("root", "mine", "module"):
         server.line(rf" - INFO - {logger} of {factor}")

@@ -150,7 +150,7 @@ def test_a_deadline(client: Any) -> None:
         client.infer("digits", [image(ROWS_OF_8_MB)], client_timeout=0.001)
 
 
-def test_what_is_not_served_is_unimplemented(client: Any) -> None:
+def test_a_method_that_is_not_served_is_unimplemented(client: Any) -> None:
     with pytest.raises(Refused, match=r"UNIMPLEMENTED.*Method not found!"):
         client.register_cuda_shared_memory("r", b"AAAA", 0, 16)
 

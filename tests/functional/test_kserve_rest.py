@@ -242,7 +242,7 @@ def test_several_inputs_may_come_in_both_forms(client: Any) -> None:
     assert reply.as_numpy("text").tolist() == text.tolist()
 
 
-def test_what_is_no_text_is_written_as_base64_and_says_so(server: Server) -> None:
+def test_bytes_that_are_no_text_are_written_as_base64_and_say_so(server: Server) -> None:
     tail = struct.pack("<I", 2) + b"\xff\x00"
     given = {"name": "x", "shape": [1, 1], "datatype": "BYTES", "parameters": size(tail)}
     (output,) = raw(server, {"inputs": [given]}, tail, "BYTES").json()["outputs"]

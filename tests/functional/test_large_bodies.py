@@ -86,7 +86,7 @@ def test_it_comes_as_it_was_sent_again_and_again(client: Client, size: int, text
         check(client, values)
 
 
-def test_what_follows_it_in_the_same_write_is_answered(client: Client) -> None:
+def test_requests_behind_a_large_body_in_the_same_write_are_answered(client: Client) -> None:
     first, second = np.arange(1_000_000, dtype=np.float32), np.arange(300_000, dtype=np.float32)
     sent = (*request(first), LIVE, *request(second), LIVE, *request(first), LIVE)
     # The server reads no further while its replies are not read.

@@ -58,7 +58,7 @@ def test_rows_of_an_ir_keep_it(server: Server) -> None:
     assert_equal(over_rest(server, IR, "serving_default", {"x": rows}, wanted), wanted)
 
 
-def test_what_may_lose_it_is_refused_by_name(server: Server) -> None:
+def test_an_operation_that_may_lose_nan_is_refused_by_name(server: Server) -> None:
     rows = np.array([[1, np.nan, -1, 0]], np.float32)
     with pytest.raises(grpc.RpcError) as caught:
         over_grpc(server, nonfinite.MODEL, "best", {"x": rows})

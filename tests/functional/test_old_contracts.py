@@ -98,7 +98,7 @@ def test_the_reply_is_announced_as_json(server: Server) -> None:
         ("double", b"", 400, "takes no bytes"),
     ],
 )
-def test_what_fails_is_told(
+def test_a_failure_is_told_with_its_status(
     server: Server, model: str, body: bytes, status: int, text: str
 ) -> None:
     reply = server.rest.post(f"/dlim/v1/inference/{model}", content=body)

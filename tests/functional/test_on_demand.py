@@ -73,7 +73,7 @@ def test_the_first_request_of_each_interface_loads(fleet: Server) -> None:
     assert {states(fleet, name)[0][0] for name in NAMES} == {"AVAILABLE"}
 
 
-def test_what_cannot_be_loaded_is_refused_as_ever(fleet: Server) -> None:
+def test_a_model_that_cannot_be_loaded_is_refused_as_ever(fleet: Server) -> None:
     assert fleet.rest.post("/v1/models/a/versions/7:predict", content=BODY).status_code == 404
     assert fleet.rest.post("/v1/models/z:predict", content=BODY).status_code == 404
     assert states(fleet, "a")[0][0] == "START"

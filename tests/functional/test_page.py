@@ -223,7 +223,7 @@ def test_a_form_is_sent_and_its_call_is_curl(page: Any, server: Server, tmp_path
     assert run.stdout == f"{answer}\n"
 
 
-def test_what_cannot_be_sent_is_said_at_its_field(page: Any, server: Server) -> None:
+def test_an_input_that_cannot_be_sent_is_told_at_its_field(page: Any, server: Server) -> None:
     form = opened(page, server.url, "ranker")
     field = form.get_by_label("Values", exact=True)
     field.fill("[1, 2")
@@ -530,7 +530,9 @@ def test_other_sites_are_shut_out(server: Server, guarded: Server) -> None:
         ("POST", "/page/programs", "ann eve bob"),
     ],
 )
-def test_who_may_ask_for_what(guarded: Server, method: str, path: str, callers: str) -> None:
+def test_the_page_answers_the_callers_that_may_ask_for_it(
+    guarded: Server, method: str, path: str, callers: str
+) -> None:
     call = {"url": "http://h", "model": "m", "verb": "predict", "pieces": ["{}"]}
     body = call if method == "POST" else None
     for name in (*KEYS, "nobody"):

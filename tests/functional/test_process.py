@@ -238,7 +238,7 @@ def test_every_line_of_arbiter_and_worker_is_json_when_that_is_asked(start: Star
     assert failed["logger"].startswith("ie_serving.")
 
 
-def test_what_the_arbiter_says_of_a_dead_worker_is_json(start: Start) -> None:
+def test_the_line_of_the_arbiter_about_a_dead_worker_is_json(start: Start) -> None:
     server = start(**both(), log_format="json")
     server.line(READY)
     os.kill(int(server.get()), signal.SIGKILL)

@@ -74,7 +74,7 @@ def test_there_is_a_published_schema_of_every_custom_kind() -> None:
 
 
 @of_npm
-def test_what_the_chart_makes_fits() -> None:
+def test_resources_that_the_chart_makes_fit_their_schemas() -> None:
     """Of all values that the tests of the chart give it, and the committed manifests."""
     results = each_rendered(list(TAKEN.values()))
     texts = [

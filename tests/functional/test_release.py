@@ -67,7 +67,7 @@ def server(installed: Path, tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-def test_what_is_installed_serves(installed: Path, server: Server) -> None:
+def test_an_installed_release_serves_the_sample(installed: Path, server: Server) -> None:
     output_of(str(installed / "pip"), "check")
     assert __version__ in "".join(output_of(str(installed / "ie_serving"), "--version"))
     server.ready()

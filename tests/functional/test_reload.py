@@ -97,7 +97,9 @@ def test_one_broken_model_refuses_the_whole(server: Server, tmp_path: Path) -> N
         ),
     ],
 )
-def test_what_is_refused(server: Server, text: str, code: grpc.StatusCode, phrase: str) -> None:
+def test_a_reload_that_is_refused_changes_nothing(
+    server: Server, text: str, code: grpc.StatusCode, phrase: str
+) -> None:
     got, details = refused(server, text)
     assert got is code
     assert phrase in details
@@ -130,7 +132,7 @@ def test_the_last_change_wins_between_file_and_rpc(server: Server, tmp_path: Pat
     assert json.loads(server.rest.get("/v1/models").text) == {"models": ["by_file"]}
 
 
-def test_what_an_rpc_says_of_the_platform_loads_nothing_anew(tmp_path: Path) -> None:
+def test_an_rpc_that_names_the_platform_loads_nothing_anew(tmp_path: Path) -> None:
     """A file in JSON has no such word; the models are the same."""
     every = {f"m{n}": SAMPLE for n in range(10)}
     file = several(tmp_path / "models.json", {name: str(base) for name, base in every.items()})
@@ -142,7 +144,7 @@ def test_what_an_rpc_says_of_the_platform_loads_nothing_anew(tmp_path: Path) -> 
         assert server.log.count("version loaded") == len(every) + 1
 
 
-def test_what_came_by_rpc_survives_a_file_that_cannot_be_read_for_a_moment(
+def test_models_by_rpc_survive_a_file_that_cannot_be_read_for_a_moment(
     server: Server, tmp_path: Path
 ) -> None:
     reload(server, listed(by_rpc=SAMPLE))

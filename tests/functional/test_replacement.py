@@ -47,7 +47,7 @@ def answers(server: Server, model: str) -> bool:
     return server.rest.post(f"/v1/models/{model}:predict", json=BODY).is_success
 
 
-def test_what_came_by_rpc_outlives_its_worker_until_the_file_changes(
+def test_models_by_rpc_outlive_their_worker_until_the_file_changes(
     server: Server, config: Path
 ) -> None:
     reload(server, listed(by_rpc=SAMPLE))
@@ -126,7 +126,7 @@ def begin() -> Iterator[Callable[..., Server]]:
         yield _begin
 
 
-def test_what_served_comes_back_before_what_is_to_replace_it(
+def test_a_replaced_worker_serves_the_old_before_it_loads_the_new(
     begin: Callable[..., Server], gate: Gate, tmp_path: Path
 ) -> None:
     """A newer version, another place and a new model load when the worker is killed, twice."""

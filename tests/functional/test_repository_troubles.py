@@ -111,7 +111,7 @@ def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(
         assert load.failures == []
 
 
-def test_what_keeps_newer_files_from_serving_shows_in_the_status(
+def test_the_status_shows_the_cause_that_keeps_newer_files_from_serving(
     base: Path, tmp_path: Path
 ) -> None:
     """Else an operator who sees AVAILABLE takes what answers for what lies in storage."""

@@ -150,11 +150,13 @@ def test_custom_attributes(client: httpx.Client, attributes: str, status: int, t
         ("application/x-npy", npy(np.float32([1])), 400),
     ],
 )
-def test_what_is_refused(client: httpx.Client, kind: str, body: str | bytes, status: int) -> None:
+def test_a_body_that_cannot_be_used_has_its_status(
+    client: httpx.Client, kind: str, body: str | bytes, status: int
+) -> None:
     assert invoke(client, body, kind).status_code == status
 
 
-def test_what_else_there_is(client: httpx.Client) -> None:
+def test_ping_and_the_status_of_all_versions_are_answered(client: httpx.Client) -> None:
     assert client.get("/ping").status_code == 200
     assert client.get("/invocations").status_code == 404
     states = client.get("/v1/models/double").json()["model_version_status"]
@@ -171,7 +173,7 @@ def test_what_else_there_is(client: httpx.Client) -> None:
         ("application/jsonlines", "[1]\n{", "line 2: JSON Parse error"),
     ],
 )
-def test_where_json_is_wrong_is_told_by_the_body(
+def test_the_place_of_wrong_json_is_told_by_the_body(
     client: httpx.Client, kind: str, body: str, text: str
 ) -> None:
     reply = invoke(client, body, kind)
@@ -189,7 +191,7 @@ def test_where_json_is_wrong_is_told_by_the_body(
         ({}, "code/inference.py", "are not run"),
     ],
 )
-def test_what_cannot_be_had(
+def test_a_model_that_cannot_be_had_ends_the_start_with_its_cause(
     tmp_path: Path, variables: dict[str, str], inside: str, text: str
 ) -> None:
     (tmp_path / inside).mkdir(parents=True, exist_ok=True)

@@ -263,9 +263,7 @@ def test_a_shape_that_the_model_does_not_take_is_refused_at_once(
     ],
     ids=str,
 )
-def test_what_the_machine_or_the_model_lacks_is_said(
-    root: Path, flags: list[str], text: str
-) -> None:
+def test_a_device_or_input_that_is_lacking_is_told(root: Path, flags: list[str], text: str) -> None:
     command = Process("ie_serving", "check", f"--model_path={root / 'conv'}", *flags)
     assert command.exit_code(PATIENCE_S) == 1
     assert text in command.log

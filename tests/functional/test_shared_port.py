@@ -88,7 +88,7 @@ def channel(server: Server, authority: Authority) -> grpc.Channel:
         ([], None),
     ],
 )
-def test_what_is_agreed_upon_by_alpn(
+def test_alpn_agrees_upon_h2_or_http_1_1(
     encrypted: Server, authority: Authority, offered: list[str], agreed: str | None
 ) -> None:
     context = ssl.create_default_context(cafile=authority.path)

@@ -89,7 +89,7 @@ def ask(server: Server, name: str, sizes: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_request_asks_for_is_bounded(server: Server, name: str) -> None:
+def test_sizes_that_a_request_asks_for_are_bounded(server: Server, name: str) -> None:
     """Before, a step of 0 ended the process, and a size was allocated, whatever it was."""
     _, valid, expected, refused = CASES[name]
     assert ask(server, name, valid).json() == {"outputs": expected}

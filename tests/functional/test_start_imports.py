@@ -60,7 +60,7 @@ def modules() -> Iterator[set[str]]:
         server.close()
 
 
-def test_what_is_not_needed_is_not_imported(modules: set[str]) -> None:
+def test_modules_that_the_configuration_does_not_need_are_not_imported(modules: set[str]) -> None:
     assert "ie_serving.app.application" in modules
     assert "openvino" in modules
     found = {m for m in modules for each in NOT_NEEDED if f"{m}.".startswith(f"{each}.")}

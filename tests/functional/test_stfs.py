@@ -179,7 +179,7 @@ def test_generated_data(plain: Old) -> None:
     assert plain.http.post("/", json=made).json()["keys"] == [[1], [1]]
 
 
-def test_what_models_there_are(plain: Old, models: Path) -> None:
+def test_the_list_of_models_describes_each_model(plain: Old, models: Path) -> None:
     listed = {each["model_name"]: each for each in plain.http.get("/v1/models").json()}
     shown = plain.http.get("/v1/models/default").json()
     assert listed["default"] == shown

@@ -110,7 +110,7 @@ def test_an_answer_comes_before_the_next_request(server: Server) -> None:
     talk.call.cancel()
 
 
-def test_what_is_wrong_with_one_request_ends_no_other(server: Server) -> None:
+def test_a_fault_of_one_request_ends_no_other(server: Server) -> None:
     talk = Talk(server)
     wrong = predict(1)
     wrong.inputs["z"].CopyFrom(wrong.inputs["x"])
@@ -201,7 +201,7 @@ def test_a_kernel_gives_none_or_several_replies(server: Server) -> None:
     assert [told(reply) for reply in talk.call] == [(3, [7.0]), (3, [12.0]), (4, [5.0])]
 
 
-def test_what_is_wrong_for_a_kernel_is_one_request_s_error(server: Server) -> None:
+def test_a_fault_in_a_kernels_stream_is_one_requests_error(server: Server) -> None:
     talk = Talk(server)
     wrong = predict(1, model="sums")
     wrong.inputs["z"].CopyFrom(wrong.inputs["x"])

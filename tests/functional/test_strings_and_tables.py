@@ -158,7 +158,7 @@ def test_a_text_that_is_no_number_is_the_clients_mistake(server: Server) -> None
         ("again", "and call them one after the other"),
     ],
 )
-def test_what_the_host_cannot_run_is_left_out_by_name(
+def test_a_signature_that_the_host_cannot_run_is_left_out_by_name(
     server: Server, name: str, fault: str
 ) -> None:
     inputs = {"x": exports.X} if name == "again" else {"s": exports.WORDS}

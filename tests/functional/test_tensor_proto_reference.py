@@ -23,7 +23,7 @@ def encode_tensor(array: Array, dtype: DataType, *, tensor_content: bool) -> byt
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", NUMERIC)
-def test_what_make_tensor_proto_writes_is_read(dtype: DataType, shape: tuple[int, ...]) -> None:
+def test_tensors_of_make_tensor_proto_are_read(dtype: DataType, shape: tuple[int, ...]) -> None:
     values = np.arange(np.prod(shape, dtype=int)).reshape(shape)
     proto = tf.make_tensor_proto(values, dtype=tf.as_dtype(dtype.number), shape=shape)
     decoded = decode_tensor(messages.TensorProto.FromString(proto.SerializeToString()), "x")
@@ -34,7 +34,7 @@ def test_what_make_tensor_proto_writes_is_read(dtype: DataType, shape: tuple[int
 @pytest.mark.parametrize("tensor_content", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", NUMERIC)
-def test_what_is_written_make_ndarray_reads(
+def test_make_ndarray_reads_tensors_written_here(
     dtype: DataType, shape: tuple[int, ...], tensor_content: bool
 ) -> None:
     values = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype.numpy)

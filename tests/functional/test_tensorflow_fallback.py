@@ -132,7 +132,7 @@ def test_four_megabytes_in_and_out(server: Server) -> None:
         assert np.array_equal(answer["y"], x + 3)
 
 
-def test_what_tensorflow_refuses_is_invalid_with_its_words(server: Server) -> None:
+def test_a_refusal_of_tensorflow_is_invalid_with_its_words(server: Server) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         predict(server, "shaped", s=[b"a"], sizes=np.array([2], np.int32))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT

@@ -107,7 +107,7 @@ def test_large_messages(mutual: Encrypted, friend: Pair) -> None:
 
 
 @pytest.mark.parametrize("who", ["nobody", "a stranger", "too late"])
-def test_whom_the_server_does_not_believe(
+def test_a_client_without_a_valid_certificate_is_refused(
     mutual: Encrypted, authority: Authority, tmp_path: Path, who: str
 ) -> None:
     late = authority.client("late", until=PAST)

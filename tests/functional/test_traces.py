@@ -276,7 +276,7 @@ def test_a_batch_links_to_its_requests(server: Server, collector: Collector) -> 
     until(lambda: linked() == {*largest.links})
 
 
-def test_what_fails_has_its_status(server: Server, collector: Collector) -> None:
+def test_the_span_of_a_failed_request_has_its_status(server: Server, collector: Collector) -> None:
     """By OpenTelemetry's conventions a client's fault is no error of the server's span."""
     trace, _, header = context()
     with suppress(grpc.RpcError):
@@ -308,7 +308,7 @@ def test_a_kernel_gets_the_context_of_its_request(server: Server, collector: Col
     assert "infer" in collector.of(trace)
 
 
-def test_what_is_not_sampled_is_not_sent(server: Server, collector: Collector) -> None:
+def test_a_request_that_is_not_sampled_is_not_sent(server: Server, collector: Collector) -> None:
     """And what is sent holds no data, headers or queries."""
     trace, _, header = context()
     not_sampled = f"{header[:-2]}00"

@@ -25,7 +25,7 @@ def golden(path: Path, model: Path) -> Path:
     return path
 
 
-def test_what_tune_prints_is_served(serve: Serve, tmp_path: Path) -> None:
+def test_settings_that_tune_prints_are_served(serve: Serve, tmp_path: Path) -> None:
     model = perceptron(tmp_path / "m" / "1")
     requests = golden(tmp_path / "asked.json", model)
     config, output = tmp_path / "config.json", tmp_path / "tuned.json"
@@ -51,7 +51,7 @@ def test_what_tune_prints_is_served(serve: Serve, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.array(over_rest), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_what_cannot_be_tuned_is_said(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_tuned_is_told_with_its_cause(tmp_path: Path) -> None:
     record = tf.io.TFRecordWriter(str(tmp_path / "empty.tfrecord"))
     record.close()
     perceptron(tmp_path / "m" / "1")

@@ -132,7 +132,7 @@ def answers(server: Server, name: str, x: Array, output: str = "y") -> Iterator[
     )
 
 
-def test_what_openvino_computes_wrongly_another_engine_answers(server: Server) -> None:
+def test_another_engine_answers_for_a_model_that_openvino_computes_wrongly(server: Server) -> None:
     for y in answers(server, "resize", X):
         np.testing.assert_allclose(y, Y, rtol=1e-5)
 
@@ -154,7 +154,7 @@ def test_keys_by_head_get_no_bias(server: Server, root: Path) -> None:
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_openvino_lacks_another_engine_answers(server: Server) -> None:
+def test_another_engine_answers_for_a_model_that_openvino_cannot_run(server: Server) -> None:
     x = np.array([[1, -2]], np.float32)
     for y in answers(server, "echo", x):
         np.testing.assert_array_equal(y, x)
@@ -181,7 +181,7 @@ def test_an_input_that_changes_nothing_may_be_given_or_not(server: Server) -> No
         assert found.json() == {"outputs": [[3]]}
 
 
-def test_what_was_found_is_logged(server: Server) -> None:
+def test_findings_are_logged(server: Server) -> None:
     assert "served by another engine" in server.log
     assert "engines compared" in server.log
     assert "engine=OpenVINO handed_over=NaN" in server.log

@@ -111,7 +111,7 @@ def test_an_answer_that_differs_is_told_and_nothing_is_written(tmp_path: Path) -
         ((".", "--against=caffe"), 2, "invalid choice: 'caffe'"),
     ],
 )
-def test_what_cannot_be_compared_is_said(
+def test_a_version_that_cannot_be_compared_is_told_with_its_cause(
     tmp_path: Path, words: tuple[str, ...], code: int, cause: str
 ) -> None:
     (tmp_path / "broken").mkdir()

@@ -109,7 +109,7 @@ def test_fragments_with_a_ping_between(talk: WebSocket) -> None:
         ),
     ],
 )
-def test_what_breaks_the_protocol_is_closed_with_its_code(
+def test_frames_that_break_the_protocol_close_it_with_their_code(
     talk: WebSocket, frames: bytes, code: int
 ) -> None:
     talk.raw(frames)
@@ -161,7 +161,7 @@ def failed(server: Server) -> int:
         pytest.param(f"{STREAM}?in_flight=no", {}, 400, "from 1 to 64", id="a wrong option"),
     ],
 )
-def test_what_is_refused_before_the_upgrade(
+def test_a_stream_that_cannot_be_opened_is_refused_before_the_upgrade(
     server: Server, target: str, headers: dict[str, str], status: int, text: str
 ) -> None:
     before = failed(server)
@@ -235,7 +235,7 @@ def test_a_client_of_others(server: Server) -> None:
     assert (socket.protocol.close_code, socket.protocol.close_rcvd_then_sent) == (1000, False)
 
 
-def test_who_may_open_a_stream(tmp_path: Path) -> None:
+def test_only_a_caller_with_the_right_of_predict_opens_a_stream(tmp_path: Path) -> None:
     """Rights of predict, asked for before the upgrade, and for each message over gRPC."""
     keys = tmp_path / "keys"
     lines = [
@@ -270,7 +270,7 @@ def test_who_may_open_a_stream(tmp_path: Path) -> None:
         assert server.popen.wait(PATIENCE_S) == 0
 
 
-def test_what_a_client_has_left_behind_is_room_for_others(tmp_path: Path) -> None:
+def test_the_budget_of_a_client_that_left_is_free_for_others(tmp_path: Path) -> None:
     """Most of the budget for a message that never ends: gone with its connection, at once."""
     flags = ("--allow_python", f"--memory_budget_bytes={40 << 20}")
     part = BytesMessage(data=bytes(1 << 20), message_finished=False)

@@ -26,12 +26,12 @@ def _name(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", H2SPEC, ids=_name)
-def test_what_h2spec_asks(digits: Server, case: Case) -> None:
+def test_the_server_reacts_as_h2spec_asks(digits: Server, case: Case) -> None:
     assert outcome(digits.port, HELLO, *case.sent) == case.outcome
 
 
 @pytest.mark.parametrize("case", MORE, ids=_name)
-def test_what_h2spec_does_not_ask(digits: Server, case: Case) -> None:
+def test_the_server_reacts_as_the_rfc_asks_beyond_h2spec(digits: Server, case: Case) -> None:
     assert outcome(digits.port, HELLO, *case.sent) == case.outcome
 
 

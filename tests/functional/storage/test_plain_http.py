@@ -68,7 +68,7 @@ def test_nothing_is_sent_in_plain_text_that_was_not_asked_for(
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize("scheme", STORES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_was_asked_for_is_said(
+def test_plain_http_to_a_public_address_is_taken_when_asked_for_and_warned_of(
     command: str, scheme: str, asked: list[str], tmp_path: Path
 ) -> None:
     log = started(command, scheme, tmp_path, **{STORES[scheme]: f"http://{PUBLIC}"})

@@ -129,7 +129,7 @@ def test_a_server_that_may_wait_tells_the_cause_in_log_and_status(
         assert is_told_apart(trouble, text), text
 
 
-def test_what_waited_is_served_once_its_cause_is_mended(
+def test_a_waiting_model_is_served_once_its_cause_is_mended(
     launched: Launched, fake_gcs: FakeGcs, weed: Weed
 ) -> None:
     server = launched.waiting["missing bucket"]

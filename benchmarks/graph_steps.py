@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ie_serving.app.engine_stack import engine_of
 from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.graph.engine import FILE, WithGraphs
+from ie_serving.engines.graph.engine import FILE, GraphEngine
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.version.handle import Servable
@@ -58,7 +58,7 @@ def _graph(definition: str, models: Mapping[str, CompiledModel]) -> CompiledMode
     served = ServedModels()
     served.entries = {name: _served(name, each) for name, each in models.items()}
     config = ModelConfig(name="graph", base_path="")
-    engine = WithGraphs(engine_of(config), WithPrepared(served, ServedModels()), StepMetrics().add)
+    engine = GraphEngine(engine_of(config), WithPrepared(served, ServedModels()), StepMetrics().add)
     with TemporaryDirectory() as directory:
         (Path(directory) / FILE).write_text(definition)
         return engine.compile(Path(directory), config.engine)

@@ -30,9 +30,9 @@ from ie_serving.core.settings.words import log_level
 from ie_serving.core.values.access import Principal
 from ie_serving.core.values.requests import CallerPassing
 from ie_serving.engines.base import Engine
-from ie_serving.engines.graph.engine import WithGraphs
+from ie_serving.engines.graph.engine import GraphEngine
 from ie_serving.engines.layers.sequence_family import Families
-from ie_serving.engines.others import AtHand, WithOthers
+from ie_serving.engines.others import OtherModelsEngine, Surroundings
 from ie_serving.engines.process.trial import trial_loads
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
@@ -475,7 +475,7 @@ class ServingApplication:
         source = VersionSource(
             repository.storage,
             # This engine serves `missing` alone: engines that load get their layers with each load.
-            WithGraphs(engine, self._models.within_reach, _unrecorded),
+            GraphEngine(engine, self._models.within_reach, _unrecorded),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             lists_base=repository.is_local,
@@ -518,14 +518,14 @@ class ServingApplication:
             others=self._workers.others,
         )
 
-    def _with_graphs(self, config: ModelConfig, engine: Engine) -> WithGraphs:
+    def _with_graphs(self, config: ModelConfig, engine: Engine) -> GraphEngine:
         steps = self._metrics.add(config.name).steps
         record, at_hand = self._watch.steps(steps.add), self._at_hand(config)
-        return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
+        return GraphEngine(engine, self._models.within_reach, record, steps, at_hand)
 
-    def _at_hand(self, config: ModelConfig) -> AtHand:
+    def _at_hand(self, config: ModelConfig) -> Surroundings:
         # Graphs see one version of each model, though the traffic of clients is split.
-        return AtHand(config.name, WithPrepared(self._models.served, ServedModels()))
+        return Surroundings(config.name, WithPrepared(self._models.served, ServedModels()))
 
     def _loaded(
         self, name: str, url: str, note: Callable[[], None], version: int, succeeded: bool
@@ -539,7 +539,7 @@ class ServingApplication:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(
-            WithOthers(engine, self._at_hand(config)),
+            OtherModelsEngine(engine, self._at_hand(config)),
             config.engine,
             metrics.batches,
             family,

@@ -20,7 +20,7 @@ from ie_serving.engines.layers import sampling
 from ie_serving.engines.layers.as_declared import as_declared
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import taking_images
-from ie_serving.engines.layers.layer import Layered, WrapModel
+from ie_serving.engines.layers.layer import LayeredEngine, WrapModel
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.layers.response_cache import caching
 from ie_serving.engines.layers.sampling import ShadowLayer
@@ -111,7 +111,7 @@ def engine(
     """
     kept = CheckedCompileCache(every_driver.named(options.driver))
     made = PrecisionEngine(kept, lower_precisions, _recorded())
-    return Layered(made, partial(as_declared, declared=declared)) if declared else made
+    return LayeredEngine(made, partial(as_declared, declared=declared)) if declared else made
 
 
 def layered(
@@ -134,9 +134,9 @@ def layered(
     run for each request, and their outputs share batches too.
     """
     batching = BatchingEngine(alone, batches, batching_of, report)
-    cached = Layered(batching, taking_images, partial(caching, counts=caches))
-    recorded = Layered(cached, record) if record else cached
-    whole: Engine = Layered(recorded, partial(keeping_sequences, family=family))
+    cached = LayeredEngine(batching, taking_images, partial(caching, counts=caches))
+    recorded = LayeredEngine(cached, record) if record else cached
+    whole: Engine = LayeredEngine(recorded, partial(keeping_sequences, family=family))
     for around in added("around"):
         whole = around(whole, options)
     return whole

@@ -13,11 +13,11 @@ from ie_serving.app import engine_stack
 from ie_serving.core.values.codes import Code
 from ie_serving.engines.process.link import RemoteFault
 from ie_serving.engines.process.trial import TrialTask
-from ie_serving.engines.process.worker import Job, Loaded
+from ie_serving.engines.process.worker import Job, LoadedJob
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 
 
-def load(job: Job) -> Loaded:
+def load(job: Job) -> LoadedJob:
     """Compile the version of the job; whatever the engine keeps on disk is kept for the worker."""
     os.nice(5)
     with suppress(OSError):  # /proc is mounted read-only
@@ -32,7 +32,7 @@ def load(job: Job) -> Loaded:
         if _lacks_memory(error):
             raise RemoteFault(Code.RESOURCE_EXHAUSTED, f"it found no memory: {error}") from error
         raise
-    return Loaded(run=lambda number, tensors: (), close=compiled.close)
+    return LoadedJob(run=lambda number, tensors: (), close=compiled.close)
 
 
 def _lacks_memory(error: BaseException | None) -> bool:

@@ -25,7 +25,7 @@ from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine
-from ie_serving.engines.graph.engine import WithGraphs
+from ie_serving.engines.graph.engine import GraphEngine
 from ie_serving.models.configuration import REFUSE, ModelConfig
 from ie_serving.models.repository.version_policy import Specific
 from ie_serving.models.version.examine import ExaminedVersion, examine
@@ -125,7 +125,7 @@ class _Examination:
         return self._found[name]
 
     def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `Held`, what plans use
-        """Give the version that a step of a graph uses. See `engines.others.Others`."""
+        """Give the version that a step of a graph uses. See `engines.others.OtherModels`."""
         serve = {each.version: each for each in self.of(spec.name) if each.served}
         wanted = spec.version
         if spec.label is not None:
@@ -139,7 +139,7 @@ class _Examination:
 
     def _versions(self, name: str) -> Iterator[ExaminedVersion]:
         model = self._models[name]
-        engine = WithGraphs(self._engine_of(model), self, lambda step, seconds: None)
+        engine = GraphEngine(self._engine_of(model), self, lambda step, seconds: None)
         return self._examine_all(model, engine)
 
 

@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.signatures import body_of, reply_of
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python.driver import load
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
@@ -47,7 +47,7 @@ def _body(asked: KernelRun) -> bytes:
 async def _asked(asked: KernelRun, body: bytes) -> bytes:
     raw = asked.raw or any(takes(asked.directory) for takes in added("foreign_kernels"))
     name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
-    model = load(asked.directory, asked.options.having(AtHand(name)))
+    model = load(asked.directory, asked.options.having(Surroundings(name)))
     try:
         signature = model.signatures[SERVING_DEFAULT]
         form: Any = Format.COLUMN

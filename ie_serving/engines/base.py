@@ -128,7 +128,7 @@ class CompiledModel(Protocol):
     """One version, ready to infer. Used from one event loop.
 
     Classes that inherit from it have `ahead`, `stream`, `update` and `leave` of a model that has
-    nothing special. A model of a third party may lack these four (`drivers.ThirdParty`).
+    nothing special. A model of a third party may lack these four (`drivers.ThirdPartyDriver`).
     """
 
     signatures: Mapping[str, Signature]

@@ -181,7 +181,7 @@ def rows() -> tuple[DriverRow, ...]:
     return (*TABLE, *(row for more in added("drivers") for row in more()))
 
 
-class ThirdParty:
+class ThirdPartyDriver:
     """A driver of another package, imported on first use. See `engines.base.Driver`."""
 
     def __init__(self, entry: EntryPoint) -> None:
@@ -219,12 +219,12 @@ class ThirdParty:
 
 
 @cache
-def third_parties() -> Mapping[str, ThirdParty]:
+def third_parties() -> Mapping[str, ThirdPartyDriver]:
     """Find the drivers of installed packages, by name. Takes some 30 ms, once."""
     # Imported on first use: it loads thirty modules, and a start should not wait for them.
     from importlib.metadata import entry_points
 
-    found = {entry.name: ThirdParty(entry) for entry in entry_points(group=GROUP)}
+    found = {entry.name: ThirdPartyDriver(entry) for entry in entry_points(group=GROUP)}
     return MappingProxyType(found)
 
 

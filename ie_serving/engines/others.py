@@ -1,7 +1,8 @@
 """Gives graphs and kernels the server's other models, for one request at a time.
 
 `app/application.py` hands them in at compilation; only the manager knows which versions serve.
-`models.served.ServedModels` is an `Others`, and `models.version.handle.Servable` a `HeldModel`.
+`models.served.ServedModels` is an `OtherModels`, and `models.version.handle.Servable` a
+`HeldModel`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class HeldModel(LoadedModel, Protocol):
     def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...  # noqa: ANN401
 
 
-class Others(Protocol):
+class OtherModels(Protocol):
     """The models that serve now."""
 
     def handle(self, spec: ModelSpec, /) -> HeldModel:
@@ -69,7 +70,7 @@ RecordStep = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class AtHand:
+class Surroundings:
     """Options that no configuration sets: the surroundings of the model being compiled.
 
     Attributes:
@@ -78,13 +79,13 @@ class AtHand:
     """
 
     model: str = ""
-    others: Others | None = None
+    others: OtherModels | None = None
 
 
-class WithOthers(EngineAround):
+class OtherModelsEngine(EngineAround):
     """`engine`, with the other models added to its options. See `engines.base.Engine`."""
 
-    def __init__(self, engine: Engine, at_hand: AtHand) -> None:
+    def __init__(self, engine: Engine, at_hand: Surroundings) -> None:
         super().__init__(engine)
         self._at_hand = at_hand
 

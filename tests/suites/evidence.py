@@ -134,7 +134,7 @@ def _compared(directory: Path, case: Case) -> str:
     from ie_serving.engines.base import EngineOptions
     from ie_serving.engines.generated import ValueKind as Values
     from ie_serving.engines.openvino.options import OpenVinoOptions
-    from ie_serving.engines.verification.child import _Steps, compare
+    from ie_serving.engines.verification.child import _InferenceSteps, compare
     from ie_serving.engines.verification.verdict import ComparisonTask, Findings
 
     options = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
@@ -146,7 +146,7 @@ def _compared(directory: Path, case: Case) -> str:
         scratch=directory / "scratch",
     )
     try:
-        found, _ = compare(task, _Steps(StringIO(), frozenset()))
+        found, _ = compare(task, _InferenceSteps(StringIO(), frozenset()))
     except LoadFailed:  # of onnxruntime: OpenVINO has compiled the model before
         return NO_REFERENCE
     assert isinstance(found, Findings)

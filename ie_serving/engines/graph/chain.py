@@ -28,7 +28,7 @@ TakenItem = tuple[str, int, str]
 """The source of an input: the input's name, the index of the step that gives it, the item."""
 
 
-class Ready(NamedTuple):
+class StepFacts(NamedTuple):
     """Facts derived once from a step and the signature that it runs.
 
     Attributes:
@@ -44,7 +44,7 @@ class Ready(NamedTuple):
     read: Callable[[Arrays], Any]
 
 
-_UNREADY = Ready(Signature("", {}, {}), (), None, dict)
+_UNREADY = StepFacts(Signature("", {}, {}), (), None, dict)
 
 
 class ChainStep:
@@ -74,7 +74,7 @@ class ChainStep:
         self._given = given
         self.ready = _UNREADY
 
-    def prepare(self, loaded: LoadedModel) -> Ready:
+    def prepare(self, loaded: LoadedModel) -> StepFacts:
         """Make it ready for a version.
 
         Raises:
@@ -89,7 +89,7 @@ class ChainStep:
         takes = [(name, self._given[ref.step], ref.item) for name, ref in taken.items()]
         # Others have defaults, which `fit` fills in.
         known = exact(signature) if signature.inputs.keys() == taken.keys() else None
-        self.ready = Ready(signature, takes, known, _copying(self.step.outputs))
+        self.ready = StepFacts(signature, takes, known, _copying(self.step.outputs))
         return self.ready
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
-from ie_serving.engines.others import AtHand, Others, RecordStep
+from ie_serving.engines.others import OtherModels, RecordStep, Surroundings
 
 if TYPE_CHECKING:
     from ie_serving.engines.graph.definition import Definition
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = "graph.json"
 
 
-class WithGraphs(EngineAround):
+class GraphEngine(EngineAround):
     """`engine`, and graphs of models. See `engines.base.Engine`.
 
     Args of the constructor:
@@ -32,10 +32,10 @@ class WithGraphs(EngineAround):
     def __init__(
         self,
         engine: Engine,
-        models: Others,
+        models: OtherModels,
         record: RecordStep,
         watch: "ValueWatch | None" = None,
-        at_hand: AtHand | None = None,
+        at_hand: Surroundings | None = None,
     ) -> None:
         super().__init__(engine)
         self._models = models

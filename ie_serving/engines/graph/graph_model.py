@@ -17,7 +17,7 @@ from ie_serving.engines.graph.definition import CallStep, Definition, KernelStep
 from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import GraphRun
 from ie_serving.engines.kernels import GraphFiles, KernelOptions, KernelPlace
-from ie_serving.engines.others import HeldModel, Others, RecordStep
+from ie_serving.engines.others import HeldModel, OtherModels, RecordStep
 from ie_serving.engines.run.cache import AnswerCache
 from ie_serving.engines.steps.watching import ValueWatch
 
@@ -31,7 +31,7 @@ class GraphPart:
     signatures: Mapping[str, Signature] = field(default_factory=dict)
 
 
-class Parts:
+class GraphParts:
     """Makes and keeps the parts of one graph.
 
     Args of the constructor:
@@ -123,7 +123,12 @@ class GraphModel(CompiledModel):
     """
 
     def __init__(
-        self, plan: Plan, models: Others, parts: Parts, record: RecordStep, cache_s: float = 0.0
+        self,
+        plan: Plan,
+        models: OtherModels,
+        parts: GraphParts,
+        record: RecordStep,
+        cache_s: float = 0.0,
     ) -> None:
         self._plan = plan
         self.signatures = {plan.signature.name: plan.signature}
@@ -218,7 +223,7 @@ def load(
     definition: Definition,
     directory: Path,
     options: EngineOptions,
-    models: Others,
+    models: OtherModels,
     record: RecordStep,
     watch: ValueWatch | None,
 ) -> GraphModel:
@@ -227,7 +232,7 @@ def load(
     Raises:
         LoadFailed: every fault, each with its step.
     """
-    parts = Parts(directory, options, watch)
+    parts = GraphParts(directory, options, watch)
 
     def find(step: CallStep, offered: Offered) -> Signature:
         if not isinstance(step, ModelStep):

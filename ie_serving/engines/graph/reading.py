@@ -54,14 +54,14 @@ def read(given: object, place: str) -> Definition:
     """
     if not isinstance(given, Mapping):
         raise ConfigError([f'{place}: expected an object such as {{"steps": {{...}}}}'])
-    reader = _Reader(place)
+    reader = _GraphReader(place)
     found = reader.definition(given)
     if reader.faults:
         raise ConfigError(reader.faults)
     return found
 
 
-class _Reader:
+class _GraphReader:
     """Reads one graph and collects its faults."""
 
     def __init__(self, place: str) -> None:

@@ -78,7 +78,7 @@ WrapModel = Callable[[CompiledModel, Path, EngineOptions], CompiledModel]
 Raises: LoadFailed, for options that do not fit the model, which its caller then closes."""
 
 
-class Layered(EngineAround):
+class LayeredEngine(EngineAround):
     """`engine`, with layers around its models. See `engines.base.Engine`.
 
     Args of the constructor:
@@ -105,10 +105,10 @@ class Layered(EngineAround):
 def with_defaults(model: CompiledModel) -> CompiledModel:
     """Give a model the methods of `CompiledModel` that it lacks."""
     verbs = ("ahead", "stream", "update", "leave")
-    return model if all(hasattr(model, verb) for verb in verbs) else _Plain(model)
+    return model if all(hasattr(model, verb) for verb in verbs) else _PlainLayer(model)
 
 
-class _Plain(Layer):
+class _PlainLayer(Layer):
     """A model with those of the four methods that it has."""
 
     def ahead(self, signature: Signature) -> bool:

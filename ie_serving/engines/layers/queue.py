@@ -46,7 +46,7 @@ arrays cost some 30 us."""
 now = time.perf_counter
 
 
-class _Waiting(Direct[Arrays]):
+class _WaitingRequest(Direct[Arrays]):
     """The request of a `WaitingRows`: its inputs, the future of its outputs, its observer."""
 
     __slots__ = ("entry", "inputs")
@@ -54,7 +54,7 @@ class _Waiting(Direct[Arrays]):
     entry: RequestEntry | None
 
 
-BatchParts = Sequence[WaitingRows[_Waiting]]
+BatchParts = Sequence[WaitingRows[_WaitingRequest]]
 
 
 class Queue:
@@ -87,7 +87,7 @@ class Queue:
         self._rules = rules
         self._record = record
         self._most_rows = most_rows
-        self._gatherer: Gatherer[_Waiting] = Gatherer(rules)
+        self._gatherer: Gatherer[_WaitingRequest] = Gatherer(rules)
         self._running: dict[asyncio.Task[None], BatchParts] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._off = False
@@ -154,13 +154,13 @@ class Queue:
         form, since = form_of(inputs, self._names), now()
         if rows <= self._rules.rows:
             # Without a constructor of its own, which would be a call more for each request.
-            waiting = _Waiting()
+            waiting = _WaitingRequest()
             waiting.inputs = inputs
             parts = [WaitingRows(waiting, rows, form, since)]
         else:
             parts = []
             for piece, count in pieces(inputs, rows, self._rules.rows):
-                waiting = _Waiting()
+                waiting = _WaitingRequest()
                 waiting.inputs = piece
                 parts.append(WaitingRows(waiting, count, form, since))
         if self._report is not None:
@@ -215,13 +215,13 @@ class Queue:
             delay = max(0.0, due - now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._send_due)
 
-    def _send(self, batch: Batch[_Waiting]) -> None:
+    def _send(self, batch: Batch[_WaitingRequest]) -> None:
         at = now()
         waited_us = [(at - part.since) * 1e6 for part in batch.parts]
         self._record.batch(batch.reason.value, batch.rows, waited_us)
         asyncio.get_running_loop().create_task(self._run(batch))
 
-    async def _run(self, batch: Batch[_Waiting]) -> None:
+    async def _run(self, batch: Batch[_WaitingRequest]) -> None:
         # From its first step on: a task that is cancelled before it would free no lane.
         task = asyncio.current_task()
         assert task is not None
@@ -293,7 +293,7 @@ class Queue:
                 log.warning(Event("batching stopped", signature=name, cause=error))
 
 
-def _fail(part: WaitingRows[_Waiting], error: Exception) -> None:
+def _fail(part: WaitingRows[_WaitingRequest], error: Exception) -> None:
     if not part.content.done():
         # The frames that it went through have the batch, which has the error by this future. A
         # defect keeps them for the log.

@@ -36,7 +36,7 @@ can restart, before the server."""
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedJob:
     """A loaded job.
 
     Attributes:
@@ -59,7 +59,7 @@ class Loaded:
     close: Callable[[], object] = lambda: None
 
 
-def serve(load: Callable[[Job], Loaded]) -> None:
+def serve(load: Callable[[Job], LoadedJob]) -> None:
     """Run as the server's child until the process ends.
 
     The command line ends with the number of the control socket and the server's process id.
@@ -93,7 +93,7 @@ def _live_and_die_with(parent: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
 
 
-def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
+def _begin(link: Link, load: Callable[[Job], LoadedJob]) -> LoadedJob | None:
     job: Job = json.loads(words(link.receive().tensors[0]))
     if job.get("memory_bytes"):
         _limit_memory(job["memory_bytes"])
@@ -112,7 +112,7 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def _give_links(control: socket.socket, loaded: Loaded) -> None:
+def _give_links(control: socket.socket, loaded: LoadedJob) -> None:
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 3)
         if not data:
@@ -127,7 +127,7 @@ def _give_links(control: socket.socket, loaded: Loaded) -> None:
         threading.Thread(target=_answer_all, args=(link, loaded), daemon=True).start()
 
 
-def _answer_all(link: Link, loaded: Loaded) -> None:
+def _answer_all(link: Link, loaded: LoadedJob) -> None:
     # The link is closed after any error: otherwise the server would wait for an answer for ever.
     try:
         with suppress(PeerGone):
@@ -140,7 +140,7 @@ def _answer_all(link: Link, loaded: Loaded) -> None:
         link.close()
 
 
-def _answer(link: Link, message: LinkMessage, loaded: Loaded) -> ProcessFrame:
+def _answer(link: Link, message: LinkMessage, loaded: LoadedJob) -> ProcessFrame:
     try:
         if loaded.lends:
             # Outputs go after the inputs in memory: an output may be a view of an input.

@@ -26,7 +26,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import check_served, named
 from ie_serving.core.values.tensors import Arrays, Signature, Specs, copies
-from ie_serving.engines.others import HeldModel, Others
+from ie_serving.engines.others import HeldModel, OtherModels
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.run.program import SHARED_THREADS
 
@@ -117,7 +117,7 @@ class AskingCall(Protocol):
 class AskableModels:
     """The models that serve, and the event loop on which they do."""
 
-    others: Others
+    others: OtherModels
     loop: asyncio.AbstractEventLoop
 
 
@@ -200,7 +200,7 @@ class ModelHandle:
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other
 # awaitable.
 async def _answered(
-    others: Others, spec: ModelSpec, inputs: Arrays, slot: RunnerSlot | None
+    others: OtherModels, spec: ModelSpec, inputs: Arrays, slot: RunnerSlot | None
 ) -> Arrays:
     ASKER.set(slot)
     with await _handle(others, spec) as held:
@@ -210,7 +210,7 @@ async def _answered(
         return shed(outputs, added) if added else outputs
 
 
-async def _handle(others: Others, spec: ModelSpec) -> HeldModel:
+async def _handle(others: OtherModels, spec: ModelSpec) -> HeldModel:
     """Find the version that `spec` means; await its load where it is loaded on demand."""
     while True:
         try:

@@ -23,15 +23,15 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.process.link import PeerGone, RemoteFault, Segment
 from ie_serving.engines.process.protocol import FrameKind
-from ie_serving.engines.process.worker import Job, Loaded
+from ie_serving.engines.process.worker import Job, LoadedJob
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.kernel_link import Duplex, context_of, packed_answer
 from ie_serving.engines.python.opening import opened
-from ie_serving.engines.python.runners import InProcess, KernelCall
+from ie_serving.engines.python.runners import InProcessRunner, KernelCall
 from ie_serving.engines.run import forks
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
@@ -47,7 +47,7 @@ class ChildStreams:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, way: socket.socket, writes: Segment, reads: Segment) -> None:
-        """Answer one more; see `worker.Loaded.stream`. In one thread."""
+        """Answer one more; see `worker.LoadedJob.stream`. In one thread."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="streams", daemon=True).start()
@@ -59,15 +59,15 @@ async def _answer(kernel: Kernel, way: Duplex) -> None:
     try:
         with suppress(PeerGone):
             begun = await way.receive()
-            await _Answer(kernel, way, context_of(begun.tensors[0])).run()
+            await _StreamRun(kernel, way, context_of(begun.tensors[0])).run()
     except Exception as error:  # the server sees a way that is gone, and says so
         log.error(Event("stream failed by a defect", kernel=kernel.name), exc_info=error)
     finally:
         way.close()
 
 
-class _Answer:
-    """One stream."""
+class _StreamRun:
+    """One stream of a kernel that runs here."""
 
     def __init__(self, kernel: Kernel, way: Duplex, ctx: Context) -> None:
         self._kernel = kernel
@@ -159,7 +159,7 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
         {
             "directory": str(directory),
             "place": vars(own.place),
-            "model": options.of(AtHand).model,
+            "model": options.of(Surroundings).model,
             "params": options.params,
             "scratch": str(scratch.path),
             "memory_bytes": own.memory_limit_mb * 1_000_000,
@@ -168,12 +168,12 @@ def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
     )
 
 
-def load(job: Job) -> Loaded:
+def load(job: Job) -> LoadedJob:
     """Load a kernel, in its process. Raises: RemoteFault."""
     logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=KernelPlace(**job["place"]), isolation=PROCESS))
-    options = options.having(AtHand(job["model"]))
+    options = options.having(Surroundings(job["model"]))
     scratch = Scratch(path=Path(job["scratch"]))
     try:
         kernel = opened(Path(job["directory"]), options, _HELD, scratch)
@@ -187,7 +187,7 @@ def load(job: Job) -> Loaded:
         "streams": kernel.stream is not None,
     }
     stream = _streams(kernel) if kernel.stream else None
-    return Loaded(partial(_run, kernel), found, lends=True, stream=stream, close=_HELD.close)
+    return LoadedJob(partial(_run, kernel), found, lends=True, stream=stream, close=_HELD.close)
 
 
 def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None]:
@@ -218,13 +218,13 @@ def specs_of(found: JsonTensors) -> dict[str, TensorSpec]:
 def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
     each = len(tensors) // count
     calls = [_call(kernel, tensors[at : at + each]) for at in range(0, len(tensors), each)]
-    InProcess(kernel.execute, kernel.execute_batch).run(calls)
+    InProcessRunner(kernel.execute, kernel.execute_batch).run(calls)
     return [array for call in calls for array in packed_answer(call, kernel.outputs)]
 
 
 def _call(kernel: Kernel, tensors: Sequence[Array]) -> KernelCall:
     ctx = context_of(tensors[0])
-    # Read-only, as in the server; kept views are noticed (`worker.Loaded.lends`).
+    # Read-only, as in the server; kept views are noticed (`worker.LoadedJob.lends`).
     for each in tensors:
         each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))

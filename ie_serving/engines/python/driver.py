@@ -15,11 +15,11 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.unsupported import refuse_unsupported
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python.fleet import RunnerFleet, RunningKernel
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import found, opened, own_params
-from ie_serving.engines.python.runners import InProcess
+from ie_serving.engines.python.runners import InProcessRunner
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.program import INFER_THREADS
 
@@ -54,7 +54,7 @@ def _usual(place: KernelPlace, directory: Path) -> str:
 
 def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> RunningKernel:
     kernel = opened(directory, options, undone)
-    runner = InProcess(kernel.execute, kernel.execute_batch)
+    runner = InProcessRunner(kernel.execute, kernel.execute_batch)
     return RunningKernel(
         kernel.name,
         kernel.inputs,
@@ -96,7 +96,7 @@ def _model(kernel: RunningKernel, options: EngineOptions, undone: ExitStack) -> 
         timeout_s=own.timeout_ms / 1e3 or None,
         # A process sends all answers of a batch together.
         early=gathers and own.isolation != PROCESS,
-        others=options.of(AtHand).others,
+        others=options.of(Surroundings).others,
         update=kernel.update,
         stream=kernel.stream,
         freed=undone.pop_all().close,

@@ -48,7 +48,7 @@ class FleetStage(enum.Enum):
     """All are ended; this is final."""
 
 
-class Change(enum.Enum):
+class FleetEvent(enum.Enum):
     """What can happen to a fleet."""
 
     START = "start"  # one more runner is needed
@@ -56,11 +56,14 @@ class Change(enum.Enum):
     CLOSE = "close"  # the version is unloaded
 
 
-CHANGES: Final[Mapping[FleetStage, Mapping[Change, FleetStage]]] = {
-    FleetStage.STEADY: {Change.START: FleetStage.STARTING, Change.CLOSE: FleetStage.CLOSED},
-    FleetStage.STARTING: {Change.STARTED: FleetStage.STEADY, Change.CLOSE: FleetStage.CLOSED},
+CHANGES: Final[Mapping[FleetStage, Mapping[FleetEvent, FleetStage]]] = {
+    FleetStage.STEADY: {FleetEvent.START: FleetStage.STARTING, FleetEvent.CLOSE: FleetStage.CLOSED},
+    FleetStage.STARTING: {
+        FleetEvent.STARTED: FleetStage.STEADY,
+        FleetEvent.CLOSE: FleetStage.CLOSED,
+    },
     # It may be closed in any thread, while a runner is being started.
-    FleetStage.CLOSED: dict.fromkeys(Change, FleetStage.CLOSED),
+    FleetStage.CLOSED: dict.fromkeys(FleetEvent, FleetStage.CLOSED),
 }
 
 
@@ -206,7 +209,7 @@ class RunnerFleet:
     def close(self) -> None:
         """End all. Blocking; in any thread."""
         with self._changing:
-            self._stage = after(CHANGES, self._stage, Change.CLOSE)
+            self._stage = after(CHANGES, self._stage, FleetEvent.CLOSE)
             every = [*self._all]
             # Waiters refer to this object, and it to the kernel: breaking the cycle frees both
             # without the garbage collector.
@@ -222,7 +225,7 @@ class RunnerFleet:
     def _tell(self) -> None:
         self.came()
 
-    def _move(self, change: Change) -> bool:
+    def _move(self, change: FleetEvent) -> bool:
         """Go to the next stage; False where this is closed, and stays so."""
         with self._changing:
             self._stage = after(CHANGES, self._stage, change)
@@ -231,7 +234,7 @@ class RunnerFleet:
     # -- growing -------------------------------------------------------------------------------
 
     def _start(self, growth: Growth) -> None:
-        if not self._move(Change.START):
+        if not self._move(FleetEvent.START):
             return
         try:
             self._threads.begin(self._make, growth, asyncio.get_running_loop())
@@ -254,7 +257,7 @@ class RunnerFleet:
 
     def _started(self, growth: Growth, runner: Runner) -> None:
         self._failures = 0
-        if not self._move(Change.STARTED):
+        if not self._move(FleetEvent.STARTED):
             return
         self._note(growth, "calls wait")
         self._due = asyncio.get_running_loop().time() + PRESSED_S  # whether that is enough shows
@@ -262,7 +265,7 @@ class RunnerFleet:
         self.came()
 
     def _failed(self, growth: Growth, error: Exception) -> None:
-        self._move(Change.STARTED)
+        self._move(FleetEvent.STARTED)
         self._failures += 1
         pause_s = BACKOFF.delay_s(self._failures, random.random())
         self._due = asyncio.get_running_loop().time() + pause_s

@@ -53,7 +53,7 @@ def packed_answer(call: KernelCall, outputs: Specs) -> Iterator[Array]:
         yield text("")
         yield from (outcome[name] for name in outputs)
         return
-    assert outcome is not None  # `InProcess` leaves none open
+    assert outcome is not None  # `InProcessRunner` leaves none open
     yield text(json.dumps({"code": code_of(outcome), "text": str(outcome), "over": call.over}))
 
 

@@ -41,7 +41,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
 from ie_serving.engines.python.kernel import Kernel, kernel_of
@@ -284,7 +284,7 @@ def unique(paths: Sequence[Path]) -> list[Path]:
 
 def _context(directory: Path, options: EngineOptions, scratch: Scratch) -> LoadContext:
     return LoadContext(
-        name=options.of(AtHand).model,
+        name=options.of(Surroundings).model,
         version=int(directory.name) if directory.name.isdecimal() else None,
         path=directory,
         params=own_params(options.params),

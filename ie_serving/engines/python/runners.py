@@ -186,7 +186,7 @@ StreamFunction = Callable[[AsyncIterator[Arrays], Context], AsyncGenerator[objec
 
 
 @dataclass(frozen=True)
-class InProcess:
+class InProcessRunner:
     """Runs calls in the calling thread. See `Runner`."""
 
     execute: Execute | None

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 
 T = TypeVar("T")
 MORE = 2
@@ -29,7 +29,7 @@ MORE = 2
 RankForm = int | tuple[int, ...]
 Ranks = tuple[Any, ...]
 """A `RankForm` for each open input; in `by_shape.py`, the shapes of all."""
-MakeProgram = Callable[[Ranks], Runs]
+MakeProgram = Callable[[Ranks], RunnableSignature]
 """Compiles for ranks, one for each open input. Blocking. Raises: LoadFailed."""
 
 MOST = 4
@@ -70,7 +70,7 @@ def _shown(form: RankForm) -> str:
     return f"sizes ({', '.join('more' if size == MORE else str(size) for size in form)})"
 
 
-class _Kept:
+class _RankCombination:
     """One combination: its program, and how many requests use it or wait for it.
 
     Attributes:
@@ -78,15 +78,15 @@ class _Kept:
         arrived: the same as a future, for requests that wait on the event loop.
     """
 
-    def __init__(self, made: "Future[Runs]") -> None:
+    def __init__(self, made: "Future[RunnableSignature]") -> None:
         self.made = made
         self.arrived = asyncio.wrap_future(made)
         self.users = 0
         self.dropped = False
 
 
-class ByRank:
-    """Runs a signature of open ranks. See `engines.run.program.Runs`.
+class OpenRankProgram:
+    """Runs a signature of open ranks. See `engines.run.program.RunnableSignature`.
 
     Args of the constructor:
         signature: public signature.
@@ -117,8 +117,8 @@ class ByRank:
         self._make = make
         self._form = form
         # The order is that of use: the ranks that were used longest ago come first.
-        self._kept: dict[Ranks, _Kept] = {}
-        self._compiling: dict[Ranks, _Kept] = {}
+        self._kept: dict[Ranks, _RankCombination] = {}
+        self._compiling: dict[Ranks, _RankCombination] = {}
         self._refused: dict[Ranks, str] = {}
         # Seconds of compilations whose program has not arrived on the event loop yet.
         self._took_s: dict[Ranks, float] = {}
@@ -144,7 +144,7 @@ class ByRank:
             kept.users -= 1
             self._free_if_unused(kept)
 
-    def _take(self, ranks: Ranks) -> _Kept:
+    def _take(self, ranks: Ranks) -> _RankCombination:
         kept = self._kept.pop(ranks, None)
         if kept is not None:
             self._kept[ranks] = kept
@@ -153,7 +153,7 @@ class ByRank:
             raise self._refusal(ranks, self._refused[ranks])
         return self._compiling.get(ranks) or self._begin(ranks)
 
-    def _begin(self, ranks: Ranks) -> _Kept:
+    def _begin(self, ranks: Ranks) -> _RankCombination:
         if len(self._compiling) >= MOST_WAITING_RANKS:
             raise QueueFull(
                 f"the model is being compiled for {MOST_WAITING_RANKS} other combinations of ranks"
@@ -168,12 +168,12 @@ class ByRank:
                 f" request again then, and keep to {MOST} combinations"
             )
         made = self._threads.submit(self._context.run, self._timed, ranks)
-        begun = self._compiling[ranks] = _Kept(made)
+        begun = self._compiling[ranks] = _RankCombination(made)
         # The callback runs even if no request waits for it by then.
         begun.arrived.add_done_callback(lambda _: self._arrived(ranks))
         return begun
 
-    def _timed(self, ranks: Ranks) -> Runs:
+    def _timed(self, ranks: Ranks) -> RunnableSignature:
         """Compile, and note how long that takes. In the thread that compiles."""
         since = self._clock()
         try:
@@ -213,7 +213,7 @@ class ByRank:
             self._rest(took_s)
             self._free_if_unused(oldest)
 
-    async def _program(self, kept: _Kept, ranks: Ranks) -> Runs:
+    async def _program(self, kept: _RankCombination, ranks: Ranks) -> RunnableSignature:
         try:
             if kept.arrived.done():
                 return kept.arrived.result()
@@ -228,7 +228,7 @@ class ByRank:
         )
         return InvalidTensor(f"no input {shown} can be taken: {why}")
 
-    def _free_if_unused(self, kept: _Kept) -> None:
+    def _free_if_unused(self, kept: _RankCombination) -> None:
         if kept.dropped and not kept.users:
             self._threads.submit(_close, kept.made)
 
@@ -241,7 +241,7 @@ class ByRank:
         self._threads.shutdown()
 
 
-def _close(made: "Future[Runs]") -> None:
+def _close(made: "Future[RunnableSignature]") -> None:
     """Close the programs in the compiling thread, hence after the last compilation."""
     if made.exception() is None:
         with SPARE_CPU.left():

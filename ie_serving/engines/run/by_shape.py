@@ -18,8 +18,8 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidTensor, QueueFull
 from ie_serving.core.values.fit import admits, cast_all, fit, shed
 from ie_serving.core.values.tensors import Array, Read, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import MOST, ByRank, MakeProgram
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.by_rank import MOST, MakeProgram, OpenRankProgram
+from ie_serving.engines.run.program import RunnableSignature
 
 T = TypeVar("T")
 InputShapes = tuple[tuple[int, ...] | None, ...]
@@ -35,7 +35,7 @@ MOST_ZEROS = 1 << 26
 the memory otherwise; beyond, the input counts as read."""
 
 
-class BySentShape(ByRank):
+class SentShapeProgram(OpenRankProgram):
     """Runs one signature for shapes as they are sent. Used from one event loop.
 
     Args of the constructor:
@@ -47,7 +47,7 @@ class BySentShape(ByRank):
 
     def __init__(
         self,
-        program: Runs,
+        program: RunnableSignature,
         make: MakeProgram,
         read_by: ReadBy,
         clock: Callable[[], float] = time.monotonic,

@@ -12,12 +12,12 @@ from ie_serving.core.values.tensors import Arrays
 
 if TYPE_CHECKING:
     from ie_serving.core.values.tensors import Read
-    from ie_serving.engines.run.program import Runs
+    from ie_serving.engines.run.program import RunnableSignature
 
 T = TypeVar("T")
 
 
-class OpenedOnDemand(Generic[T]):
+class OnDemandResource(Generic[T]):
     """Opened in a thread by the first request that needs it, and kept. Used from one event loop.
 
     Args of the constructor:
@@ -66,7 +66,7 @@ class Detour:
         other: computes the signature whatever the floats are.
     """
 
-    def __init__(self, names: Sequence[str], other: "OpenedOnDemand[Runs]") -> None:
+    def __init__(self, names: Sequence[str], other: "OnDemandResource[RunnableSignature]") -> None:
         self.names = names
         self._other = other
 

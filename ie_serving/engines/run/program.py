@@ -29,7 +29,7 @@ from ie_serving.telemetry.metrics.inferences import current
 from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 if TYPE_CHECKING:
-    from ie_serving.engines.run.by_shape import BySentShape
+    from ie_serving.engines.run.by_shape import SentShapeProgram
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ class Program:
         self._freed()
 
 
-class Runs(Protocol):
+class RunnableSignature(Protocol):
     """One signature that can be run; `Program` is one."""
 
     @property
@@ -278,7 +278,7 @@ class Fallback(Protocol):
 
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
-    ) -> tuple[list[Runs], list[Signature]]:
+    ) -> tuple[list[RunnableSignature], list[Signature]]:
         """Make programs of those that it can run. Blocking.
 
         Args:
@@ -308,11 +308,11 @@ class CompiledPrograms(CompiledModel):
 
     def __init__(
         self,
-        programs: Sequence[Runs],
+        programs: Sequence[RunnableSignature],
         freed: Callable[[], None] = lambda: None,
         listed: Sequence[Signature] = (),
         runs_on: Mapping[str, str] = MappingProxyType({}),
-        as_sent: "Mapping[str, BySentShape]" = MappingProxyType({}),
+        as_sent: "Mapping[str, SentShapeProgram]" = MappingProxyType({}),
         repeats: Sequence[tuple[Signature, str]] = (),
     ) -> None:
         of = {each.name: name for each, name in repeats}

@@ -59,7 +59,7 @@ and Einsum, OpenVINO computes by repeating or leaving out values where TensorFlo
 
 
 @dataclass(frozen=True)
-class AsSent:
+class ShapedSignature:
     """One signature for inputs of other shapes than its file declares.
 
     Attributes:

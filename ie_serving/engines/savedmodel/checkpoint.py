@@ -39,7 +39,7 @@ _PLAIN = 0
 """Compression of a block: none. TensorFlow writes no other into a checkpoint's index."""
 
 
-class _Compressed(ValueError):
+class _CompressedIndex(ValueError):
     """The index is compressed, which TensorFlow never does."""
 
 
@@ -216,7 +216,7 @@ def check_variables(directory: Path) -> Checkpoint | None:
         checkpoint.check()
     except LoadFailed as error:
         # OpenVINO reads compressed tables; only the host's part cannot.
-        if not isinstance(error.__cause__, _Compressed):
+        if not isinstance(error.__cause__, _CompressedIndex):
             raise
         return None
     return checkpoint
@@ -301,7 +301,7 @@ def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, by
     if offset + size >= len(data):
         raise ValueError("it is cut short")
     if data[offset + size] != _PLAIN:
-        raise _Compressed("a block is compressed")
+        raise _CompressedIndex("a block is compressed")
     after = offset + size + 1
     if not block_is_whole(bytes(data[offset:after]), bytes(data[after : after + 4])):
         raise ValueError("a block does not have its checksum")

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 from ie_serving.wire.examples.example_spec import ExampleSpec
 from ie_serving.wire.examples.sequence_examples import SequenceSpec, parse_sequences
 from ie_serving.wire.examples.serialized_examples import parse
@@ -23,7 +23,7 @@ _OWN_INPUT: Final = re.compile(r'"?(ie_serving_\w+)"?')
 
 
 @dataclass(frozen=True)
-class AnsweredBeside:
+class PartBeside:
     """The part of a signature answered beside its model; every name is a client's alias.
 
     Attributes:
@@ -42,7 +42,7 @@ class AnsweredBeside:
     repeats: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
 
-    def around(self, model: Signature) -> "AnsweredBeside":
+    def around(self, model: Signature) -> "PartBeside":
         """Give the same with the tensors of a model as that has them, which may be reshaped."""
         own = self.signature
         inputs, outputs = (
@@ -59,7 +59,7 @@ class AnsweredBeside:
 
 
 class ProgramBeside:
-    """Runs a signature of that kind. See `engines.run.program.Runs`.
+    """Runs a signature of that kind. See `engines.run.program.RunnableSignature`.
 
     Args of the constructor:
         beside: the part answered here.
@@ -68,7 +68,10 @@ class ProgramBeside:
     """
 
     def __init__(
-        self, beside: AnsweredBeside, inner: Runs | None, wanted: Sequence[str] | None = None
+        self,
+        beside: PartBeside,
+        inner: RunnableSignature | None,
+        wanted: Sequence[str] | None = None,
     ) -> None:
         self.signature = beside.signature
         self._beside = beside
@@ -78,12 +81,12 @@ class ProgramBeside:
 
     @property
     def at_once(self) -> int:
-        """See `engines.run.program.Runs`."""
+        """See `engines.run.program.RunnableSignature`."""
         return self._inner.at_once if self._inner is not None else 1
 
     @property
     def ahead(self) -> bool:
-        """See `engines.run.program.Runs`."""
+        """See `engines.run.program.RunnableSignature`."""
         return self._inner is not None and self._inner.ahead
 
     async def infer(

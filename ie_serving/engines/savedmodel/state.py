@@ -4,10 +4,10 @@ OpenVINO computes every request separately, and its front end drops nodes that o
 dependencies run. So a signature that changes a variable would be answered from the value at load,
 and so would a signature that reads such a variable. OpenVINO serves neither.
 
-`Writes` and `Initial` have the writes to tables and variables at load. TensorFlow restores the
-variables, then runs the init op (`main_op`, `legacy_init_op`, or the `_initialize` of resources of
-TensorFlow 2). OpenVINO does only the restore. This module finds the writing nodes and their order;
-`host/resources.py` evaluates them.
+`StateWrites` and `InitialWrites` have the writes to tables and variables at load. TensorFlow
+restores the variables, then runs the init op (`main_op`, `legacy_init_op`, or the `_initialize` of
+resources of TensorFlow 2). OpenVINO does only the restore. This module finds the writing nodes and
+their order; `host/resources.py` evaluates them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -190,7 +190,7 @@ def resource_name(resource: NodeOutput) -> Name:
     return tuple(reversed(names))
 
 
-class Writes:
+class StateWrites:
     """The writes that running one node of the graph causes.
 
     Args of the constructor:
@@ -218,7 +218,7 @@ class Writes:
         return self._seen[key] if key in self._seen else self.last.get(name)
 
 
-class Initial:
+class InitialWrites:
     """The writes of the init op, and of the restore before it.
 
     Args of the constructor:
@@ -231,7 +231,7 @@ class Initial:
         graph_def, self._saver = meta_graph.graph_def, meta_graph.saver_def
         self._frame = Frame(Library(graph_def), graph_def)
         self._functions = StatefulFunctions(graph_def)
-        self.writes = Writes(self._frame, self._functions, _init_op(meta_graph))
+        self.writes = StateWrites(self._frame, self._functions, _init_op(meta_graph))
 
     @cached_property
     def index(self) -> bytes | None:
@@ -247,9 +247,9 @@ class Initial:
         return self.checkpoint.index_by({name: key for name, key in found.items() if key})
 
     @cached_property
-    def restores(self) -> Writes:
+    def restores(self) -> StateWrites:
         """The writes of the restore, by a walk over all variables."""
-        return Writes(self._frame, self._functions, self._saver.restore_op_name)
+        return StateWrites(self._frame, self._functions, self._saver.restore_op_name)
 
     def sets(self, place: NodeOutput) -> bool:
         """Tell whether a place is a variable that OpenVINO does not read as it is at last."""

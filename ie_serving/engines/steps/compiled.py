@@ -8,12 +8,12 @@ from ie_serving.core.values.tensors import Arrays, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
-from ie_serving.engines.steps.declaration import BuiltIn
+from ie_serving.engines.steps.declaration import BuiltInStep
 from ie_serving.engines.steps.watching import ValueWatch
 
 
 def compiled(
-    row: BuiltIn,
+    row: BuiltInStep,
     name: str,
     step: str,
     options: Mapping[str, Any],

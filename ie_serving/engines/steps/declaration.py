@@ -1,7 +1,7 @@
 """Declares a built-in step: its inputs, options, outputs, and the function that computes it.
 
-A row of `registry.TABLE` is a `BuiltIn`. Its function gets the inputs as arrays and the options as
-keywords, by their declared names; a function for inputs of any name gets them as a mapping. It
+A row of `registry.TABLE` is a `BuiltInStep`. Its function gets the inputs as arrays and the options
+as keywords, by their declared names; a function for inputs of any name gets them as a mapping. It
 returns arrays by the names of the outputs.
 """
 
@@ -80,7 +80,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuiltIn:
+class BuiltInStep:
     """One built-in step.
 
     Attributes:

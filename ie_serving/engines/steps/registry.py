@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ie_serving.core.values.tensors import DataType, tensor
 from ie_serving.engines.steps import boxes, declaration, images, texts, watching
-from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, StepInput
+from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltInStep, StepInput
 
 MOST_SIZE = 16_384
 """Most rows or columns of a picture that a step makes; larger sizes are refused."""
@@ -31,8 +31,8 @@ CHOICE = {
     "labels": declaration.labels(),
 }
 
-TABLE: Mapping[str, BuiltIn] = {
-    "decode_image": BuiltIn(
+TABLE: Mapping[str, BuiltInStep] = {
+    "decode_image": BuiltInStep(
         about="Decodes one JPEG, PNG or WebP.",
         run=images.decode_image,
         inputs={"image": ENCODED},
@@ -44,7 +44,7 @@ TABLE: Mapping[str, BuiltIn] = {
         options={"colors": COLOURS},
         decodes=True,
     ),
-    "resize": BuiltIn(
+    "resize": BuiltInStep(
         about="Gives one picture another size, bilinear.",
         run=images.resize,
         inputs={"image": IMAGE},
@@ -52,7 +52,7 @@ TABLE: Mapping[str, BuiltIn] = {
         options={**SIZE, "fit": FIT},
         decodes=True,
     ),
-    "image_to_tensor": BuiltIn(
+    "image_to_tensor": BuiltInStep(
         about="Makes the input of a model of pictures, one or several of any size.",
         run=images.image_to_tensor,
         inputs={"image": IMAGE},
@@ -69,7 +69,7 @@ TABLE: Mapping[str, BuiltIn] = {
         checks=images.wrong_together,
         decodes=True,
     ),
-    "crop": BuiltIn(
+    "crop": BuiltInStep(
         about="Cuts boxes out of one picture, all in one size.",
         run=images.crop,
         inputs={"image": IMAGE, "boxes": BOXES},
@@ -77,7 +77,7 @@ TABLE: Mapping[str, BuiltIn] = {
         options={**SIZE, "margin": declaration.real(0, 1, 0.0)},
         decodes=True,
     ),
-    "draw": BuiltIn(
+    "draw": BuiltInStep(
         about="Draws boxes, with their labels and scores, on one picture.",
         run=images.draw,
         inputs={
@@ -93,7 +93,7 @@ TABLE: Mapping[str, BuiltIn] = {
         },
         decodes=True,
     ),
-    "ssd_boxes": BuiltIn(
+    "ssd_boxes": BuiltInStep(
         about="Makes boxes of an SSD's output for one picture.",
         run=boxes.ssd_boxes,
         inputs={"detections": StepInput()},
@@ -101,7 +101,7 @@ TABLE: Mapping[str, BuiltIn] = {
         outputs=boxes.LIST,
         options={**CHOICE, "overlap": declaration.real(0, 1, 1.0)},
     ),
-    "yolo_boxes": BuiltIn(
+    "yolo_boxes": BuiltInStep(
         about="Makes boxes of a YOLO's output for one picture, without those that overlap.",
         run=boxes.yolo_boxes,
         inputs={"output": StepInput()},
@@ -115,7 +115,7 @@ TABLE: Mapping[str, BuiltIn] = {
         },
         checks=boxes.wrong_anchors,
     ),
-    "filter_boxes": BuiltIn(
+    "filter_boxes": BuiltInStep(
         about="Chooses boxes by label and score.",
         run=boxes.filter_boxes,
         inputs={
@@ -131,7 +131,7 @@ TABLE: Mapping[str, BuiltIn] = {
             "most": declaration.whole(1, 1000, 100),
         },
     ),
-    "classifier_output": BuiltIn(
+    "classifier_output": BuiltInStep(
         about="Gives the best classes of each row, with names and probabilities.",
         run=texts.classifier_output,
         inputs={"probs": StepInput(also=(DataType.FP64, DataType.FP16))},
@@ -142,21 +142,21 @@ TABLE: Mapping[str, BuiltIn] = {
             "softmax": declaration.flag(False),
         },
     ),
-    "regression_output": BuiltIn(
+    "regression_output": BuiltInStep(
         about="Gives columns by name.",
         run=texts.regression_output,
         inputs={"values": StepInput(also=NUMBERS)},
         outputs=texts.regression_specs,
         options={"names": declaration.columns('columns by name, such as {"price": 0}')},
     ),
-    "json": BuiltIn(
+    "json": BuiltInStep(
         about="Writes tensors as one JSON object.",
         run=texts.to_json,
         rest=OF_ANY_KIND,
         outputs=texts.TEXT,
         options={"indent": declaration.whole(0, 8, 0)},
     ),
-    "template": BuiltIn(
+    "template": BuiltInStep(
         about="Fills tensors into a text.",
         run=texts.template,
         rest=OF_ANY_KIND,
@@ -164,7 +164,7 @@ TABLE: Mapping[str, BuiltIn] = {
         options={"text": declaration.text('a text such as "{label}: {prob:.2f}"')},
         checks=texts.wrong_template,
     ),
-    "log": BuiltIn(
+    "log": BuiltInStep(
         about="Writes what passes to the log, and gives it on.",
         run=watching.log_step,
         rest=OF_ANY_KIND,
@@ -176,7 +176,7 @@ TABLE: Mapping[str, BuiltIn] = {
         },
         named=True,
     ),
-    "metrics": BuiltIn(
+    "metrics": BuiltInStep(
         about="Counts what passes for the page of metrics, and gives it on.",
         run=watching.metrics_step,
         rest=OF_ANY_KIND,

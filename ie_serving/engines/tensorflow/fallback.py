@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.process.child_process import Starts
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 LIBRARY = "tensorflow"
@@ -34,7 +34,7 @@ class TensorFlowFallback:
 
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
-    ) -> tuple[list[Runs], list[Signature]]:
+    ) -> tuple[list[RunnableSignature], list[Signature]]:
         """Start a process for the signatures that TensorFlow can run as they were exported."""
         able, others = _sorted(left_out, options)
         if not able:

@@ -19,7 +19,7 @@ from ie_serving.engines.process.link import Link, LinkMessage, PeerGone, RemoteF
 from ie_serving.engines.process.protocol import FrameKind, ProcessFrame, words
 from ie_serving.engines.process.supervision import ProcessTask, Supervisor
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import Program, Runs
+from ie_serving.engines.run.program import Program, RunnableSignature
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.telemetry.log.logs import Event, carried
@@ -160,7 +160,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 def serve(
     directory: Path, signatures: Sequence[Signature], options: EngineOptions, starts: Starts
-) -> tuple[list[Runs], list[Signature]]:
+) -> tuple[list[RunnableSignature], list[Signature]]:
     """Start a process for `signatures`, registered with `starts`. Blocks for seconds.
 
     Returns:
@@ -182,7 +182,7 @@ def serve(
     except LoadFailed as error:
         return [], [_refused(signature, str(error)) for signature in signatures]
     told = json.loads(words(found.tensors[0]))
-    taken: list[Runs] = [
+    taken: list[RunnableSignature] = [
         TensorFlowProgram(supervisor, number, signature, options.nireq or MOST_AT_ONCE)
         for number, signature in enumerate(_with_defaults(signatures, told["defaults"], found))
         if signature.name not in told["refused"]
@@ -236,7 +236,7 @@ def _refused(signature: Signature, cause: str) -> Signature:
 
 
 class TensorFlowProgram:
-    """Runs one signature. See `engines.run.program.Runs`.
+    """Runs one signature. See `engines.run.program.RunnableSignature`.
 
     Args of the constructor:
         supervisor: supervisor of the started process.

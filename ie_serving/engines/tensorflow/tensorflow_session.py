@@ -14,13 +14,13 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.process.link import RemoteFault
-from ie_serving.engines.process.worker import Job, Loaded
+from ie_serving.engines.process.worker import Job, LoadedJob
 
 WantedOutputs = Mapping[str, Mapping[str, Sequence[str]]]
 """Tensor name and `DataType` name by alias."""
 
 
-def load(job: Job) -> Loaded:
+def load(job: Job) -> LoadedJob:
     """Load the SavedModel of a job, and look up the tensors of its signatures.
 
     Raises:
@@ -51,7 +51,7 @@ def load(job: Job) -> Loaded:
         for alias, value in _defaults(session, signature["inputs"], given).items():
             defaults[name, alias] = value
     found = {"refused": refused, "defaults": list(defaults)}
-    return Loaded(lambda number, tensors: runs[number](tensors), found, list(defaults.values()))
+    return LoadedJob(lambda number, tensors: runs[number](tensors), found, list(defaults.values()))
 
 
 def _session(job: Job) -> tuple[Any, Any]:

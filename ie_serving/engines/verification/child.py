@@ -38,9 +38,9 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import ONNX
 from ie_serving.engines.verification.comparison import (
     BY_SUFFIX,
-    Answers,
     Comparison,
     Reference,
+    ReferenceOutputs,
     RefusedBySecond,
     has_time,
 )
@@ -74,7 +74,7 @@ PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() 
 """Properties with which OpenVINO compiles once, without measurements."""
 
 
-class _Steps:
+class _InferenceSteps:
     """Numbers inferences, and reports each before it begins."""
 
     def __init__(self, out: TextIO, skipped: frozenset[int]) -> None:
@@ -98,8 +98,8 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
 
 
 def compare(
-    task: ComparisonTask, steps: _Steps
-) -> tuple[Findings | Answers, GeneratedRequest | None]:
+    task: ComparisonTask, steps: _InferenceSteps
+) -> tuple[Findings | ReferenceOutputs, GeneratedRequest | None]:
     """Compare the engines on requests generated for the model.
 
     Returns:
@@ -150,7 +150,7 @@ AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
 """A guess, the request made from it, and the reference's outputs."""
 
 
-def _guessed(reference: Reference, steps: _Steps) -> list[AnsweredGuess]:
+def _guessed(reference: Reference, steps: _InferenceSteps) -> list[AnsweredGuess]:
     """Give guesses that the reference accepts: the first, and for fast models some other sizes."""
     began, found = time.perf_counter(), list[AnsweredGuess]()
     for number, guess in enumerate(guesses(reference.inputs)):
@@ -168,9 +168,9 @@ def _guessed(reference: Reference, steps: _Steps) -> list[AnsweredGuess]:
 def _answers(
     reference: Reference,
     taken: Sequence[AnsweredGuess],
-    steps: _Steps,
+    steps: _InferenceSteps,
     goes_on: Callable[[int], bool],
-) -> Answers:
+) -> ReferenceOutputs:
     """Give answers to the guessed requests, and to more while `goes_on` returns true."""
     answered = [(request, answer) for _, request, answer in taken]
     for request in _finite(reference, taken[0][0]):
@@ -178,7 +178,7 @@ def _answers(
             break
         if answer := _answer(reference, request, steps):
             answered.append((request, answer))
-    return Answers(reference.release, reference.tensors, answered)
+    return ReferenceOutputs(reference.release, reference.tensors, answered)
 
 
 def _finite(reference: Reference, guess: Guess) -> Sequence[GeneratedRequest]:
@@ -193,7 +193,9 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(reference: Reference, request: GeneratedRequest, steps: _Steps) -> Arrays | None:
+def _answer(
+    reference: Reference, request: GeneratedRequest, steps: _InferenceSteps
+) -> Arrays | None:
     """Give the reference's outputs; None if it refuses the request."""
     if not steps.begin(reference.library, request):
         return None
@@ -206,7 +208,7 @@ def _answer(reference: Reference, request: GeneratedRequest, steps: _Steps) -> A
 def _all(
     task: ComparisonTask,
     guessed: Sequence[tuple[Reference, Sequence[AnsweredGuess]]],
-    steps: _Steps,
+    steps: _InferenceSteps,
 ) -> tuple[Findings, GeneratedRequest | None]:
     """Compare in this process within the time limit; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
@@ -228,7 +230,7 @@ def _ask(
     comparison: Comparison,
     reference: Reference,
     taken: Sequence[AnsweredGuess],
-    steps: _Steps,
+    steps: _InferenceSteps,
     until: float,
 ) -> None:
     """Compare one signature on the guessed requests, and on more while time is left."""
@@ -250,7 +252,11 @@ def _ask(
 
 
 def _larger(
-    comparison: Comparison, reference: Reference, refused: Guess, steps: _Steps, until: float
+    comparison: Comparison,
+    reference: Reference,
+    refused: Guess,
+    steps: _InferenceSteps,
+    until: float,
 ) -> Guess | None:
     """Compare on larger sizes until OpenVINO takes one, and give that.
 
@@ -281,11 +287,11 @@ def main(given: BinaryIO, out: TextIO) -> None:
             task: ComparisonTask = pickle.load(given)
         except EOFError:
             return
-        found: Findings | Answers
+        found: Findings | ReferenceOutputs
         shows: GeneratedRequest | None = None
         signal.alarm(task.limit_s)
         try:
-            found, shows = compare(task, _Steps(out, task.skipped))
+            found, shows = compare(task, _InferenceSteps(out, task.skipped))
         except MemoryError:
             found = Findings(why_not=f"it takes more memory than {MEMORY_BYTES >> 30} GiB")
         except Exception as error:  # a defect here says nothing of either engine
@@ -296,7 +302,7 @@ def main(given: BinaryIO, out: TextIO) -> None:
         signal.alarm(0)
 
 
-def _line(found: Findings | Answers, *, goes_on: bool = False) -> Mapping[str, object]:
+def _line(found: Findings | ReferenceOutputs, *, goes_on: bool = False) -> Mapping[str, object]:
     return {"found": pickle.dumps(found).hex(), "goes_on": goes_on}
 
 

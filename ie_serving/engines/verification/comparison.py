@@ -89,7 +89,7 @@ def has_time(number: int, began: float, most_s: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ReferenceOutputs:
     """The second engine's answers to requests generated for a model."""
 
     release: str

@@ -24,7 +24,7 @@ from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
-from ie_serving.engines.run.detour import OpenedOnDemand
+from ie_serving.engines.run.detour import OnDemandResource
 
 DYNAMIC: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"})
 """Operators of models that are quantized dynamically."""
@@ -99,7 +99,7 @@ OpenCompiled = Callable[[], CompiledModel]
 """Loads the model in the second engine. Blocking. Raises LoadFailed."""
 
 
-class HandingOver(Layer):
+class SecondEngineLayer(Layer):
     """See `CompiledModel`.
 
     Args of the constructor:
@@ -120,7 +120,7 @@ class HandingOver(Layer):
         super().__init__(inner)
         self._is_odd = _test_of(kinds)
         self._cause = cause
-        self._other = OpenedOnDemand(reads, lambda other: other.close()) if reads else None
+        self._other = OnDemandResource(reads, lambda other: other.close()) if reads else None
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises InvalidTensor for requests that neither engine answers."""

@@ -30,7 +30,7 @@ from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.unsupported import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.verification.comparison import BY_SUFFIX
-from ie_serving.engines.verification.handing_over import HandingOver, is_dynamic, sooner
+from ie_serving.engines.verification.handing_over import SecondEngineLayer, is_dynamic, sooner
 from ie_serving.engines.verification.verdict import (
     MORE_SHARE,
     OPENVINO,
@@ -246,7 +246,7 @@ class _Load:
         if self.options.verify == OFF:
             return model
         result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
-        told = _WithEvidence(model, f"; {found.summary()}", Evidence(result, found.summary()))
+        told = _EvidenceLayer(model, f"; {found.summary()}", Evidence(result, found.summary()))
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
@@ -255,7 +255,7 @@ class _Load:
         kinds = [kind for kind in _HANDED_OVER if kind in crashed]
         named = " and ".join(kind.value for kind in kinds)
         cause = f"{self._second.library} crashes at {named} with this model: send others"
-        return HandingOver(other, kinds, None, cause) if kinds else other
+        return SecondEngineLayer(other, kinds, None, cause) if kinds else other
 
     def _faster(self, model: CompiledModel, found: Findings) -> CompiledModel | None:
         """Give a quantized model of the second engine if this answers faster."""
@@ -288,9 +288,9 @@ class _Load:
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         has_crashed = any(self._second.library in text for text in crashed)
         if refused or has_crashed or not self._second.takes_odd:
-            return HandingOver(model, kinds, None, f"{cause}: send others")
+            return SecondEngineLayer(model, kinds, None, f"{cause}: send others")
         reads = partial(self._reopened, _stamp(self.file), options)
-        return HandingOver(model, kinds, reads, cause)
+        return SecondEngineLayer(model, kinds, reads, cause)
 
     def _reopened(self, stamp: tuple[int, int], options: EngineOptions) -> CompiledModel:
         """Read the model by the second engine, unless its file was replaced meanwhile."""
@@ -330,7 +330,7 @@ class _Load:
     def _told(self, model: CompiledModel, why: str) -> CompiledModel:
         name = self._second.library
         log.warning(Event("served by another engine", path=self.file, engine=name, cause=why))
-        return _WithEvidence(
+        return _EvidenceLayer(
             model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}")
         )
 
@@ -350,7 +350,7 @@ class _Load:
         return install + str(Hint("; set {engine.verify} to auto to serve it all the same"))
 
 
-class _WithEvidence(Layer):
+class _EvidenceLayer(Layer):
     """A model whose signatures describe the findings; otherwise it is the inner model."""
 
     def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:

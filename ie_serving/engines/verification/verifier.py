@@ -17,7 +17,7 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.process.child_process import command_of
-from ie_serving.engines.verification.comparison import Answers
+from ie_serving.engines.verification.comparison import ReferenceOutputs
 from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings
 
 COMMAND = command_of("from ie_serving.engines.verification.child import run; run(int(sys.argv[2]))")
@@ -42,7 +42,7 @@ class Verifier:
 
     def findings(
         self, file: Path, options: EngineOptions, *, large: bool = False
-    ) -> Findings | Answers:
+    ) -> Findings | ReferenceOutputs:
         """Compare one model; blocking, at most `LIMIT_S` for each process that it takes.
 
         Returns:
@@ -65,7 +65,7 @@ class Verifier:
             self._idle.pop().kill()
 
 
-def _compared(child: "_Child", task: ComparisonTask) -> Findings | Answers:
+def _compared(child: "_Child", task: ComparisonTask) -> Findings | ReferenceOutputs:
     crashed: dict[ValueKind, str] = {}
     for _ in range(MOST_DEATHS):
         last, found = child.asked(task)
@@ -91,11 +91,13 @@ class _Child:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def asked(self, task: ComparisonTask) -> tuple[Mapping[str, Any], Findings | Answers | None]:
+    def asked(
+        self, task: ComparisonTask
+    ) -> tuple[Mapping[str, Any], Findings | ReferenceOutputs | None]:
         """Send one task; give the last step that began, and the findings."""
         process = self._running()
         last: Mapping[str, Any] = {}
-        found: Findings | Answers | None = None
+        found: Findings | ReferenceOutputs | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):

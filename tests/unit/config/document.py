@@ -19,7 +19,7 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import MODEL, OF_STORE, SERVER, SETTINGS, TUNE
 from ie_serving.core.settings.declaration import Setting
 from ie_serving.core.values.hints import Hint
-from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Option, StepInputs
+from ie_serving.engines.steps.declaration import REQUIRED, BuiltInStep, Option, StepInputs
 from ie_serving.engines.steps.registry import TABLE as STEPS
 from tests.unit.config.migration import document as migration
 
@@ -168,7 +168,7 @@ def listed(inputs: StepInputs) -> str:
     return ", ".join(named) or "any"
 
 
-def step_outputs(row: BuiltIn) -> str:
+def step_outputs(row: BuiltInStep) -> str:
     if row.rest:
         return code(*row.outputs({})) or "what it takes"
     given = {name: each.default for name, each in row.options.items()}

@@ -27,14 +27,14 @@ from ie_serving.engines.openvino.reading.file_operations import operations as op
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import Operation, among, extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run.by_rank import MORE, ByRank, RankForm, ones
-from ie_serving.engines.run.by_shape import BySentShape
-from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, Runs
+from ie_serving.engines.run.by_rank import MORE, OpenRankProgram, RankForm, ones
+from ie_serving.engines.run.by_shape import SentShapeProgram
+from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, RunnableSignature
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.host_program import HostPlan
-    from ie_serving.engines.savedmodel.program import AnsweredBeside
+    from ie_serving.engines.savedmodel.program import PartBeside
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class OpenVinoEngine:
         return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
 
 
-def _repeats(version: Drafts, programs: Sequence[Runs]) -> list[tuple[Signature, str]]:
+def _repeats(version: Drafts, programs: Sequence[RunnableSignature]) -> list[tuple[Signature, str]]:
     """Give the signatures that are computed by programs of others, with the names of these.
 
     Signatures that repeat a failed one report its cause.
@@ -142,8 +142,8 @@ def _operations(directory: Path, options: EngineOptions) -> Iterable[Operation]:
 
 
 def _by_sent_shapes(
-    directory: Path, version: Drafts, options: EngineOptions, programs: Sequence[Runs]
-) -> Mapping[str, BySentShape]:
+    directory: Path, version: Drafts, options: EngineOptions, programs: Sequence[RunnableSignature]
+) -> Mapping[str, SentShapeProgram]:
     """Let the signatures of a SavedModel take other shapes, where no setting changes their own."""
     if not version.definitions:
         return {}
@@ -154,7 +154,7 @@ def _by_sent_shapes(
     if changed or options.of(Preprocessing).asked:
         return {}
     return {
-        name: BySentShape(
+        name: SentShapeProgram(
             program,
             partial(_for_shapes, directory, program.signature, options),
             partial(read_by, directory, options.saved_model_tags, program.signature),
@@ -166,16 +166,16 @@ def _by_sent_shapes(
 
 def _for_shapes(
     directory: Path, signature: Signature, options: EngineOptions, shapes: Sequence[Any]
-) -> Runs:
+) -> RunnableSignature:
     """Compile a signature of a SavedModel for shapes that it does not declare.
 
     Raises:
         LoadFailed: it cannot be compiled so, or TensorFlow might not answer as OpenVINO does.
     """
-    from ie_serving.engines.savedmodel.as_sent import AsSent
+    from ie_serving.engines.savedmodel.as_sent import ShapedSignature
 
     options = replace(options, ahead=False, nireq=1)
-    asked = AsSent(signature.name, dict(zip(signature.inputs, shapes, strict=True)))
+    asked = ShapedSignature(signature.name, dict(zip(signature.inputs, shapes, strict=True)))
     with SPARE_CPU.left(compiles=True):
         version = read(
             directory, options.of(OpenVinoOptions), options.saved_model_tags, as_sent=asked
@@ -187,7 +187,7 @@ def _for_shapes(
 
 def _taken_over(
     fallback: Fallback, directory: Path, version: Drafts, options: EngineOptions
-) -> list[Runs]:
+) -> list[RunnableSignature]:
     """Give programs of signatures that were left out; for the others, note the additions."""
     taken, others = fallback.take(directory, version.left_out(), options)
     for program in taken:
@@ -199,7 +199,7 @@ def _taken_over(
 
 def _served(
     draft: Draft, version: Drafts, options: EngineOptions, nonfinite: Nonfinite
-) -> Runs | None:
+) -> RunnableSignature | None:
     """Compile a signature; one of a SavedModel that cannot be is left out."""
     if draft.name not in version.definitions:
         return _runs(draft, options, nonfinite)
@@ -220,8 +220,8 @@ def _none_served(version: Drafts) -> LoadFailed:
     return NoneServed(text, causes)
 
 
-def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> Runs:
-    inner: Runs | None = None
+def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> RunnableSignature:
+    inner: RunnableSignature | None = None
     preprocess.check(draft, options.of(Preprocessing))
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
@@ -234,7 +234,7 @@ def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> Runs:
     return inner
 
 
-def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Runs:
+def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> RunnableSignature:
     """Read a version again, and compile a signature's graph so that it keeps NaN and infinity.
 
     Raises:
@@ -254,7 +254,7 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
 
 def _for_any_rank(
     draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
-) -> Runs:
+) -> RunnableSignature:
     """Compile now where the ranks of the inputs are known, else for those of each request."""
     if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
         if _has_open_ranks(model) and not options.of(Preprocessing).asked:
@@ -276,12 +276,12 @@ def _for_any_rank(
             )
             return program_of(draft, ranked, options, nonfinite)
 
-    return ByRank(ports.signature, [port.spec.name for port in opened], make)
+    return OpenRankProgram(ports.signature, [port.spec.name for port in opened], make)
 
 
 def _for_sizes_of_one(
     draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
-) -> Runs:
+) -> RunnableSignature:
     """Compile for the open sizes that are 1 in a request: a `Squeeze` without axes removes them."""
     sized = model.clone()
     ports = prepare(draft, sized, options)
@@ -311,7 +311,9 @@ def _for_sizes_of_one(
         return not _has_open_ranks(graph)
 
     if _has_open_ranks(sized) and opened and (tells_ranks(MORE) or tells_ranks(1)):
-        return ByRank(ports.signature, [port.spec.name for port in opened], make, form=ones)
+        return OpenRankProgram(
+            ports.signature, [port.spec.name for port in opened], make, form=ones
+        )
     return program_of(draft, model, options, nonfinite)
 
 
@@ -337,7 +339,9 @@ def _has_open_ranks(model: ov.Model) -> bool:
     )
 
 
-def _around(beside: "AnsweredBeside", host: "HostPlan | None", inner: Runs | None) -> Runs:
+def _around(
+    beside: "PartBeside", host: "HostPlan | None", inner: RunnableSignature | None
+) -> RunnableSignature:
     # Here, as in `reading/read.py`: only SavedModels need it.
     from ie_serving.engines.savedmodel.program import ProgramBeside
 

@@ -54,7 +54,7 @@ from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.runtime import in_words, load_failures
-from ie_serving.engines.run.detour import Detour, OpenedOnDemand
+from ie_serving.engines.run.detour import Detour, OnDemandResource
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import CheckArray, Program
 from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
@@ -116,7 +116,7 @@ def program_of(
     row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
     graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and nonfinite.kept)
     if loses and nonfinite.elsewhere:
-        other = OpenedOnDemand(nonfinite.elsewhere, lambda runs: runs.close())
+        other = OnDemandResource(nonfinite.elsewhere, lambda runs: runs.close())
         graph = graph._replace(detour=Detour(_floats(ports), other))
     compiled = _compile(draft, graph, options)
     if not _takes_ahead(graph, compiled, options):

@@ -341,17 +341,17 @@ MOST_SHARED: Final = 4096
 """Structures whose choices a process remembers: 1 MB. One more, and all are forgotten."""
 
 
-class _Chosen(NamedTuple):
+class _ChoiceHistory(NamedTuple):
     """A choice, how many loads in a row made it, and the last load's seconds of a large batch."""
 
     choice: str = ""
     loads: int = 0
     batch_s: float | None = None
 
-    def and_by(self, measured: str, batch_s: float | None, most: int) -> "_Chosen":
+    def and_by(self, measured: str, batch_s: float | None, most: int) -> "_ChoiceHistory":
         """Count one more load, up to `most`, which has measured this choice to be faster."""
         loads = min(self.loads + 1, most) if self.choice == measured else 1
-        return _Chosen(measured, loads, batch_s)
+        return _ChoiceHistory(measured, loads, batch_s)
 
 
 class KeptChoice:
@@ -362,7 +362,7 @@ class KeptChoice:
         parts: all that the measurements depend on.
     """
 
-    _shared: ClassVar[dict[str, _Chosen]] = {}
+    _shared: ClassVar[dict[str, _ChoiceHistory]] = {}
 
     def __init__(self, folder: Path | None, *parts: object) -> None:
         key = repr((threads(), *parts)).encode("utf-8", "surrogateescape")
@@ -396,10 +396,10 @@ class KeptChoice:
             with suppress(OSError):  # the engine warns of the same folder
                 self._write(self._folder, self._read().and_by(measured, batch_s, ALIKE))
 
-    def _in_process(self) -> _Chosen:
-        return self._shared.get(self._name, _Chosen())
+    def _in_process(self) -> _ChoiceHistory:
+        return self._shared.get(self._name, _ChoiceHistory())
 
-    def _write(self, folder: Path, chosen: _Chosen) -> None:
+    def _write(self, folder: Path, chosen: _ChoiceHistory) -> None:
         before = self._files()
         folder.mkdir(parents=True, exist_ok=True)
         new = folder / f"{self._name}-{chosen.choice}-{chosen.loads}"
@@ -408,11 +408,11 @@ class KeptChoice:
             if file != new:
                 file.unlink(missing_ok=True)
 
-    def _read(self) -> _Chosen:
+    def _read(self) -> _ChoiceHistory:
         """Give the choice and its loads in a row; of two that workers left at once, the lesser."""
         named = (file.name.split("-")[-2:] for file in self._files())
-        found = (_Chosen(choice, int(loads)) for choice, loads in named)
-        return min(found, key=_loads, default=_Chosen())
+        found = (_ChoiceHistory(choice, int(loads)) for choice, loads in named)
+        return min(found, key=_loads, default=_ChoiceHistory())
 
     def _files(self) -> list[Path]:
         if self._folder is None:
@@ -423,5 +423,5 @@ class KeptChoice:
         return [file for file in files if file.exists()]
 
 
-def _loads(found: _Chosen) -> int:
+def _loads(found: _ChoiceHistory) -> int:
     return found.loads

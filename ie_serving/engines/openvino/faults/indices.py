@@ -27,7 +27,7 @@ SMALL = frozenset({"i8", "i16", "i32", "u8", "u16"})
 
 
 @dataclass(frozen=True)
-class _Indexing:
+class _IndexUse:
     """How an operation uses indices.
 
     Attributes:
@@ -159,10 +159,10 @@ _AXIS: Final[Mapping[str, int]] = {"Gather": 2, "ScatterUpdate": 3, "ScatterElem
 RULES: Sequence[Rule[Ask]] = tuple(
     Rule("an_index_out_of_range_is_taken", kinds, indexing.guard)
     for kinds, indexing in (
-        ("Gather ScatterElementsUpdate", _Indexing(_axis_input)),
-        ("GatherElements", _Indexing(_axis_attribute)),
-        ("GatherND ScatterNDUpdate", _Indexing(_columns, single=False)),
-        ("ScatterUpdate", _Indexing(_axis_input, from_end=False)),
+        ("Gather ScatterElementsUpdate", _IndexUse(_axis_input)),
+        ("GatherElements", _IndexUse(_axis_attribute)),
+        ("GatherND ScatterNDUpdate", _IndexUse(_columns, single=False)),
+        ("ScatterUpdate", _IndexUse(_axis_input, from_end=False)),
     )
 )
 """Operations that point with their second input into their first."""

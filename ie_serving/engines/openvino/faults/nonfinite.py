@@ -33,7 +33,7 @@ from ie_serving.engines.openvino.graphs.rules import (
     replace_node,
 )
 from ie_serving.engines.openvino.graphs.walk import Flag, all_operations, title
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Nonfinite:
     """
 
     kept: bool = False
-    elsewhere: Callable[[], Runs] | None = None
+    elsewhere: Callable[[], RunnableSignature] | None = None
 
 
 MOVES = named(

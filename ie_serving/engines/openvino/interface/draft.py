@@ -17,7 +17,7 @@ from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.savedmodel.host.host_program import HostPlan
-    from ie_serving.engines.savedmodel.program import AnsweredBeside
+    from ie_serving.engines.savedmodel.program import PartBeside
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Draft:
     model: ov.Model | None
     inputs: Sequence[ModelTensor]
     outputs: Sequence[ModelTensor]
-    beside: "AnsweredBeside | None" = None
+    beside: "PartBeside | None" = None
     listed: Signature | None = None
     host: "HostPlan | None" = None
     colours: str = RGB

@@ -25,14 +25,14 @@ from ie_serving.engines.openvino.runtime import core, load_failures
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.operators.converter import Convert
-    from ie_serving.engines.savedmodel.as_sent import AsSent
+    from ie_serving.engines.savedmodel.as_sent import ShapedSignature
 
 
 def read(
     directory: Path,
     options: OpenVinoOptions,
     tags: Collection[str] = EngineOptions.saved_model_tags,
-    as_sent: "AsSent | None" = None,
+    as_sent: "ShapedSignature | None" = None,
 ) -> Drafts:
     """Read the model in `directory`: a draft for each signature that can be converted.
 
@@ -55,7 +55,7 @@ def _read_file(
     file: Path,
     renames: tuple[Renames, Renames],
     tags: Collection[str],
-    as_sent: "AsSent | None",
+    as_sent: "ShapedSignature | None",
 ) -> Drafts:
     """Read a model's file as its name has it."""
     _refuse_other(file)

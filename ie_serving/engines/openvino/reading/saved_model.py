@@ -18,7 +18,7 @@ from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTens
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import Operation, core, load_failures, openvino_text
-from ie_serving.engines.savedmodel.as_sent import AsSent
+from ie_serving.engines.savedmodel.as_sent import ShapedSignature
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.file import (
     FILE,
@@ -32,7 +32,7 @@ from ie_serving.engines.savedmodel.file import (
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
 from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
-from ie_serving.engines.savedmodel.program import AnsweredBeside
+from ie_serving.engines.savedmodel.program import PartBeside
 from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
     OUTPUT,
@@ -42,7 +42,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
-from ie_serving.engines.savedmodel.state import Initial, kept_between_requests
+from ie_serving.engines.savedmodel.state import InitialWrites, kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_signatures(
     directory: Path,
     renames: tuple[Renames, Renames],
     tags: Collection[str],
-    as_sent: AsSent | None = None,
+    as_sent: ShapedSignature | None = None,
 ) -> Drafts:
     """Convert every signature; the version tells which are left out, and why.
 
@@ -74,7 +74,7 @@ def read_signatures(
     with load_failures(FILE):
         meta_graph = read_graph(directory, tags)
         checkpoint = check_variables(directory)
-        initial = Initial(meta_graph, checkpoint)
+        initial = InitialWrites(meta_graph, checkpoint)
     source = partial(operations, directory / FILE, tags)
     version = _converted(directory, meta_graph, renames, source, initial, as_sent)
     if checkpoint is None and not version.drafts and _needs_variables(directory, version):
@@ -109,7 +109,7 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Drafts:
             if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
         }
         meta_graph = read_frozen(file, types)
-        initial = Initial(meta_graph)
+        initial = InitialWrites(meta_graph)
     return _converted(file.parent, meta_graph, renames, partial(operations, file, ()), initial)
 
 
@@ -118,8 +118,8 @@ def _converted(
     meta_graph: MetaGraph,
     renames: tuple[Renames, Renames],
     source: "partial[Iterator[Operation]]",
-    initial: Initial,
-    as_sent: AsSent | None = None,
+    initial: InitialWrites,
+    as_sent: ShapedSignature | None = None,
 ) -> Drafts:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
@@ -215,7 +215,7 @@ class _Conversion:
     signature: DeclaredSignature
     names: tuple[Names, Names]
     listed: Signature
-    initial: Initial
+    initial: InitialWrites
 
     def draft(self, *, copied: bool) -> Draft:
         """Prepare the graph, convert it, and name its tensors.
@@ -329,7 +329,7 @@ class _Conversion:
             " signature without it"
         )
 
-    def _beside(self, prepared: PreparedGraph, host: "HostPlan | None") -> AnsweredBeside | None:
+    def _beside(self, prepared: PreparedGraph, host: "HostPlan | None") -> PartBeside | None:
         """Give the part answered beside the model; None where the model is the whole signature."""
         whole = prepared.as_declared and not prepared.defaults and host is None
         if whole and prepared.outputs:
@@ -337,7 +337,7 @@ class _Conversion:
         inputs, outputs = self.names
         constants = {**prepared.constants, **self._computed(prepared)}
         listed = self.listed
-        return AnsweredBeside(
+        return PartBeside(
             Signature(
                 listed.name,
                 listed.inputs,

@@ -175,12 +175,12 @@ def _writer(request: ov.InferRequest, port: Port, *, watched: bool) -> WriteArra
     # Bound once: a static input's memory never moves, so each request is one copy into it.
     if port.static:
         view = request.get_input_tensor(port.index).data
-        return _Watched(view).write if watched else partial(view.__setitem__, Ellipsis)
-    resized = _Resized(request, port)
+        return _WatchedTensor(view).write if watched else partial(view.__setitem__, Ellipsis)
+    resized = _ResizedTensor(request, port)
     return resized.write_watched if watched else resized.write
 
 
-class _Watched:
+class _WatchedTensor:
     """The tensor of an input of one shape in which NaN and infinity would be lost."""
 
     def __init__(self, view: Array) -> None:
@@ -200,7 +200,7 @@ class _Watched:
             raise NonFiniteInput
 
 
-class _Resized:
+class _ResizedTensor:
     """The tensor of an input with open dimensions: it grows as needed, and is kept for the next."""
 
     def __init__(self, request: ov.InferRequest, port: Port) -> None:
@@ -221,7 +221,7 @@ class _Resized:
         if array.shape != self._shape:
             self._resize(array)
         self._view[...] = array
-        if self._few:  # as `_Watched`, without the call
+        if self._few:  # as `_WatchedTensor`, without the call
             exponents = self._flat.tobytes()[3::4]
             odd = 0x7F in exponents or 0xFF in exponents
         else:

@@ -48,7 +48,7 @@ from ie_serving.engines.savedmodel.host.partition import (
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
 from ie_serving.engines.savedmodel.rewrite import PreparedGraph, nodes_above, own_frame
-from ie_serving.engines.savedmodel.state import Initial
+from ie_serving.engines.savedmodel.state import InitialWrites
 from ie_serving.wire.protobuf.messages import Proto
 
 _NOTHING = "ie_serving_nothing"
@@ -59,7 +59,7 @@ CutValue = tuple[Id, str, int]
 
 
 def leave_to_host(
-    prepared: PreparedGraph, directory: Path, meta_graph: Proto, initial: Initial
+    prepared: PreparedGraph, directory: Path, meta_graph: Proto, initial: InitialWrites
 ) -> HostPlan:
     """Divide a signature between host and model, and rewrite the graph for the model.
 
@@ -83,7 +83,7 @@ def leave_to_host(
             del prepared.computed[alias]
     places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
     divided = partition(list(places.values()), resources.initial.sets)
-    made = _Cutting(frame, divided, resources, prepared.inputs)
+    made = _SignatureCut(frame, divided, resources, prepared.inputs)
     outputs: dict[str, TensorInfo] = {}
     for alias, info in prepared.outputs.items():
         if divided.of(places[alias]) is Placement.MODEL:
@@ -123,7 +123,7 @@ def _position(origin: NodeOutput) -> int:
 
 
 @dataclass
-class _Cutting:
+class _SignatureCut:
     """A signature on its way."""
 
     frame: Frame
@@ -305,7 +305,7 @@ def _is_text(placeholder: Proto) -> bool:
 def _function(place: NodeOutput, name: str, resources: Resources) -> RunBody:
     frame, arguments, returned = standing_alone(place.frame.library, name)
     inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
-    made = _Cutting(frame, partition(returned), resources, inputs)
+    made = _SignatureCut(frame, partition(returned), resources, inputs)
     slots = [made.slot(each) for each in returned]
     made.bind()
     made.finish()

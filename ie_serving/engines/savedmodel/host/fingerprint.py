@@ -37,7 +37,7 @@ def fingerprints(texts: Sequence[bytes]) -> Array:
         at = np.flatnonzero(ranges == number)
         some = [texts[place] for place in at.tolist()]
         if number < len(_SHORT):
-            made[at] = _SHORT[number][1](_Several(some, sizes[at]))
+            made[at] = _SHORT[number][1](_StringBatch(some, sizes[at]))
         else:
             made[at] = [_long(text) for text in some]
     return made
@@ -48,12 +48,12 @@ def fingerprint64(data: bytes) -> int:
     length = len(data)
     for longest, hashed in _SHORT:
         if length <= longest:
-            found: int = hashed(_One(data))
+            found: int = hashed(_SingleString(data))
             return found
     return _long(data)
 
 
-class _One:
+class _SingleString:
     """A string, read in words."""
 
     def __init__(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class _One:
         return _word(self._data, at, size)
 
 
-class _Several:
+class _StringBatch:
     """Strings that are read together, each at the same place."""
 
     def __init__(self, texts: Sequence[bytes], sizes: Array) -> None:
@@ -76,7 +76,7 @@ class _Several:
         self.length = sizes.astype(np.uint64)
 
     def word(self, at: Word, size: int = 8) -> Word:
-        """See `_One.word`."""
+        """See `_SingleString.word`."""
         if isinstance(at, np.ndarray):
             places = self._starts + at.astype(np.int64)
         else:
@@ -84,7 +84,7 @@ class _Several:
         return self._words[places] & _MASK >> (64 - 8 * size)
 
 
-_Data = _One | _Several
+_Data = _SingleString | _StringBatch
 
 
 def _word(data: bytes, at: int, size: int = 8) -> int:

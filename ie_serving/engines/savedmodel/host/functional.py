@@ -54,7 +54,7 @@ def functional(graph_def: Proto, outputs: Iterable[str]) -> Proto | None:
     nodes = GraphNodes(changed)
     try:
         lists_for_arrays(nodes, nodes.above(wanted))
-        _Rewriting(nodes, nodes.above(wanted)).region(wanted)
+        _GraphRewrite(nodes, nodes.above(wanted)).region(wanted)
         found = nodes.above(wanted)
     except (LoadFailed, LookupError, ValueError):  # the last two where a node lacks inputs
         return None
@@ -63,7 +63,7 @@ def functional(graph_def: Proto, outputs: Iterable[str]) -> Proto | None:
     return changed if any(on_host(node, library) for node in rewritten) else None
 
 
-class _Rewriting:
+class _GraphRewrite:
     """A graph on its way.
 
     Args of the constructor:
@@ -124,7 +124,7 @@ class _Loop:
         gate: name of its LoopCond.
     """
 
-    def __init__(self, rewriting: _Rewriting, gate: str) -> None:
+    def __init__(self, rewriting: _GraphRewrite, gate: str) -> None:
         self._nodes = rewriting.nodes
         self._region = partial(rewriting.region, ends=self._is_given)
         self._gate = self._nodes.of(gate)
@@ -216,7 +216,7 @@ class _Branches:
         merge: the node that gives it.
     """
 
-    def __init__(self, rewriting: _Rewriting, merge: Proto) -> None:
+    def __init__(self, rewriting: _GraphRewrite, merge: Proto) -> None:
         self._rewriting = rewriting
         self._nodes = rewriting.nodes
         self._merge = merge

@@ -12,7 +12,7 @@ import numpy as np
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.values.tensors import Array, Signature
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.savedmodel.host.allowance import (
     Allowance,
@@ -161,7 +161,7 @@ class Function:
 
 
 class HostProgram:
-    """Runs a signature that the host computes in part. See `engines.run.program.Runs`.
+    """Runs a signature that the host computes in part. See `engines.run.program.RunnableSignature`.
 
     Args of the constructor:
         plan: the host's part.
@@ -169,7 +169,9 @@ class HostProgram:
         inner: the model's program; None where the host computes everything.
     """
 
-    def __init__(self, plan: HostPlan, signature: Signature, inner: Runs | None) -> None:
+    def __init__(
+        self, plan: HostPlan, signature: Signature, inner: RunnableSignature | None
+    ) -> None:
         self.signature = signature
         self._plan = plan
         self._inner = inner
@@ -180,12 +182,12 @@ class HostProgram:
 
     @property
     def at_once(self) -> int:
-        """See `engines.run.program.Runs`."""
+        """See `engines.run.program.RunnableSignature`."""
         return self._inner.at_once if self._inner is not None else THREADS
 
     @property
     def ahead(self) -> bool:
-        """See `engines.run.program.Runs`."""
+        """See `engines.run.program.RunnableSignature`."""
         return self._inner is not None and self._inner.ahead
 
     async def infer(

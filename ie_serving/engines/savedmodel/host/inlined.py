@@ -84,7 +84,7 @@ def _leads_to_first_form(node: Proto, library: Library) -> bool:
 def _write_out(graph_def: Proto, call: Proto, library: Library, numbers: Numbers) -> Meanings:
     """Add the nodes of a called function to the graph; return the sources of the call's outputs."""
     function = library.function(call.attr["f"].func.name)
-    inside = _Inside(function, call, _free_prefix(graph_def, call.name), numbers)
+    inside = _InlinedCall(function, call, _free_prefix(graph_def, call.name), numbers)
     graph_def.node.extend(inside.copies())
     results = (function.ret[each.name] for each in function.signature.output_arg)
     return {f"{call.name}:{at}": inside.outside(each) for at, each in enumerate(results)}
@@ -97,7 +97,7 @@ def _free_prefix(graph_def: Proto, name: str) -> str:
     return name
 
 
-class _Inside:
+class _InlinedCall:
     """A function at one of its calls.
 
     Args of the constructor:

@@ -145,7 +145,7 @@ class _Corners:
         return overlaps
 
 
-class _Scored(float):
+class _ScoredBox(float):
     """A score for a heap, whose least comes first, and its box."""
 
     box: int
@@ -156,9 +156,9 @@ def _popped(scores: Array, places: Array) -> Array:
 
     Python's heap makes the same moves as that of libstdc++.
     """
-    heap: list[_Scored] = []
+    heap: list[_ScoredBox] = []
     for place, score in zip(places.tolist(), scores[places].tolist(), strict=True):
-        entry = _Scored(-score)
+        entry = _ScoredBox(-score)
         entry.box = place
         heapq.heappush(heap, entry)
     return np.array([heapq.heappop(heap).box for _ in range(len(heap))], np.int64)

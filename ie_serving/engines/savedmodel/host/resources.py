@@ -22,7 +22,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import Attributes, HostObjec
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import LookupTable, empty, from_text_file
-from ie_serving.engines.savedmodel.state import RESOURCES, Initial, Name, resource_name
+from ie_serving.engines.savedmodel.state import RESOURCES, InitialWrites, Name, resource_name
 from ie_serving.wire.protobuf.graph import AssetFileDef
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -47,10 +47,12 @@ class Resources:
         initial: initial state of that graph; None makes one.
     """
 
-    def __init__(self, directory: Path, meta_graph: Proto, initial: Initial | None = None) -> None:
+    def __init__(
+        self, directory: Path, meta_graph: Proto, initial: InitialWrites | None = None
+    ) -> None:
         self._directory = directory
         self._meta_graph = meta_graph
-        self.initial = initial or Initial(meta_graph)
+        self.initial = initial or InitialWrites(meta_graph)
         self._assets = {
             name_of(asset.tensor_info.name): asset.filename for asset in _assets(meta_graph)
         }

@@ -13,7 +13,7 @@ from ie_serving.core.values.fit import fit
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.graph.engine import FILE, WithGraphs
+from ie_serving.engines.graph.engine import FILE, GraphEngine
 from ie_serving.models.version.handle import Servable
 from tests.stand_in_engine import StandInEngine
 
@@ -101,7 +101,7 @@ class Shelf:
         """Compile a graph of these models."""
         rest.setdefault("outputs", {"y": "last.y"})
         (directory / FILE).write_text(json.dumps({"steps": steps, **rest}))
-        return WithGraphs(StandInEngine(), self, self._record).compile(directory, EngineOptions())
+        return GraphEngine(StandInEngine(), self, self._record).compile(directory, EngineOptions())
 
     def _record(self, step: str, seconds: float) -> None:
         self.recorded.append(step)

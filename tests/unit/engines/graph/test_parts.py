@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import (
     ServingError,
 )
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.graph.engine import FILE, WithGraphs
+from ie_serving.engines.graph.engine import FILE, GraphEngine
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics, step_lines
 from tests.process import PATIENCE_S
 from tests.stand_in_engine import StandInEngine
@@ -55,7 +55,7 @@ def compiled(models: Shelf, directory: Path, steps: object, **rest: Any) -> Any:
     rest.setdefault("outputs", {"y": "last.y"})
     (directory / FILE).write_text(json.dumps({"steps": steps, **rest}))
     record = lambda step, _: models.recorded.append(step)  # noqa: E731
-    engine = WithGraphs(StandInEngine(), models, record, watch)
+    engine = GraphEngine(StandInEngine(), models, record, watch)
     return engine.compile(directory, EngineOptions(allow_python=allowed))
 
 

@@ -18,7 +18,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Ten
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import images
 from ie_serving.engines.layers.images import ImageBatch, ImageLayer, taking_images
-from ie_serving.engines.layers.layer import Layered
+from ie_serving.engines.layers.layer import LayeredEngine
 from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.wire.image.pictures import decode, resized
 from tests.stand_in_engine import FILE, StandInEngine
@@ -35,7 +35,7 @@ class Imaged:
     name = "imaged"
 
     def __init__(self) -> None:
-        self._engine = Layered(StandInEngine(), taking_images)
+        self._engine = LayeredEngine(StandInEngine(), taking_images)
 
     def missing(self, files: Collection[str]) -> str | None:
         return self._engine.missing(files)
@@ -58,7 +58,9 @@ class TestWithImages(EngineContract):
 
 def load(directory: Path, written: Mapping[str, Any] = SPEC, **options: Any) -> CompiledModel:
     (directory / FILE).write_text(json.dumps(written))
-    return Layered(StandInEngine(), taking_images).compile(directory, EngineOptions(**options))
+    return LayeredEngine(StandInEngine(), taking_images).compile(
+        directory, EngineOptions(**options)
+    )
 
 
 def strings(*values: bytes) -> Array:

@@ -21,7 +21,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Sig
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers import sequence_layer as sequences
-from ie_serving.engines.layers.layer import Layer, Layered
+from ie_serving.engines.layers.layer import Layer, LayeredEngine
 from ie_serving.engines.layers.sequence import Control
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.layers.sequence_layer import CONTROL, ID, SequenceLayer, keeping_sequences
@@ -258,8 +258,8 @@ def test_state_is_counted_and_given_back() -> None:
 # -- as a layer ----------------------------------------------------------------------------------
 
 
-def wrapped(engine: Any) -> Layered:
-    return Layered(engine, partial(keeping_sequences, family=Family("m", SequenceMetrics())))
+def wrapped(engine: Any) -> LayeredEngine:
+    return LayeredEngine(engine, partial(keeping_sequences, family=Family("m", SequenceMetrics())))
 
 
 def test_without_stateful_there_is_no_layer(tmp_path: Path) -> None:

@@ -25,19 +25,19 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.process.link import RemoteFault
 from ie_serving.engines.process.protocol import text, words
-from ie_serving.engines.process.worker import Job, Loaded, serve
+from ie_serving.engines.process.worker import Job, LoadedJob, serve
 
 COUNT = itertools.count(1)
 
 
-def load(job: Job) -> Loaded:
+def load(job: Job) -> LoadedJob:
     if "refuse" in job:
         raise RemoteFault(Code.UNKNOWN, job["refuse"])
     if "hang" in job:
         threading.Event().wait()
     if "die" in job or Path(job.get("once", "/nowhere")).exists():
         os._exit(3)
-    return Loaded(run, {"pid": os.getpid()})
+    return LoadedJob(run, {"pid": os.getpid()})
 
 
 def run(number: int, tensors: Sequence[Array]) -> Sequence[Array]:

@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
 from ie_serving.engines.python.driver import load
-from ie_serving.engines.python.fleet import CHANGES, Change, FleetStage, Growth, RunnerFleet
+from ie_serving.engines.python.fleet import CHANGES, FleetEvent, FleetStage, Growth, RunnerFleet
 from ie_serving.engines.python.kernel_model import KernelModel, Line
 from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
 from tests.process import ended
@@ -51,7 +51,7 @@ CLOSED    CLOSED    CLOSED   CLOSED
 
 
 def test_every_event_in_every_stage() -> None:
-    check_moves(CHANGES, FleetStage, Change, MOVES)
+    check_moves(CHANGES, FleetStage, FleetEvent, MOVES)
 
 
 async def pid(model: KernelModel, ms: int) -> int:

@@ -13,7 +13,7 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Arrays, Read, Signature
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python import asking
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.run.program import SHARED_THREADS
@@ -57,7 +57,7 @@ class Served:
         self.held = asyncio.Event()
 
     def add(self, name: str, params: Mapping[str, Any], **own: Any) -> KernelModel:
-        at_hand = AtHand(name, self)
+        at_hand = Surroundings(name, self)
         self.models[name] = served(self._root / name, ASKS, "", dict(params), at_hand, **own)
         return self.models[name]
 

@@ -13,7 +13,13 @@ from ie_serving.core.runtime.spare_cpu import SpareCpu, division
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.run import by_rank
-from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING_RANKS, ByRank, Ranks
+from ie_serving.engines.run.by_rank import (
+    MOST,
+    MOST_REFUSED,
+    MOST_WAITING_RANKS,
+    OpenRankProgram,
+    Ranks,
+)
 from ie_serving.engines.run.program import T
 
 SIGNATURE = Signature(
@@ -75,14 +81,14 @@ class Maker:
         return self.made[ranks]
 
 
-async def ask(program: ByRank, rank: int) -> Array:
+async def ask(program: OpenRankProgram, rank: int) -> Array:
     x = np.zeros((1,) * rank, np.float32)
     return await asyncio.wait_for(program.infer({"x": x}, lambda y: y["y"].copy()), LIMIT_S)
 
 
 async def test_each_rank_is_compiled_once() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     for rank in (1, 2, 1, 2, 3):
         assert (await ask(program, rank)).shape == (1,) * rank
     assert make.calls == [(1,), (2,), (3,)]
@@ -93,7 +99,7 @@ async def test_each_rank_is_compiled_once() -> None:
 
 async def test_requests_of_a_rank_wait_for_one_compilation_and_others_are_answered() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     await ask(program, 1)
     make.go.clear()
     waiting = [asyncio.create_task(ask(program, 2)) for _ in range(3)]
@@ -107,7 +113,7 @@ async def test_requests_of_a_rank_wait_for_one_compilation_and_others_are_answer
 
 async def test_the_rank_that_was_used_longest_ago_is_freed() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
+    program = OpenRankProgram(SIGNATURE, ["x"], make, lambda: 0.0)
     for rank in (*range(1, MOST + 1), 1, MOST + 1):
         await ask(program, rank)
     assert await asyncio.to_thread(make.made[2,].is_closed.wait, LIMIT_S)
@@ -120,7 +126,7 @@ async def test_the_rank_that_was_used_longest_ago_is_freed() -> None:
 async def test_a_program_is_freed_after_the_request_that_uses_it() -> None:
     make = Maker()
     make.hold = asyncio.Event()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     slow = asyncio.create_task(ask(program, 1))
     await make.wait_for(1)
     others = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST + 2)]
@@ -134,7 +140,7 @@ async def test_a_program_is_freed_after_the_request_that_uses_it() -> None:
 
 async def test_a_rank_that_cannot_be_compiled_is_refused_and_not_tried_again() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     for _ in range(2):
         with pytest.raises(InvalidTensor, match='no input "x" of rank 0 can be taken: no scalars'):
             await ask(program, 0)
@@ -145,7 +151,7 @@ async def test_a_rank_that_cannot_be_compiled_is_refused_and_not_tried_again() -
 
 async def test_ranks_that_cannot_be_compiled_cost_no_other_its_program() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     for rank in range(1, MOST + 1):
         await ask(program, rank)
     wrong = range(WRONG + 1, WRONG + MOST + 2)
@@ -165,7 +171,7 @@ async def test_ranks_that_cannot_be_compiled_cost_no_other_its_program() -> None
 
 async def test_an_inference_whose_client_has_left_takes_a_place_too() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
+    program = OpenRankProgram(SIGNATURE, ["x"], make, lambda: 0.0)
     make.go.clear()
     for rank in range(1, MOST + 2):
         left = asyncio.create_task(ask(program, rank))
@@ -181,7 +187,7 @@ async def test_an_inference_whose_client_has_left_takes_a_place_too() -> None:
 
 async def test_more_combinations_than_may_wait_are_refused_and_others_are_answered() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
+    program = OpenRankProgram(SIGNATURE, ["x"], make, lambda: 0.0)
     await ask(program, 1)
     make.go.clear()
     waiting = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST_WAITING_RANKS + 2)]
@@ -207,7 +213,7 @@ async def test_one_rank_too_many_in_turn_has_few_compiled() -> None:
             return super().__call__(ranks)
 
     make = Slow()
-    program = ByRank(SIGNATURE, ["x"], make, lambda: now)
+    program = OpenRankProgram(SIGNATURE, ["x"], make, lambda: now)
     for rank in range(1, MOST + 2):
         await ask(program, rank)
     with pytest.raises(QueueFull, match=r"another one may take the place of the oldest in 9 s"):
@@ -233,7 +239,7 @@ async def test_the_refused_are_not_remembered_without_end() -> None:
         calls.append(ranks)
         raise LoadFailed("not these")
 
-    program = ByRank(SIGNATURE, ["x", "y"], make)
+    program = OpenRankProgram(SIGNATURE, ["x", "y"], make)
     asked = list(islice(product(range(20), repeat=2), MOST_REFUSED + 1))
     for x, y in (*asked, asked[-1], asked[0]):
         inputs = {"x": np.zeros((1,) * x), "y": np.zeros((1,) * y)}
@@ -265,7 +271,7 @@ async def test_compiling_for_a_request_leaves_the_event_loop_its_cpu(
         masks.append(os.sched_getaffinity(0))
         return Noted()
 
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = OpenRankProgram(SIGNATURE, ["x"], make)
     await asyncio.wait_for(program.infer({"x": np.zeros(1)}, dict), LIMIT_S)
     program.close()
     _, rest = division(whole, slot=0, workers=1)

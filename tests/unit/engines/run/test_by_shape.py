@@ -9,7 +9,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
 from ie_serving.engines.run.by_rank import REST, Ranks
-from ie_serving.engines.run.by_shape import SAVED_S, BySentShape
+from ie_serving.engines.run.by_shape import SAVED_S, SentShapeProgram
 from ie_serving.engines.run.program import T
 
 SIGNATURE = Signature(
@@ -51,15 +51,15 @@ class Loads:
 
 
 @asynccontextmanager
-async def model(loads: Loads) -> AsyncIterator[BySentShape]:
-    made = BySentShape(AddOne(), loads, lambda: {"y": ["x"]}, loads.clock)
+async def model(loads: Loads) -> AsyncIterator[SentShapeProgram]:
+    made = SentShapeProgram(AddOne(), loads, lambda: {"y": ["x"]}, loads.clock)
     try:
         yield made
     finally:
         made.close()
 
 
-async def ask(program: BySentShape, size: int) -> Array:
+async def ask(program: SentShapeProgram, size: int) -> Array:
     x = np.zeros((1, size), np.float32)
     return await program.answer({"x": x}, ["y"], REFUSAL, lambda given: given["y"])
 

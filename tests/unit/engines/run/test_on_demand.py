@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ie_serving.engines.run.detour import OpenedOnDemand
+from ie_serving.engines.run.detour import OnDemandResource
 
 PATIENCE_S = 10
 
@@ -18,7 +18,7 @@ async def test_it_is_closed_though_it_opens_after_the_close() -> None:
         assert go.wait(PATIENCE_S)
         return "opened"
 
-    held = OpenedOnDemand(opens, lambda _: closed.set())
+    held = OnDemandResource(opens, lambda _: closed.set())
     waiting = asyncio.ensure_future(held.get())
     await asyncio.to_thread(begun.wait, PATIENCE_S)
     held.close()
@@ -37,7 +37,7 @@ async def test_a_caller_that_waits_for_a_failed_opening_does_not_forget_the_next
             raise found
         return found
 
-    held = OpenedOnDemand(opens, closed.append)
+    held = OnDemandResource(opens, closed.append)
 
     async def tries() -> object:
         while True:
@@ -55,7 +55,7 @@ async def test_one_that_failed_has_nothing_to_close() -> None:
     def opens() -> object:
         raise RuntimeError("never")
 
-    held = OpenedOnDemand(opens, lambda _: pytest.fail("closed"))
+    held = OnDemandResource(opens, lambda _: pytest.fail("closed"))
     with pytest.raises(RuntimeError, match="never"):
         await held.get()
     held.close()

@@ -10,13 +10,18 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import ByRank
+from ie_serving.engines.run.by_rank import OpenRankProgram
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program, Runs
+from ie_serving.engines.run.program import (
+    SHARED_THREADS,
+    CompiledPrograms,
+    Program,
+    RunnableSignature,
+)
 from ie_serving.engines.run.queued import QueuedProgram
 from ie_serving.engines.savedmodel.host.host_program import THREADS, HostPlan, HostProgram
-from ie_serving.engines.savedmodel.program import AnsweredBeside, ProgramBeside
+from ie_serving.engines.savedmodel.program import PartBeside, ProgramBeside
 
 WAIT_S = 30.0
 SPEC = TensorSpec("x", DataType.FP32, (-1,), "x")
@@ -258,13 +263,13 @@ async def test_a_wrapper_runs_as_many_at_once_as_its_program(wrapper: str, inner
     options: Any = {"failures": (EngineFailure,), "blame": lambda error: ServingError()}
     kind = QueuedProgram if inner == "queued" else Program
     own = kind(SIGNATURE, requests, LatencyModel("async"), **options)
-    runs: Runs = own
+    runs: RunnableSignature = own
     if wrapper == "host":
         runs = HostProgram(HostPlan(), SIGNATURE, own)
     if wrapper == "beside":
-        runs = ProgramBeside(AnsweredBeside(SIGNATURE), own)
+        runs = ProgramBeside(PartBeside(SIGNATURE), own)
     if wrapper == "rank":
-        runs = ByRank(SIGNATURE, ["x"], lambda ranks: own)
+        runs = OpenRankProgram(SIGNATURE, ["x"], lambda ranks: own)
         assert await runs.infer({"x": np.ones(1, np.float32)}, values) == [2]
     model = CompiledPrograms([runs])
     expected = (2, True) if inner == "queued" else (3, False)
@@ -276,12 +281,14 @@ async def test_a_wrapper_runs_as_many_at_once_as_its_program(wrapper: str, inner
     ("runs", "at_once"),
     [
         (HostProgram(HostPlan(), SIGNATURE, None), THREADS),
-        (ProgramBeside(AnsweredBeside(SIGNATURE), None), 1),
-        (ByRank(SIGNATURE, ["x"], lambda ranks: pytest.fail("nothing asked")), 1),
+        (ProgramBeside(PartBeside(SIGNATURE), None), 1),
+        (OpenRankProgram(SIGNATURE, ["x"], lambda ranks: pytest.fail("nothing asked")), 1),
     ],
     ids=["host", "beside", "rank"],
 )
-def test_a_program_without_another_tells_its_own_number(runs: Runs, at_once: int) -> None:
+def test_a_program_without_another_tells_its_own_number(
+    runs: RunnableSignature, at_once: int
+) -> None:
     model = CompiledPrograms([runs])
     assert (model.at_once(SIGNATURE), model.ahead(SIGNATURE)) == (at_once, False)
 

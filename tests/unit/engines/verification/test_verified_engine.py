@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import child, comparison
 from ie_serving.engines.verification import verified_engine as module
-from ie_serving.engines.verification.comparison import Answers, ComparedSignature
+from ie_serving.engines.verification.comparison import ComparedSignature, ReferenceOutputs
 from ie_serving.engines.verification.handing_over import LARGE
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings, Verdicts
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
@@ -44,13 +44,13 @@ DIFFERS = Findings(RELEASE, asked=9, differs={ValueKind.FINITE: "halves: y is 1,
 class Found:
     """Gives what a test says was found."""
 
-    findings_: Findings | Answers
+    findings_: Findings | ReferenceOutputs
     asked: list[EngineOptions] = field(default_factory=list)
     large: list[bool] = field(default_factory=list)
 
     def findings(
         self, file: Path, options: EngineOptions, *, large: bool = False
-    ) -> Findings | Answers:
+    ) -> Findings | ReferenceOutputs:
         self.asked.append(options)
         self.large.append(large)
         return self.findings_
@@ -65,7 +65,7 @@ def write(directory: Path, operator: str = "Relu", domain: str = "") -> Path:
     ).parent
 
 
-def load(directory: Path, found: Findings | Answers, **options: Any) -> CompiledModel:
+def load(directory: Path, found: Findings | ReferenceOutputs, **options: Any) -> CompiledModel:
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(found))
     return verified.compile(directory, EngineOptions(**options))
 
@@ -423,7 +423,7 @@ def test_a_large_model_that_differs_is_not_served(
     ones = np.ones(3, np.float32)
     request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
     tensors = ComparedSignature(frozenset("x"), frozenset("y"))
-    answers = Answers(RELEASE, tensors, [(request, {"y": ones * expected})])
+    answers = ReferenceOutputs(RELEASE, tensors, [(request, {"y": ones * expected})])
     assert runs_on(load(write(tmp_path), answers)).startswith(served)
 
 
@@ -433,7 +433,7 @@ def test_a_large_model_is_asked_once_and_more_while_there_is_time(
 ) -> None:
     ones = np.ones(3, np.float32)
     request = GeneratedRequest(ValueKind.FINITE, "ones", {"x": ones})
-    answers = Answers(
+    answers = ReferenceOutputs(
         RELEASE, ComparedSignature(frozenset("x"), frozenset("y")), [(request, {"y": ones})] * 3
     )
     model = OpenVinoEngine().compile(write(tmp_path), EngineOptions())
@@ -451,8 +451,8 @@ def test_of_a_large_model_finite_values_alone_are_asked_for(
     task = ComparisonTask(
         file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch"
     )
-    found, _ = child.compare(task, child._Steps(StringIO(), frozenset()))
-    assert isinstance(found, Answers)
+    found, _ = child.compare(task, child._InferenceSteps(StringIO(), frozenset()))
+    assert isinstance(found, ReferenceOutputs)
     assert {request.kind for request, _ in found.answered} == {ValueKind.FINITE}
     assert len({request.label for request, _ in found.answered}) == labels
 

@@ -14,7 +14,7 @@ import pytest
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.generated import ValueKind
 from ie_serving.engines.verification import verifier as module
-from ie_serving.engines.verification.comparison import Answers
+from ie_serving.engines.verification.comparison import ReferenceOutputs
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
 
@@ -89,7 +89,7 @@ def test_a_crash_before_the_answers_to_a_large_model_is_kept(
     program = killing(1, "onnxruntime", "SIGSEGV") + answers
     monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", READS + STEP + program))
     found = verifier.findings(Path("model.onnx"), EngineOptions(), large=True)
-    assert isinstance(found, Answers)
+    assert isinstance(found, ReferenceOutputs)
     assert found.crashed.keys() == {ValueKind.FINITE}
 
 

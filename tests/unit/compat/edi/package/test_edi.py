@@ -22,7 +22,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python.kernel_model import KernelModel
 
 ECHO = """
@@ -102,7 +102,7 @@ def package(directory: Path, code: str = ECHO, **keys: Any) -> Path:
 
 
 def options(**keys: Any) -> EngineOptions:
-    return EngineOptions(**{"allow_python": True, **keys}).having(AtHand("echo"))
+    return EngineOptions(**{"allow_python": True, **keys}).having(Surroundings("echo"))
 
 
 def compiled(directory: Path, found: EngineOptions | None = None) -> KernelModel:

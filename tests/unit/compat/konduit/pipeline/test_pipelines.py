@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.requests import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
-from ie_serving.engines.others import AtHand
+from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python.context import Context
 from ie_serving.wire.image.pictures import encoded
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran
@@ -268,7 +268,7 @@ def version(directory: Path, *steps: dict[str, Any]) -> Path:
 
 
 async def test_a_pipeline_is_a_model(tmp_path: Path) -> None:
-    options = EngineOptions(allow_python=True).having(AtHand("default"))
+    options = EngineOptions(allow_python=True).having(Surroundings("default"))
     model = every([]).compile(version(tmp_path, ADD), options)
     (signature,) = model.signatures.values()
     body = np.array(b'{"a": 5}', object)

@@ -23,7 +23,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Sig
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.program import RunnableSignature
 from ie_serving.engines.savedmodel import file as saved_model
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -142,7 +142,7 @@ class TakesOne:
 
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
-    ) -> tuple[list[Runs], list[Signature]]:
+    ) -> tuple[list[RunnableSignature], list[Signature]]:
         taken = [each for each in left_out if each.name == "in_a_loop"]
         others = [replace(s, left_out=f"{s.left_out}; try it") for s in left_out if s not in taken]
         runs_on = "another engine"

@@ -111,19 +111,20 @@ class SpareCpu:
             return self._whole
         return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
+    def note_engine(self) -> None:
+        """Note that the engine whose threads are bound has read the number of CPUs."""
+        self._engine_began = True
+
     @contextmanager
-    def left(self, *, compiles: bool = False) -> Iterator[None]:
+    def left(self) -> Iterator[None]:
         """Leave the CPU to the event loop during the body, which loads or frees a version.
 
-        The first load of a process has all CPUs, since the engine then reads their number. So has
-        every load once other software, such as Kubernetes, has given this process other CPUs.
-
-        Args:
-            compiles: whether the body is a load, by the engine whose threads are bound.
+        The engine reads the number of CPUs once, when it first compiles, which a load need not do.
+        Until then loads have all CPUs. So has every load once other software, such as Kubernetes,
+        has given this process other CPUs.
         """
         if not (self._is_open and self._engine_began and self._is_ours()):
             yield
-            self._engine_began |= compiles
             return
         self._begin()
         try:

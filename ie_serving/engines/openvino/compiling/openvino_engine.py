@@ -68,7 +68,7 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        with SPARE_CPU.left(compiles=True), among(partial(_operations, directory, options)):
+        with SPARE_CPU.left(), among(partial(_operations, directory, options)):
             return self._compiled(directory, options)
 
     def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
@@ -176,7 +176,7 @@ def _for_shapes(
 
     options = replace(options, ahead=False, nireq=1)
     asked = ShapedSignature(signature.name, dict(zip(signature.inputs, shapes, strict=True)))
-    with SPARE_CPU.left(compiles=True):
+    with SPARE_CPU.left():
         version = read(
             directory, options.of(OpenVinoOptions), options.saved_model_tags, as_sent=asked
         )
@@ -244,7 +244,7 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
     if own.inference_precision:  # f16 turns a constant NaN into 65504
         own = replace(own, inference_precision=properties.FULL)
     options = replace(options, ahead=False, nireq=1).having(own)
-    with SPARE_CPU.left(compiles=True):
+    with SPARE_CPU.left():
         version = read(directory, own, options.saved_model_tags)
         (draft,) = [each for each in version.drafts if each.name == name]
         assert draft.model is not None

@@ -18,6 +18,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import openvino as ov
 
+from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.checked_cache import warn_not_kept
@@ -308,7 +309,9 @@ class _Trials:
 def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
     """Compile; without the compile cache when the cache fails, as on a full disk."""
     try:
-        return core().compile_model(model, device, config)
+        compiled = core().compile_model(model, device, config)
+        SPARE_CPU.note_engine()
+        return compiled
     except RuntimeError as error:
         if CACHE not in config:
             raise

@@ -41,8 +41,9 @@ def spare() -> SpareCpu:
     found = SpareCpu()
     found.choose(slot=0, workers=1)
     found.open()
-    with found.left(compiles=True):
-        assert mask() == WHOLE, "the engine reads in its first load how many CPUs there are"
+    with found.left():
+        assert mask() == WHOLE, "the engine reads when it first compiles how many CPUs there are"
+        found.note_engine()
     return found
 
 
@@ -85,7 +86,7 @@ def in_load(load: ThreadPoolExecutor, spare: SpareCpu) -> tuple[threading.Event,
     begun, over, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
-        with spare.left(compiles=True):
+        with spare.left():
             assert mask() == REST
             begun.set()
             over.wait(20)
@@ -206,7 +207,7 @@ def test_the_last_of_several_loads_ends_it(spare: SpareCpu) -> None:
 
 
 def test_a_load_that_fails_ends_it_too(spare: SpareCpu) -> None:
-    with pytest.raises(ValueError, match="broken"), spare.left(compiles=True):
+    with pytest.raises(ValueError, match="broken"), spare.left():
         raise ValueError("broken")
     assert mask() == WHOLE
 
@@ -227,15 +228,14 @@ def test_a_process_that_was_given_other_cpus_keeps_them() -> None:
     spare = SpareCpu()
     spare.choose(slot=0, workers=1)
     spare.open()
-    with spare.left(compiles=True):
-        pass
+    spare.note_engine()
     spare._whole = WHOLE | {max(WHOLE) + 1}  # as if it had begun with one more
     spare._own, spare._rest = division(spare._whole, 0, 1)
     with ThreadPoolExecutor(1) as pool:
 
         def load() -> tuple[frozenset[int], frozenset[int] | None]:
             os.sched_setaffinity(0, OWN)
-            with spare.left(compiles=True):
+            with spare.left():
                 return mask(), spare.usable()
 
         assert pool.submit(load).result() == (OWN, OWN)
@@ -282,17 +282,19 @@ def test_a_process_that_is_started_meanwhile_has_all_cpus(
     assert mask() == WHOLE
 
 
-@pytest.mark.parametrize("lacks", ["choice", "open ports", "a load of the engine"])
+@pytest.mark.parametrize("lacks", ["choice", "open ports", "an engine that has compiled"])
 def test_nothing_is_bound_before_each_condition_holds(lacks: str) -> None:
     spare = SpareCpu()
     if lacks != "choice":
         spare.choose(slot=0, workers=1)
     if lacks != "open ports":
         spare.open()
-    with spare.left(compiles=lacks != "a load of the engine"):
-        pass
+    with spare.left():
+        pass  # a load that compiles nothing
+    if lacks != "an engine that has compiled":
+        spare.note_engine()
     turn_s = sys.getswitchinterval()
-    with spare.left(compiles=True), spare.everywhere():
+    with spare.left(), spare.everywhere():
         assert mask() == WHOLE
         assert sys.getswitchinterval() == turn_s
 

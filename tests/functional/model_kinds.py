@@ -35,6 +35,12 @@ def squeeze(sizes: Sizes) -> onnx.ModelProto:
     return _model([make_node("Softmax", ["x"], ["z"]), make_node("Squeeze", ["z"], ["y"])], sizes)
 
 
+def squeeze_alone(**axes: Array) -> onnx.ModelProto:
+    """Do the same between operations that OpenVINO does not merge with it."""
+    nodes = [make_node("Squeeze", ["x", *axes], ["z"]), make_node("Relu", ["z"], ["y"])]
+    return _model(nodes, ["n", 1, "m"], **axes)
+
+
 def _branch(kind: str, inputs: Sequence[str], name: str) -> onnx.GraphProto:
     given = make_tensor_value_info(name, TensorProto.FLOAT, None)
     return make_graph([make_node(kind, inputs, [name])], name, [], [given])
@@ -70,6 +76,8 @@ def other_ranks(size: int | str) -> onnx.ModelProto:
 KINDS: Mapping[str, Kind] = {
     "squeeze": Kind(partial(squeeze, ["n", 7, 1, 1]), [(4, 7, 1, 1), (1, 7, 1, 1)]),
     "squeeze_scalar": Kind(partial(squeeze, ["n", 1]), [(1, 1), (3, 1)]),
+    "squeeze_alone": Kind(squeeze_alone, [(3, 1, 2), (1, 1, 2), (3, 1, 1), (1, 1, 1)]),
+    "squeeze_by_no_axes": Kind(partial(squeeze_alone, axes=np.zeros(0, np.int64)), [(3, 1, 2)]),
     "wide_condition": Kind(wide_condition, [(1, 3), (5, 3)]),
     "squeezed_by_shape": Kind(partial(other_ranks, 1), [(1, 1, 4), (3, 1, 4)]),
     "squeezed_by_request": Kind(partial(other_ranks, "m"), [(2, 1, 4), (2, 3, 4), (1, 1, 4)]),

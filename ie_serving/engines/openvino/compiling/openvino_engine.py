@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import openvino as ov
+import openvino.opset15 as op
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed, NoneServed
@@ -17,6 +18,8 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.programs import program_of
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
+from ie_serving.engines.openvino.graphs.constants import int64
+from ie_serving.engines.openvino.graphs.rules import replace_node
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.interface import preprocess
 from ie_serving.engines.openvino.interface.draft import Draft, Drafts, leaving_out
@@ -297,6 +300,7 @@ def _for_sizes_of_one(
                 for port, form in zip(opened, forms, strict=True)
             }
         )
+        _name_squeezed_axes(ranked)
         return ranked
 
     def make(forms: Sequence[RankForm]) -> Program:
@@ -315,6 +319,28 @@ def _for_sizes_of_one(
             ports.signature, [port.spec.name for port in opened], make, form=ones
         )
     return program_of(draft, model, options, nonfinite)
+
+
+def _name_squeezed_axes(model: ov.Model) -> None:
+    """Name the axes that a `Squeeze` without axes removes, where it is known which sizes are 1.
+
+    The plugin refuses one without axes, unless its passes happen to replace it.
+    """
+    for node in operations(model):
+        if node.get_type_name() != "Squeeze" or node.get_input_size() > 1:
+            continue
+        shape = node.get_input_partial_shape(0)
+        if shape.rank.is_dynamic or any(map(_may_be_one, shape)):
+            continue
+        data, axes = node.input_value(0), [axis for axis, size in enumerate(shape) if size == 1]
+        as_it_is = int64([0] * len(shape))
+        replace_node(
+            node, op.squeeze(data, int64(axes)) if axes else op.reshape(data, as_it_is, True)
+        )
+
+
+def _may_be_one(size: ov.Dimension) -> bool:
+    return bool(size.is_dynamic and size.get_min_length() < MORE)
 
 
 def _known(port: ov.Output, form: RankForm) -> ov.PartialShape:

@@ -1,6 +1,6 @@
 """ONNX operators that this server converts, since OpenVINO lacks or misconverts them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import openvino as ov
@@ -187,6 +187,21 @@ def _log_sum_exp(data: ov.Output, axes: ov.Node, keeps: bool) -> ov.Node:
     exact = op.exp(op.subtract(data, greatest))
     logarithm = op.add(op.log(op.reduce_sum(exact, axes, True)), greatest)
     return logarithm if keeps else op.squeeze(logarithm, axes)
+
+
+def squeezed(no_axes: Collection[str]) -> Convert:
+    """Give a converter of `Squeeze`, which takes these axes without elements as none given.
+
+    As onnxruntime does; the front end reads them as axis 0.
+    """
+
+    def convert(node: NodeContext) -> list[ov.Output]:
+        data, axes = node.get_input(0), given(node, 1)
+        if axes is None or not axes.get_names().isdisjoint(no_axes):
+            return [op.squeeze(data).output(0)]
+        return [op.squeeze(data, axes).output(0)]
+
+    return convert
 
 
 def has_element(node: NodeContext) -> list[ov.Output]:

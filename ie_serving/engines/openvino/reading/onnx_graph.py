@@ -412,14 +412,18 @@ OVERLOOKED: Final[
 own."""
 
 
+SQUEEZE: Final = "Squeeze"
 _TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape")
 """Operators to which an input of no elements is the same as a 0."""
 _TAKES_EMPTY_SIZES: Final = re.compile("Expand|Reduce.*|Reshape|Resize|Upsample")
 """Operators to which this is so of all inputs but the first."""
 
 
-def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
+def refuse_unread(file: Path, converted: Container[str] = ()) -> Collection[str]:
     """Refuse a model that OpenVINO would compute otherwise than the file says.
+
+    Returns:
+        Names of the axes without elements that a `Squeeze` has: it is to be converted by ours.
 
     Args:
         file: file of the model.
@@ -429,7 +433,7 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
         LoadFailed: naming operator, node and the attribute that would be dropped.
     """
     try:
-        empty = set[str]()
+        empty, axes = set[str](), set[str]()
         for name, kind in misread(file):
             if not kind:
                 empty.add(name)
@@ -448,14 +452,19 @@ def refuse_unread(file: Path, converted: Container[str] = ()) -> None:
             is_empty = node.attributes.get("value") == ()
             (empty.update if is_empty else empty.difference_update)(node.outputs)
             if node.kind not in converted:  # inputs left out, and tensors of Constant, have no name
-                _refuse(node, empty.intersection(filter(None, node.inputs)))
+                none = empty.intersection(filter(None, node.inputs))
+                if node.kind == SQUEEZE:
+                    axes |= none.intersection(node.inputs[1:])
+                    none -= axes
+                _refuse(node, none)
         if given := empty and empty.intersection(results(file)):
             raise LoadFailed(
                 f'OpenVINO does not read that the output "{min(given)}" is empty:'
                 " export the model without this output"
             )
+        return axes
     except ValueError:
-        return  # no ONNX model: OpenVINO says so
+        return ()  # no ONNX model: OpenVINO says so
 
 
 def _refuse(node: Node, empty: Collection[str]) -> None:

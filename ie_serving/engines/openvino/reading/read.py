@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTens
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
-from ie_serving.engines.openvino.reading.onnx_graph import mend_onnx, refuse_unread
+from ie_serving.engines.openvino.reading.onnx_graph import SQUEEZE, mend_onnx, refuse_unread
 from ie_serving.engines.openvino.runtime import core, load_failures
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def _read_model(file: Path) -> ov.Model:
     if file.suffix != formats.ONNX:
         return core().read_model(str(file))
     own = _own_conversions(file)
-    refuse_unread(file, own)
+    if no_axes := refuse_unread(file, own):
+        own = {**own, SQUEEZE: _squeezed(no_axes)}
     try:
         model = _read_with(file, own) if own else _read_onnx(file)
     except (RuntimeError, LoadFailed) as error:
@@ -137,6 +138,12 @@ def _own_conversions(file: Path) -> Mapping[str, "Convert"]:
         return needed(nodes(file))
     except ValueError:
         return {}  # no ONNX model: OpenVINO says so
+
+
+def _squeezed(no_axes: Collection[str]) -> "Convert":
+    from ie_serving.engines.openvino.operators.table import squeezed
+
+    return squeezed(no_axes)
 
 
 def _read_with(file: Path, own: Mapping[str, "Convert"]) -> ov.Model:

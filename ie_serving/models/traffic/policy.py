@@ -33,6 +33,10 @@ class Rollback:
     min_requests: int = 20
     window_s: float = 60.0
 
+    def is_slow(self, took_s: float) -> bool:
+        """Tell whether a request that took so long counts as slow."""
+        return self.latency_ms is not None and took_s * 1000 > self.latency_ms
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrafficRule:
@@ -137,7 +141,7 @@ class SeenVersion:
     """What a version did with its requests of the window.
 
     Attributes:
-        requests: those that ended, but for those whose client left.
+        requests: those that ended, but for those whose client left within `latency_ms`.
         failed: those of them without an answer.
         slow: those that took longer than `latency_ms`.
     """

@@ -47,8 +47,7 @@ class Window:
 
     def add(self, now: float, took_s: float, *, failed: bool) -> SeenVersion:
         """Count a request; give all that count now."""
-        limit = self._rule.latency_ms
-        slow = limit is not None and took_s * 1000 > limit
+        slow = self._rule.is_slow(took_s)
         self._entries.append((now, failed, slow))
         self._failed += failed
         self._slow += slow
@@ -160,12 +159,18 @@ class SplitTraffic:
         try:
             yield
         except ENDED as error:
-            if code_of(error) is not Code.CANCELLED:  # otherwise the client has left
-                self._note(version, began, failed=True)
+            has_left, took_s = code_of(error) is Code.CANCELLED, time.perf_counter() - began
+            # One that has left after longer than the limit has shown that the version is slow.
+            if not has_left or self._is_slow(took_s):
+                self._note(version, took_s, failed=not has_left)
             raise
-        self._note(version, began, failed=False)
+        self._note(version, time.perf_counter() - began, failed=False)
 
-    def _note(self, version: int, began: float, *, failed: bool) -> None:
+    def _is_slow(self, took_s: float) -> bool:
+        rule = self.traffic.rollback
+        return rule is not None and rule.is_slow(took_s)
+
+    def _note(self, version: int, took_s: float, *, failed: bool) -> None:
         rule, ranges = self.traffic.rollback, self.ranges
         if rule is None or ranges is None or version == ranges.main:
             return
@@ -174,7 +179,7 @@ class SplitTraffic:
         window = self._windows.get(version)
         if window is None:
             window = self._windows[version] = Window(rule)
-        seen = window.add(self._clock(), time.perf_counter() - began, failed=failed)
+        seen = window.add(self._clock(), took_s, failed=failed)
         if action := judge(rule, seen):
             self._take_share(version, ranges.main, action.cause)
 

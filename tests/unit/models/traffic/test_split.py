@@ -18,8 +18,9 @@ def split_of(**rule: float) -> SplitTraffic:
     return split
 
 
-def fail(split: SplitTraffic, version: int, error: BaseException) -> None:
-    with pytest.raises(type(error)), split.watched(version, time.perf_counter()):
+def fail(split: SplitTraffic, version: int, error: BaseException, took_s: float = 0.0) -> None:
+    began = time.perf_counter() - took_s
+    with pytest.raises(type(error)), split.watched(version, began):
         raise error
 
 
@@ -62,6 +63,16 @@ def test_clients_that_leave_do_not_count() -> None:
     for _ in range(5):
         fail(split, 2, asyncio.CancelledError())
     assert not split.rolled_back
+
+
+def test_a_client_that_leaves_after_the_limit_has_found_the_version_slow() -> None:
+    split = split_of(error_rate=0.5, latency_ms=20)
+    for _ in range(5):
+        fail(split, 2, asyncio.CancelledError())
+    assert not split.rolled_back
+    for _ in range(2):
+        fail(split, 2, asyncio.CancelledError(), took_s=0.5)
+    assert "2 of 2 requests within 60 s took longer than latency_ms 20" in split.rolled_back[2]
 
 
 def test_slow_answers_take_the_share() -> None:

@@ -37,7 +37,13 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, GunicornApp
 from ie_serving.server.process.ports import GRPC, REST, answering, bind, files_of, remove, url_of
-from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
+from ie_serving.server.process.take_over import (
+    LOOK_S,
+    Succession,
+    cause_of,
+    inherited,
+    of_successor,
+)
 from ie_serving.server.process.tuning import need_files
 from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.log.logs import Event, reopen
@@ -279,12 +285,13 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self._young_deaths = 1 if now - born > GROWN_UP_S else self._young_deaths + 1
         pause = pause_before(self._young_deaths)
         self._spawn_at = now + pause
-        log.error(Event("worker ended and is replaced", pid=pid, cause=_cause(code), pause_s=pause))
+        ended = Event("worker ended and is replaced", pid=pid, cause=cause_of(code), pause_s=pause)
+        log.error(ended)
 
     def _fail(self, pid: int, code: int) -> NoReturn:
         self.failed = self._stopping = True
         if code < 0:
-            died = Event("worker died before it was ready", pid=pid, cause=_cause(code))
+            died = Event("worker died before it was ready", pid=pid, cause=cause_of(code))
             self.cause = str(died)
             log.error(died)
         raise StopIteration
@@ -296,10 +303,3 @@ def _ended_child() -> tuple[int, int] | None:
     except ChildProcessError:
         return None
     return (pid, os.waitstatus_to_exitcode(status)) if pid else None
-
-
-def _cause(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    return f"{name}, perhaps out of memory" if -code == signal.SIGKILL else name

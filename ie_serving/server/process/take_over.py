@@ -173,7 +173,7 @@ class Successor:
         told = _content(self._report)[1:] or _content(self._said)
         lines = [line.strip() for line in told.decode(errors="replace").splitlines()]
         last = [line for line in lines if line][-1:]
-        return (last[0] if last else f"exit code {code}")[-MOST_SAID:]
+        return (last[0] if last else cause_of(code))[-MOST_SAID:]
 
     def repeat(self) -> None:
         """Repeat on stderr what the successor has written there before it had a log."""
@@ -205,7 +205,9 @@ class Succession:
     def begin(self, sockets: Sequence[socket.socket]) -> None:
         """Start a successor, unless one is starting, or systemd would end it with this process."""
         if self._successor:
-            log.warning(Event("replacement already on its way", pid=self._successor.pid))
+            pid = self._successor.pid
+            advice = f"kill {pid} ends it, as where its models never load; then send SIGUSR2 again"
+            log.warning(Event("replacement already on its way", pid=pid, advice=advice))
             return
         cause = self._refusal()
         if cause:
@@ -285,6 +287,14 @@ def command_again() -> Sequence[str]:
     if os.path.isfile(program) and os.access(program, os.X_OK):
         return [program, *sys.argv[1:]]
     return [sys.executable, *sys.orig_argv[1:]]
+
+
+def cause_of(code: int) -> str:
+    """Return why a process has ended; a negative code is the number of a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"{name}, perhaps out of memory" if -code == signal.SIGKILL else name
 
 
 def _content(file: int) -> bytes:

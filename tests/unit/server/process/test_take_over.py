@@ -52,6 +52,7 @@ FAILURES = {
     ),
     "a broken package": ("import no_such_module", "No module named 'no_such_module'"),
     "no word": ("import sys; sys.exit(3)", "exit code 3"),
+    "killed": ("import os; os.kill(os.getpid(), 9)", "SIGKILL, perhaps out of memory"),
 }
 
 
@@ -74,7 +75,7 @@ def test_why_a_successor_has_ended_is_said(
     assert succession.ready_pid() == 0
     (line,) = [each for each in caplog.messages if NOT_REPLACED in each]
     assert cause in line
-    if "exit" not in cause:
+    if not cause.startswith(("exit", "SIG")):
         assert cause in capfd.readouterr().err, "the whole of what it said is in the log, too"
 
 
@@ -119,6 +120,7 @@ def test_one_that_is_ready(
     succession.begin(bound)
     succession.begin(bound)
     assert "replacement already on its way" in caplog.text, "one at a time"
+    assert "ends it, as where its models never load; then send SIGUSR2 again" in caplog.text
     assert NOT_REPLACED not in caplog.text, "nothing has failed"
     until(lambda: bool(succession.ready_pid()))
     succession.give_up()  # it has taken over: it stays

@@ -286,7 +286,7 @@ def test_an_image_by_digest_and_flags_of_yours(deployed: Any, tmp_path: Path) ->
     assert deployed("flags").container["env"] == [{"name": "TZ", "value": "UTC"}]
 
 
-def test_where_pods_go(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+def test_pods_go_where_the_values_say(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
     pod = deployed("placed").pod
     assert pod["nodeSelector"] == {"a": "b"}
     assert pod["tolerations"] == [{"key": "a", "operator": "Exists"}]

@@ -167,7 +167,7 @@ def test_models_of_one_length_are_kept_apart() -> None:
     assert len(parser) == 2
 
 
-def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_layouts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict_layout, "MOST_LAYOUTS", 3)
     parser = RequestParser()
     for size in range(10):

@@ -19,6 +19,7 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.storage.forms import SUFFIXES
 from tests.stand_in_engine import FILE, StandInEngine
+from tests.tables import named_by
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.contract import EngineContract, copied
 
@@ -51,10 +52,10 @@ def two_drivers() -> list[Claiming]:
 @pytest.mark.parametrize(
     ("files", "named", "chosen"),
     [
-        ([FILE], "auto", "general"),
-        ([FILE, "special.json"], "auto", "special"),
-        ([FILE, "special.json"], "general", "general"),
-        ([FILE], "special", "special"),
+        pytest.param([FILE], "auto", "general", id="the general one alone"),
+        pytest.param([FILE, "special.json"], "auto", "special", id="the special one by its file"),
+        pytest.param([FILE, "special.json"], "general", "general", id="the general one by name"),
+        pytest.param([FILE], "special", "special", id="the special one by name"),
     ],
 )
 def test_the_driver_that_compiles(
@@ -211,7 +212,8 @@ def test_a_named_driver_without_its_file_is_told(tmp_path: Path) -> None:
         ROWS["catboost"].compile(tmp_path, EngineOptions())
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "library",
     ("file", "library", "extra"),
     [
         ("m.skops", "skops", "sklearn"),
@@ -355,14 +357,31 @@ async def test_it_gives_what_it_is_told_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "fault"),
     [
-        ({"inputs": {}}, r"params\.inputs: expected an object"),
-        ({"inputs": {"x": "float"}}, r"params\.inputs\.x: expected an object"),
-        ({"inputs": {"x": {"dtype": "flaot"}}}, r"params\.inputs\.x\.dtype: 'flaot' given"),
-        ({"inputs": {"x": {"shape": [-2]}}}, r"params\.inputs\.x\.shape: \[-2\] given"),
-        ({"inputs": {"x": {"shape": "any"}}}, r"params\.inputs\.x\.shape: 'any' given"),
-        (
+        pytest.param({"inputs": {}}, r"params\.inputs: expected an object", id="no inputs"),
+        pytest.param(
+            {"inputs": {"x": "float"}},
+            r"params\.inputs\.x: expected an object",
+            id="a text for an input",
+        ),
+        pytest.param(
+            {"inputs": {"x": {"dtype": "flaot"}}},
+            r"params\.inputs\.x\.dtype: 'flaot' given",
+            id="another dtype",
+        ),
+        pytest.param(
+            {"inputs": {"x": {"shape": [-2]}}},
+            r"params\.inputs\.x\.shape: \[-2\] given",
+            id="a negative size",
+        ),
+        pytest.param(
+            {"inputs": {"x": {"shape": "any"}}},
+            r"params\.inputs\.x\.shape: 'any' given",
+            id="a text for a shape",
+        ),
+        pytest.param(
             {"inputs": {"x": {"dtype": "float"}}, "outputs": {"x": {"dtype": "int32"}}},
             r"params\.outputs\.x: expected what the input has",
+            id="an output of another type",
         ),
     ],
 )

@@ -221,12 +221,34 @@ def test_every_fault_is_named_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rest", "text"),
     [
-        ({"outputs": {}}, "graph.json.outputs: expected an object"),
-        ({"outputs": {"y": "lost.y"}}, 'outputs.y: no step "lost"'),
-        ({"outputs": {"y": "last.z"}}, 'output y: step "last" has no item "z"; it gives y'),
-        ({"output": {}}, 'graph.json.output: unknown key; .*did you mean "outputs"'),
-        ({"inputs": {"x": {"dtype": "flat"}}}, "graph.json.inputs.x.dtype: 'flat' given"),
-        ({"inputs": {"x": {"dtype": "string"}}}, 'step "last": in.x: request.x is "x" string'),
+        pytest.param(
+            {"outputs": {}},
+            "graph.json.outputs: expected an object",
+            id="outputs that are no object",
+        ),
+        pytest.param(
+            {"outputs": {"y": "lost.y"}}, 'outputs.y: no step "lost"', id="an output of no step"
+        ),
+        pytest.param(
+            {"outputs": {"y": "last.z"}},
+            'output y: step "last" has no item "z"; it gives y',
+            id="an output of no item",
+        ),
+        pytest.param(
+            {"output": {}},
+            'graph.json.output: unknown key; .*did you mean "outputs"',
+            id="a key that is misspelt",
+        ),
+        pytest.param(
+            {"inputs": {"x": {"dtype": "flat"}}},
+            "graph.json.inputs.x.dtype: 'flat' given",
+            id="another dtype",
+        ),
+        pytest.param(
+            {"inputs": {"x": {"dtype": "string"}}},
+            'step "last": in.x: request.x is "x" string',
+            id="texts for numbers",
+        ),
     ],
 )
 def test_a_fault_beside_the_steps_is_told(

@@ -57,10 +57,15 @@ async def test_the_same_user_gets_the_same_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("merge", "outputs", "answer"),
     [
-        ({"combine": "mean"}, {"y": "last.y"}, {"y": [5]}),
-        ({"combine": "max"}, {"y": "last.y"}, {"y": [6]}),
-        ({"on_conflict": "last"}, {"y": "last.y"}, {"y": [6]}),
-        ({"on_conflict": "prefix"}, {"p": "last.a.y", "q": "last.b.y"}, {"p": [4], "q": [6]}),
+        pytest.param({"combine": "mean"}, {"y": "last.y"}, {"y": [5]}, id="the mean"),
+        pytest.param({"combine": "max"}, {"y": "last.y"}, {"y": [6]}, id="the largest"),
+        pytest.param({"on_conflict": "last"}, {"y": "last.y"}, {"y": [6]}, id="the last"),
+        pytest.param(
+            {"on_conflict": "prefix"},
+            {"p": "last.a.y", "q": "last.b.y"},
+            {"p": [4], "q": [6]},
+            id="a prefix",
+        ),
     ],
 )
 async def test_merge(tmp_path: Path, merge: dict[str, str], outputs: Any, answer: Any) -> None:

@@ -17,6 +17,7 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.graph import condition
 from ie_serving.engines.graph.condition import parse
+from tests.tables import named_by
 from tests.unit.engines.graph.shelf import CHAIN, ask, failing, filled
 
 PATIENCE_S = 20
@@ -70,7 +71,8 @@ async def test_retries(tmp_path: Path, error: Exception, calls: int) -> None:
     assert models.servables["double"].compiled.calls == calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "when",
     ("when", "x", "run"),
     [
         ("first.y > 1", [1], ["first", "last"]),

@@ -176,15 +176,43 @@ class TestParametersOfAVersion:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"max_batch_size": 8}, {"rows": 8, "lanes": 1, "sizes": (), "most_waiting": 800}),
-        ({"max_batch_size": 8, "allowed_batch_sizes": (2, 16)}, {"rows": 8, "sizes": (2, 8)}),
-        ({"allowed_batch_sizes": (2, 16)}, {"rows": 16, "sizes": (2, 16)}),
-        ({"max_batch_size": 8, "batch_timeout_micros": 1500}, {"timeout_s": 0.0015}),
-        ({"max_batch_size": 8, "num_batch_threads": 5}, {"lanes": 5}),
-        ({"max_batch_size": 8, "max_enqueued_batches": 2}, {"most_waiting": 16}),
-        ({"max_batch_size": 8, "most": 5}, {"rows": 5, "sizes": (), "most_waiting": 500}),
-        ({"allowed_batch_sizes": (2, 8), "most": 5}, {"rows": 5, "sizes": (2, 5)}),
-        ({"max_batch_size": 8, "most": 20}, {"rows": 8}),
+        pytest.param(
+            {"max_batch_size": 8},
+            {"rows": 8, "lanes": 1, "sizes": (), "most_waiting": 800},
+            id="a size",
+        ),
+        pytest.param(
+            {"max_batch_size": 8, "allowed_batch_sizes": (2, 16)},
+            {"rows": 8, "sizes": (2, 8)},
+            id="a size and sizes",
+        ),
+        pytest.param(
+            {"allowed_batch_sizes": (2, 16)}, {"rows": 16, "sizes": (2, 16)}, id="sizes alone"
+        ),
+        pytest.param(
+            {"max_batch_size": 8, "batch_timeout_micros": 1500},
+            {"timeout_s": 0.0015},
+            id="a timeout",
+        ),
+        pytest.param({"max_batch_size": 8, "num_batch_threads": 5}, {"lanes": 5}, id="threads"),
+        pytest.param(
+            {"max_batch_size": 8, "max_enqueued_batches": 2},
+            {"most_waiting": 16},
+            id="batches that wait",
+        ),
+        pytest.param(
+            {"max_batch_size": 8, "most": 5},
+            {"rows": 5, "sizes": (), "most_waiting": 500},
+            id="a model of at most 5 rows",
+        ),
+        pytest.param(
+            {"allowed_batch_sizes": (2, 8), "most": 5},
+            {"rows": 5, "sizes": (2, 5)},
+            id="sizes of a model of at most 5 rows",
+        ),
+        pytest.param(
+            {"max_batch_size": 8, "most": 20}, {"rows": 8}, id="a model of at most 20 rows"
+        ),
     ],
 )
 def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

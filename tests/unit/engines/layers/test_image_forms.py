@@ -5,6 +5,7 @@ import pytest
 from ie_serving.core.values.image_form import NO_LIMIT, ImageBounds
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.layers.images import TYPES, image_form, with_images
+from tests.tables import named_by
 
 
 def spec(
@@ -16,7 +17,8 @@ def spec(
     return TensorSpec("x", dtype, shape, "x:0", layout, bounds)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "shape layout",
     ("shape", "layout", "expected"),
     [
         ((1, 224, 200, 3), "", "NHWC"),
@@ -40,7 +42,8 @@ def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: 
     assert form.layout == expected
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "shape layout",
     ("shape", "layout"),
     [
         ((1, 224, 224, 4), ""),
@@ -94,7 +97,14 @@ def test_without_bounds_an_image_keeps_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "channels"), [(3, 3, 3), (1, 1, 1), (1, 4, 3), (0, NO_LIMIT, 3), (0, 2, 1)]
+    ("low", "high", "channels"),
+    [
+        pytest.param(3, 3, 3, id="three alone"),
+        pytest.param(1, 1, 1, id="one alone"),
+        pytest.param(1, 4, 3, id="one to four"),
+        pytest.param(0, NO_LIMIT, 3, id="any number"),
+        pytest.param(0, 2, 1, id="at most two"),
+    ],
 )
 def test_channels(low: int, high: int, channels: int) -> None:
     bounds = ((1, 1), (8, 8), (8, 8), (low, high))

@@ -163,10 +163,24 @@ async def test_nothing_is_held_when_a_request_has_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "sent", "phrase"),
     [
-        ([1, 4, 6, 3], (2,), r"Obtained batch size 2, required batch size 1"),
-        ([-1, 4, 6, 3], (0,), r"Obtained batch size 0, required batch size 1 or more: one image"),
-        ([-1, 4, 6, 3], (1, 1), r"images of shape \(1, 1\): send a list"),
-        ([-1, 4, 6, 3], (1, 4, 6, 3), r"images of shape \(1, 4, 6, 3\)"),
+        pytest.param(
+            [1, 4, 6, 3],
+            (2,),
+            r"Obtained batch size 2, required batch size 1",
+            id="more than the batch",
+        ),
+        pytest.param(
+            [-1, 4, 6, 3],
+            (0,),
+            r"Obtained batch size 0, required batch size 1 or more: one image",
+            id="no image",
+        ),
+        pytest.param(
+            [-1, 4, 6, 3], (1, 1), r"images of shape \(1, 1\): send a list", id="a list of lists"
+        ),
+        pytest.param(
+            [-1, 4, 6, 3], (1, 4, 6, 3), r"images of shape \(1, 4, 6, 3\)", id="the shape of pixels"
+        ),
     ],
 )
 async def test_shapes_of_strings_that_are_no_batch(

@@ -30,11 +30,11 @@ def numbered(rows: int, start: int = 0) -> dict[str, Array]:
 @pytest.mark.parametrize(
     ("shapes", "rows"),
     [
-        ([(3, 2), (3,)], 3),
-        ([(3, 2), (1, 2)], 0),
-        ([(3, 2), ()], 0),
-        ([(0, 2)], 0),
-        ([], 0),
+        pytest.param([(3, 2), (3,)], 3, id="as many rows"),
+        pytest.param([(3, 2), (1, 2)], 0, id="other numbers of rows"),
+        pytest.param([(3, 2), ()], 0, id="a scalar"),
+        pytest.param([(0, 2)], 0, id="no rows"),
+        pytest.param([], 0, id="no inputs"),
     ],
 )
 def test_rows_are_those_that_all_inputs_have(shapes: list[tuple[int, ...]], rows: int) -> None:

@@ -24,15 +24,32 @@ def of(inputs: list[TensorSpec], outputs: list[TensorSpec]) -> Signature:
 @pytest.mark.parametrize(
     ("signature", "why"),
     [
-        (of([spec("x", -1, 3)], [spec("y", -1)]), ""),
-        (of([spec("x", 1, 3)], [spec("y", 1)]), 'input "x" float (1, 3) is not open'),
-        (of([spec("x", -1), spec("k")], [spec("y", -1)]), 'input "k" float () is not open'),
-        (of([spec("x", -1, 3)], [spec("y", 3, -1)]), 'output "y" float (3, -1) is not the batch'),
-        (of([spec("x", -1, 3)], [spec("y")]), 'output "y" float () is not the batch'),
-        (of([], [spec("y", -1)]), "it has no inputs"),
-        (
+        pytest.param(of([spec("x", -1, 3)], [spec("y", -1)]), "", id="an open batch"),
+        pytest.param(
+            of([spec("x", 1, 3)], [spec("y", 1)]),
+            'input "x" float (1, 3) is not open',
+            id="a fixed batch",
+        ),
+        pytest.param(
+            of([spec("x", -1), spec("k")], [spec("y", -1)]),
+            'input "k" float () is not open',
+            id="an input without a batch",
+        ),
+        pytest.param(
+            of([spec("x", -1, 3)], [spec("y", 3, -1)]),
+            'output "y" float (3, -1) is not the batch',
+            id="the batch last",
+        ),
+        pytest.param(
+            of([spec("x", -1, 3)], [spec("y")]),
+            'output "y" float () is not the batch',
+            id="an output without a batch",
+        ),
+        pytest.param(of([], [spec("y", -1)]), "it has no inputs", id="no inputs"),
+        pytest.param(
             of([TensorSpec("x", DataType.FP32, None, "x:0")], [spec("y", -1)]),
             'input "x" float any shape is not open',
+            id="any shape",
         ),
     ],
 )
@@ -53,18 +70,26 @@ def softmax_of_the_batch(x: Array) -> Array:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (lambda x: x + 1, ""),
-        (lambda x: np.where(x > 0, x, np.nan), ""),
-        (lambda x: x.argmax(axis=1), ""),
-        (lambda x: x.astype(np.float16).astype(np.float32) + x.mean(axis=1, keepdims=True), ""),
-        (centred, "depend on each other"),
-        (softmax_of_the_batch, "depend on each other"),
-        (lambda x: x.cumsum(axis=0), "depend on each other"),
-        (lambda x: x[::-1], "depend on each other"),
-        (lambda x: x.argsort(axis=0), "depend on each other"),
-        (lambda x: x @ x.T, "another shape alone"),
-        (lambda x: x.sum(axis=0, keepdims=True), "its first dimension is not the batch"),
-        (lambda x: x.sum(), "its first dimension is not the batch"),
+        pytest.param(lambda x: x + 1, "", id="a sum"),
+        pytest.param(lambda x: np.where(x > 0, x, np.nan), "", id="NaN"),
+        pytest.param(lambda x: x.argmax(axis=1), "", id="the largest of a row"),
+        pytest.param(
+            lambda x: x.astype(np.float16).astype(np.float32) + x.mean(axis=1, keepdims=True),
+            "",
+            id="half precision and a mean",
+        ),
+        pytest.param(centred, "depend on each other", id="centred"),
+        pytest.param(softmax_of_the_batch, "depend on each other", id="softmax of the batch"),
+        pytest.param(lambda x: x.cumsum(axis=0), "depend on each other", id="a running sum"),
+        pytest.param(lambda x: x[::-1], "depend on each other", id="reversed"),
+        pytest.param(lambda x: x.argsort(axis=0), "depend on each other", id="sorted"),
+        pytest.param(lambda x: x @ x.T, "another shape alone", id="a product with itself"),
+        pytest.param(
+            lambda x: x.sum(axis=0, keepdims=True),
+            "its first dimension is not the batch",
+            id="a sum of rows",
+        ),
+        pytest.param(lambda x: x.sum(), "its first dimension is not the batch", id="a sum of all"),
     ],
 )
 def test_a_trial_finds_rows_that_depend_on_each_other(

@@ -16,6 +16,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.litert import driver
 from ie_serving.engines.openvino.reading.lite_signatures import refuse_deadly
 from tests.lite_exports import elementwise, packed, schema, svdf
+from tests.tables import named_by
 from tests.unit.engines.asking import answer
 
 interpreters = pytest.importorskip("ie_serving.engines.litert.interpreters")
@@ -106,7 +107,8 @@ whole.invoke()
 """
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "kind dtype named",
     ("kind", "dtype", "scales", "named"),
     [
         ("ADD", "INT8", (None, None, None), "x"),

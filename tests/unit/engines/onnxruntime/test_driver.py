@@ -32,6 +32,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.wire.protobuf.fields import delimited as field
 from tests.onnx_models import Of, save_onnx
+from tests.tables import named_by
 from tests.unit.engines.contract import EngineContract
 
 X, LABELS = load_iris(return_X_y=True)
@@ -108,7 +109,8 @@ async def test_a_classifier_answers_as_scikit_learn(
     model.close()
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "named",
     ("own", "named"),
     [
         (Preprocessing(mean=(1.0,), scale=(2.0,)), "mean, scale"),

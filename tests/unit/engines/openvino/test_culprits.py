@@ -12,6 +12,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino.runtime import Operation, among, in_words, load_failures
 from tests.exporting import export
 from tests.onnx_models import save_onnx
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import load
 
 OWN = "(OpenVINO: "
@@ -25,7 +26,8 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(program, tmp_path_factory.mktemp("refused"))
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name",
     ("name", "begins"),
     [
         (
@@ -108,21 +110,49 @@ FAILED = "Failed operations detailed log: -- "
 @pytest.mark.parametrize(
     ("text", "culprit"),
     [
-        ("Unsupported operation of type: Convolution name: head/conv Details", 'Conv "head/conv"'),
-        ("Node block/conv of type Convolution has no", 'Conv "block/conv"'),
-        (
+        pytest.param(
+            "Unsupported operation of type: Convolution name: head/conv Details",
+            'Conv "head/conv"',
+            id="an operation by its type",
+        ),
+        pytest.param(
+            "Node block/conv of type Convolution has no",
+            'Conv "block/conv"',
+            id="a node by its type",
+        ),
+        pytest.param(
             "Check failed: While validating node 'opset1::Pad padded (opset1::Parameter"
             " x[0]:f32[1]) -> (f32[1])' with friendly_name 'padded': wrong",
             'Pad "block/pad", in a function of While "loop"',
+            id="a node in a loop",
         ),
-        (f"{FAILED}Conv-11 with a message: weights lost -- Pad with a message: no", "Pad "),
-        (f"{FAILED}Conv with a message: While validating node 'head/conv': no", 'Conv "head/conv"'),
-        (f"{FAILED}Lost-3 with a message: it is not there", "Lost: "),
-        ("While validating node 'opset1::Add Add_7 (x) -> (y)' with friendly_name 'Add_7': no",
-         'Add "Add_7": '),
-        ("node index is out of range", "OpenVINO refuses the graph without naming an operation"),
+        pytest.param(
+            f"{FAILED}Conv-11 with a message: weights lost -- Pad with a message: no",
+            "Pad ",
+            id="an operation in a message",
+        ),
+        pytest.param(
+            f"{FAILED}Conv with a message: While validating node 'head/conv': no",
+            'Conv "head/conv"',
+            id="a friendly name",
+        ),
+        pytest.param(
+            f"{FAILED}Lost-3 with a message: it is not there",
+            "Lost: ",
+            id="an operation that is lost",
+        ),
+        pytest.param(
+            "While validating node 'opset1::Add Add_7 (x) -> (y)' with friendly_name 'Add_7': no",
+            'Add "Add_7": ',
+            id="an operation with a number",
+        ),
+        pytest.param(
+            "node index is out of range",
+            "OpenVINO refuses the graph without naming an operation",
+            id="no operation",
+        ),
     ],
-)  # fmt: skip
+)
 def test_no_text_of_openvino_comes_before_what_it_is_about(text: str, culprit: str) -> None:
     with (
         pytest.raises(LoadFailed) as raised,

@@ -4,6 +4,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.openvino import devices
+from tests.tables import named_by
 
 TWO_GPUS = ["CPU", "GPU.0", "GPU.1", "NPU"]
 ONE_GPU = ["CPU", "GPU"]
@@ -26,7 +27,8 @@ def test_hardware(device: str, named: list[str]) -> None:
     assert devices.hardware(device) == named
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "device",
     ("device", "present"),
     [
         ("CPU", ["CPU"]),
@@ -70,7 +72,8 @@ def test_a_device_that_is_missing_is_named_with_those_that_are_there(
     assert text in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "device",
     ("device", "cpu"),
     [("CPU", True), ("AUTO", True), ("HETERO:GPU,CPU", True), ("GPU", False), ("AUTO:GPU", False)],
 )

@@ -8,6 +8,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import DataType
 from ie_serving.engines.pmml.driver import InputField, fields_of
+from tests.tables import named_by
 from tests.unit.engines.pmml.documents import document, field, listed, schema
 
 
@@ -18,7 +19,8 @@ def read(inside: str = "", dtype: str = "double", how: str = "") -> InputField:
     return fields_of(document(field("x", dtype, inside) + field("y"), model))["x"]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "dtype",
     ("dtype", "meant"),
     [
         ("double", DataType.FP64),

@@ -115,24 +115,75 @@ async def test_without_a_name_the_one_class_answers(
 @pytest.mark.parametrize(
     ("code", "name", "fault"),
     [
-        ("import no_such_module", "", "cannot be loaded: ModuleNotFoundError: No module named"),
-        ("a = 1\nraise SystemExit(3)", "", "kernel.py cannot be loaded: SystemExit: 3"),
-        ("def f(): pass\nclass K: pass", "g", r"the file has no g; it has f, K"),
-        ("def f(): pass", "", r"name the kernel, as FILE:NAME.*it has f"),
-        ("x = 3", "x", "x is no kernel: expected a class"),
-        ("class K: pass", "", "class K is no kernel: expected execute, .* or predict"),
-        ("class K: pass", "K", "class K is no kernel: expected execute, .* or predict"),
-        ("def f(a, b, ctx): pass", "f", r'f declares no inputs.*"inputs": \{"a": .*, "b": '),
-        (SCALE.replace("inputs, ctx", ""), "Scale", r"Scale\.execute takes nothing; expected"),
-        (SCALE.replace('"float32"', '"flaot"'), "Scale", r"Scale\.metadata\(\)\.inputs\.x\.dtype"),
-        (SCALE.replace('{"inputs"', '{"input"'), "Scale", r"Scale\.metadata\(\)\.inputs: expected"),
-        (SCALE.replace('"x":', '"":'), "Scale", r"Scale\.metadata\(\)\.inputs: '' is no name"),
-        (
+        pytest.param(
+            "import no_such_module",
+            "",
+            "cannot be loaded: ModuleNotFoundError: No module named",
+            id="an import that fails",
+        ),
+        pytest.param(
+            "a = 1\nraise SystemExit(3)",
+            "",
+            "kernel.py cannot be loaded: SystemExit: 3",
+            id="an exit",
+        ),
+        pytest.param(
+            "def f(): pass\nclass K: pass",
+            "g",
+            r"the file has no g; it has f, K",
+            id="no such name",
+        ),
+        pytest.param("def f(): pass", "", r"name the kernel, as FILE:NAME.*it has f", id="no name"),
+        pytest.param("x = 3", "x", "x is no kernel: expected a class", id="no class"),
+        pytest.param(
+            "class K: pass",
+            "",
+            "class K is no kernel: expected execute, .* or predict",
+            id="no execute",
+        ),
+        pytest.param(
+            "class K: pass",
+            "K",
+            "class K is no kernel: expected execute, .* or predict",
+            id="no execute in the named class",
+        ),
+        pytest.param(
+            "def f(a, b, ctx): pass",
+            "f",
+            r'f declares no inputs.*"inputs": \{"a": .*, "b": ',
+            id="no inputs declared",
+        ),
+        pytest.param(
+            SCALE.replace("inputs, ctx", ""),
+            "Scale",
+            r"Scale\.execute takes nothing; expected",
+            id="an execute without inputs",
+        ),
+        pytest.param(
+            SCALE.replace('"float32"', '"flaot"'),
+            "Scale",
+            r"Scale\.metadata\(\)\.inputs\.x\.dtype",
+            id="another dtype",
+        ),
+        pytest.param(
+            SCALE.replace('{"inputs"', '{"input"'),
+            "Scale",
+            r"Scale\.metadata\(\)\.inputs: expected",
+            id="another key",
+        ),
+        pytest.param(
+            SCALE.replace('"x":', '"":'),
+            "Scale",
+            r"Scale\.metadata\(\)\.inputs: '' is no name",
+            id="an empty name",
+        ),
+        pytest.param(
             "def metadata():\n    x = {'shape': [1]}\n"
             "    return {'inputs': {'x': x, 'z': x}, 'outputs': {'y': x}}\n"
             "def f(x, q): return x",
             "f",
             r"f takes q; its inputs are x, z",
+            id="another place",
         ),
     ],
 )
@@ -182,11 +233,19 @@ async def test_a_file_is_found_in_the_version_then_beside_the_configuration(
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("numpy>=1\n# a remark\nskops ; python_version < '3'\n-r other.txt", ""),
-        ("numpy>=1 \\\n    --hash=sha256:00", ""),
-        ("numpy<1", r"numpy<1 \([\d.]+ is installed\)"),
-        ("no-such-package==2", r"no-such-package==2 \(not installed\)"),
-        ("git+https://example.com/a.git@main", r"git\+https://\S+ \(unknown\)"),
+        pytest.param(
+            "numpy>=1\n# a remark\nskops ; python_version < '3'\n-r other.txt",
+            "",
+            id="nothing is missing",
+        ),
+        pytest.param("numpy>=1 \\\n    --hash=sha256:00", "", id="a line that goes on"),
+        pytest.param("numpy<1", r"numpy<1 \([\d.]+ is installed\)", id="an older version"),
+        pytest.param(
+            "no-such-package==2", r"no-such-package==2 \(not installed\)", id="no such package"
+        ),
+        pytest.param(
+            "git+https://example.com/a.git@main", r"git\+https://\S+ \(unknown\)", id="an address"
+        ),
     ],
 )
 def test_requirements_that_are_lacking_explain_an_import_that_fails(

@@ -113,12 +113,37 @@ async def test_strings_are_buffers(tmp_path: Path, given: Any, texts: Any, buffe
 @pytest.mark.parametrize(
     ("made", "gives", "expected"),
     [
-        ("Tensor('output', np.array(['my', 'batched']))", TEXTS, [b"my", b"batched"]),
-        ("Tensor('output', b'some text')", TEXTS, [b"some text"]),
-        ("Tensor('output', b'\\1\\0\\0\\0a\\0\\0\\0\\0', (2,), 'BYTES')", TEXTS, [b"a", b""]),
-        ("Tensor('output', b'abc', datatype='BYTES')", TEXTS, [b"abc"]),
-        ("Tensor('output', np.float32([[1, 2]]), shape=[2])", NUMBERS, [1.0, 2.0]),
-        ("Tensor('output', np.float32([1, 2]).tobytes(), [2], 'FP32')", NUMBERS, [1.0, 2.0]),
+        pytest.param(
+            "Tensor('output', np.array(['my', 'batched']))",
+            TEXTS,
+            [b"my", b"batched"],
+            id="an array of texts",
+        ),
+        pytest.param("Tensor('output', b'some text')", TEXTS, [b"some text"], id="bytes"),
+        pytest.param(
+            "Tensor('output', b'\\1\\0\\0\\0a\\0\\0\\0\\0', (2,), 'BYTES')",
+            TEXTS,
+            [b"a", b""],
+            id="BYTES with lengths",
+        ),
+        pytest.param(
+            "Tensor('output', b'abc', datatype='BYTES')",
+            TEXTS,
+            [b"abc"],
+            id="BYTES without lengths",
+        ),
+        pytest.param(
+            "Tensor('output', np.float32([[1, 2]]), shape=[2])",
+            NUMBERS,
+            [1.0, 2.0],
+            id="a shape of its own",
+        ),
+        pytest.param(
+            "Tensor('output', np.float32([1, 2]).tobytes(), [2], 'FP32')",
+            NUMBERS,
+            [1.0, 2.0],
+            id="FP32 as bytes",
+        ),
     ],
 )
 async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> None:
@@ -130,13 +155,24 @@ async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> 
 @pytest.mark.parametrize(
     ("ends", "fault"),
     [
-        ("return None", "INTERNAL: OvmsPythonModel.execute returned NoneType; expected a list of"),
-        (
+        pytest.param(
+            "return None",
+            "INTERNAL: OvmsPythonModel.execute returned NoneType; expected a list of",
+            id="nothing",
+        ),
+        pytest.param(
             "return [Tensor('x', b'1')]",
             'INTERNAL: kernel OvmsPythonModel returned "x"; it declares',
+            id="another output",
         ),
-        ("yield []", "UNIMPLEMENTED: OvmsPythonModel.execute is a generator"),
-        ("raise KeyError('k')", "INTERNAL: kernel OvmsPythonModel failed: KeyError: 'k'"),
+        pytest.param(
+            "yield []", "UNIMPLEMENTED: OvmsPythonModel.execute is a generator", id="a generator"
+        ),
+        pytest.param(
+            "raise KeyError('k')",
+            "INTERNAL: kernel OvmsPythonModel failed: KeyError: 'k'",
+            id="an exception",
+        ),
     ],
 )
 async def test_faults(tmp_path: Path, ends: str, fault: str) -> None:
@@ -150,11 +186,13 @@ async def test_faults(tmp_path: Path, ends: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        ("b'some text'", np.frombuffer(b"some text", np.uint8)),
-        ("np.float64([[1.5]])", np.array([[1.5]])),
-        ("np.zeros((0, 4), np.int16)", np.zeros((0, 4), np.int16)),
-        ("np.float32([1, 2]).tobytes(), [2], 'FP32'", np.float32([1, 2])),
-        ("b'\\1\\0\\0\\0a', (1,), 'BYTES'", strings("a")),
+        pytest.param("b'some text'", np.frombuffer(b"some text", np.uint8), id="bytes"),
+        pytest.param("np.float64([[1.5]])", np.array([[1.5]]), id="FP64"),
+        pytest.param("np.zeros((0, 4), np.int16)", np.zeros((0, 4), np.int16), id="no rows"),
+        pytest.param(
+            "np.float32([1, 2]).tobytes(), [2], 'FP32'", np.float32([1, 2]), id="FP32 as bytes"
+        ),
+        pytest.param("b'\\1\\0\\0\\0a', (1,), 'BYTES'", strings("a"), id="BYTES"),
     ],
 )
 async def test_untyped_outputs_are_arrays(tmp_path: Path, made: str, expected: Any) -> None:
@@ -168,11 +206,15 @@ async def test_untyped_outputs_are_arrays(tmp_path: Path, made: str, expected: A
 @pytest.mark.parametrize(
     ("made", "sent"),
     [
-        ("b'abc', (25,), 'BYTES'", (b"abc", "BYTES", (25,))),
-        ("b'abc', [2], 'mine'", (b"abc", "mine", (2,))),
-        ("b'abc', [2], 'FP32'", (b"abc", "FP32", (2,))),
-        ("b'', [0, 1 << 60, 1 << 60], 'FP32'", (b"", "FP32", (0, 1 << 60, 1 << 60))),
-        ("np.array('a')", ("a".encode("utf-32-le"), "1w", ())),
+        pytest.param("b'abc', (25,), 'BYTES'", (b"abc", "BYTES", (25,)), id="another length"),
+        pytest.param("b'abc', [2], 'mine'", (b"abc", "mine", (2,)), id="another type"),
+        pytest.param("b'abc', [2], 'FP32'", (b"abc", "FP32", (2,)), id="too few bytes"),
+        pytest.param(
+            "b'', [0, 1 << 60, 1 << 60], 'FP32'",
+            (b"", "FP32", (0, 1 << 60, 1 << 60)),
+            id="a huge shape",
+        ),
+        pytest.param("np.array('a')", ("a".encode("utf-32-le"), "1w", ()), id="texts of numpy"),
     ],
 )
 async def test_untyped_outputs_that_are_no_arrays(tmp_path: Path, made: str, sent: Any) -> None:

@@ -16,6 +16,7 @@ from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
 from tests.process import ended
+from tests.tables import named_by
 from tests.unit.engines.asking import answer, told
 from tests.unit.engines.python.kernels import options, written
 
@@ -115,7 +116,8 @@ async def test_an_error_is_told_and_the_process_goes_on(apart: KernelModel) -> N
     assert await pid(apart) == before
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "do",
     ("do", "said"),
     [
         ("kill", "killed by SIGKILL"),

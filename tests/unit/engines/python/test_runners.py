@@ -19,6 +19,7 @@ from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions
+from tests.tables import named_by
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kernels import returning, served
 
@@ -32,7 +33,8 @@ async def said(model: KernelModel, **inputs: Any) -> str:
     return f"{code_of(raised.value).name}: {raised.value}"
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "ends",
     ("ends", "expected"),
     [
         ("return {'y': np.stack([x, x], 1)}", None),

@@ -59,11 +59,13 @@ TEXTS = np.array([b"ab", b"c"], np.object_), np.array([b"a", b"bc"], np.object_)
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ([1.0], [2.0]),
-        ([1.0], [[1.0]]),
-        (np.float32([0]), np.int32([0])),
-        TEXTS,
-        (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3)[::-1]),
+        pytest.param([1.0], [2.0], id="values"),
+        pytest.param([1.0], [[1.0]], id="shapes"),
+        pytest.param(np.float32([0]), np.int32([0]), id="dtypes"),
+        pytest.param(*TEXTS, id="texts"),
+        pytest.param(
+            np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3)[::-1], id="the order in memory"
+        ),
     ],
 )
 async def test_inputs_that_differ_have_answers_of_their_own(

@@ -214,11 +214,27 @@ def test_a_cut_parser_parses_as_tensorflow_does(
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (sequence({}), "Feature list 'd' is required but could not be found."),
-        (sequence({"d": [[1.0]]}), "Key: d, Index: 0.  Number of float values != expected."),
-        (sequence({"d": [[1, 2]]}), "Key: d, Index: 0.  Data types don't match."),
-        (sequence({"d": []}, a=[1.0]), "Key: a, Index: 0.  Number of float values != expected."),
-        (b"\xff", "Could not parse example input"),
+        pytest.param(
+            sequence({}),
+            "Feature list 'd' is required but could not be found.",
+            id="a list that is missing",
+        ),
+        pytest.param(
+            sequence({"d": [[1.0]]}),
+            "Key: d, Index: 0.  Number of float values != expected.",
+            id="too few values",
+        ),
+        pytest.param(
+            sequence({"d": [[1, 2]]}),
+            "Key: d, Index: 0.  Data types don't match.",
+            id="another type",
+        ),
+        pytest.param(
+            sequence({"d": []}, a=[1.0]),
+            "Key: a, Index: 0.  Number of float values != expected.",
+            id="too few values beside the list",
+        ),
+        pytest.param(b"\xff", "Could not parse example input", id="no Example"),
     ],
 )
 def test_faults_of_sequences_are_named_as_tensorflow_names_them(data: bytes, fault: str) -> None:

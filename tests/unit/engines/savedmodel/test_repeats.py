@@ -15,6 +15,7 @@ from ie_serving.core.values.tensors import copies
 from ie_serving.engines.openvino.compiling import openvino_engine
 from ie_serving.engines.savedmodel.file import declared, read_graph
 from ie_serving.engines.savedmodel.repeats import repeats
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import load
 from tests.unit.engines.savedmodel.exports import first_generation
 
@@ -70,7 +71,8 @@ def other_names(module: Any) -> Mapping[str, Any]:
     return {"serve": module.scaled, "serving_default": renamed}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "made",
     ("made", "expected"),
     [
         (one_function, {"serving_default": "serve"}),

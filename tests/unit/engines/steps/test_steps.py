@@ -97,9 +97,12 @@ def test_a_picture_is_stretched_cropped_or_padded_to_fit(fit: str, rows: list[li
 
 
 @given(
-    st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 9),
     st.sampled_from(["stretch", "crop", "pad"]),
-)  # fmt: skip
+)
 def test_every_picture_fits_every_size(h: int, w: int, height: int, width: int, fit: str) -> None:
     pixels = np.full((h, w, 3), 9, np.uint8)
     found = run("resize", {"image": pixels}, height=height, width=width, fit=fit)["pixels"]
@@ -116,11 +119,25 @@ def test_a_picture_is_decoded() -> None:
 @pytest.mark.parametrize(
     ("image", "text"),
     [
-        (np.array(b"no picture", np.object_), "image 0 is no JPEG, PNG or WebP"),
-        (np.array([[b"a"]], np.object_), r"image has shape \[1, 1\]: expected one encoded"),
-        (np.zeros((2, 2), np.uint8), r"image has shape \[2, 2\]: expected pixels"),
-        (np.zeros((0, 2, 3), np.uint8), "expected pixels"),
-        (np.array([encoded(PIXELS).item()] * 2, np.object_), "2 pictures; expected one"),
+        pytest.param(
+            np.array(b"no picture", np.object_), "image 0 is no JPEG, PNG or WebP", id="no picture"
+        ),
+        pytest.param(
+            np.array([[b"a"]], np.object_),
+            r"image has shape \[1, 1\]: expected one encoded",
+            id="a list of lists",
+        ),
+        pytest.param(
+            np.zeros((2, 2), np.uint8),
+            r"image has shape \[2, 2\]: expected pixels",
+            id="a flat array",
+        ),
+        pytest.param(np.zeros((0, 2, 3), np.uint8), "expected pixels", id="no rows"),
+        pytest.param(
+            np.array([encoded(PIXELS).item()] * 2, np.object_),
+            "2 pictures; expected one",
+            id="two pictures",
+        ),
     ],
 )
 def test_a_value_that_is_no_picture_is_refused(image: Array, text: str) -> None:
@@ -233,20 +250,36 @@ def test_boxes_of_a_grid_with_anchors() -> None:
 @pytest.mark.parametrize(
     ("name", "inputs", "options", "text"),
     [
-        ("ssd_boxes", {"detections": f(1, 2)}, {}, "expected 7 columns"),
-        (
+        pytest.param(
+            "ssd_boxes", {"detections": f(1, 2)}, {}, "expected 7 columns", id="too few columns"
+        ),
+        pytest.param(
             "ssd_boxes",
             {"detections": SSD + f(1, 0, 0, 0, 0, 0, 0) * SSD[..., 1:2]},
             {},
             "of picture 1",
+            id="another picture",
         ),
-        ("yolo_boxes", {"output": f([1, 2])}, {}, r"expected \[1, .., ..\]"),
-        ("yolo_boxes", {"output": YOLO[None, :, :5]}, {"form": "v5"}, "form has 6 at least"),
-        (
+        pytest.param(
+            "yolo_boxes",
+            {"output": f([1, 2])},
+            {},
+            r"expected \[1, .., ..\]",
+            id="too few dimensions",
+        ),
+        pytest.param(
+            "yolo_boxes",
+            {"output": YOLO[None, :, :5]},
+            {"form": "v5"},
+            "form has 6 at least",
+            id="too few columns of v5",
+        ),
+        pytest.param(
             "yolo_boxes",
             {"output": np.zeros((1, 13, 2, 2), np.float32)},
             {"form": "grid", "anchors": [[1, 1], [2, 2]]},
             "divisible by the 2 anchors",
+            id="channels that the anchors do not divide",
         ),
     ],
 )
@@ -328,18 +361,56 @@ def test_a_template_names_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "faults"),
     [
-        ("template", {"text": "{x"}, ['with: text: a lone brace in "{x"; write it twice']),
-        ("yolo_boxes", {"form": "grid"}, ['with: anchors: missing; "form": "grid" has them']),
-        ("yolo_boxes", {"form": "v9"}, ["with.form: 'v9' given; expected one of v8, v5, grid"]),
-        ("image_to_tensor", {"height": 1, "width": 1, "dtype": "uint8", "mean": 3},
-         ['with: mean and scale are for "dtype": "float"']),
-        ("log", {"keys": "("}, ["with.keys: '(' given; expected a regular expression: missing"]),
-        ("classifier_output", {"labels": 3}, ["with.labels: 3 given; expected a list of names"]),
-        ("resize", [], ["with: expected an object of options"]),
-        ("regression_output", {"names": {"a": -1}}, ["with.names: {'a': -1} given; expected col"]),
-        ("metrics", {"x": 1}, ["with.x: no such option; it has none"]),
+        pytest.param(
+            "template",
+            {"text": "{x"},
+            ['with: text: a lone brace in "{x"; write it twice'],
+            id="a lone brace",
+        ),
+        pytest.param(
+            "yolo_boxes",
+            {"form": "grid"},
+            ['with: anchors: missing; "form": "grid" has them'],
+            id="no anchors",
+        ),
+        pytest.param(
+            "yolo_boxes",
+            {"form": "v9"},
+            ["with.form: 'v9' given; expected one of v8, v5, grid"],
+            id="another form",
+        ),
+        pytest.param(
+            "image_to_tensor",
+            {"height": 1, "width": 1, "dtype": "uint8", "mean": 3},
+            ['with: mean and scale are for "dtype": "float"'],
+            id="a mean for bytes",
+        ),
+        pytest.param(
+            "log",
+            {"keys": "("},
+            ["with.keys: '(' given; expected a regular expression: missing"],
+            id="no expression",
+        ),
+        pytest.param(
+            "classifier_output",
+            {"labels": 3},
+            ["with.labels: 3 given; expected a list of names"],
+            id="labels that are no list",
+        ),
+        pytest.param(
+            "resize", [], ["with: expected an object of options"], id="options that are no object"
+        ),
+        pytest.param(
+            "regression_output",
+            {"names": {"a": -1}},
+            ["with.names: {'a': -1} given; expected col"],
+            id="a negative column",
+        ),
+        pytest.param(
+            "metrics", {"x": 1}, ["with.x: no such option; it has none"], id="an option too many"
+        ),
     ],
-)  # fmt: skip
+)
 def test_options_that_are_wrong(name: str, options: object, faults: list[str]) -> None:
     found = TABLE[name].faults(options)
     assert len(found) == len(faults)

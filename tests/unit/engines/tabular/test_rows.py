@@ -19,6 +19,7 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.storage.backends.single_file import SingleFile
+from tests.tables import named_by
 from tests.unit.engines.asking import answer
 
 X, Y = load_iris(return_X_y=True)
@@ -92,7 +93,8 @@ async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> No
         pytest.param(X[:0], r'input "x" {} \(-1, 4\) has no rows', id="none"),
     ],
 )
-@pytest.mark.parametrize(
+@named_by(
+    "write",
     ("write", "dtype"),
     [(sklearn, "double"), (xgboost, "float"), (lightgbm, "double"), (catboost, "float")],
 )
@@ -118,15 +120,39 @@ async def test_a_value_that_is_not_there_is_nan(tmp_path: Path, write: Write) ->
 @pytest.mark.parametrize(
     ("library", "name", "content", "text"),
     [
-        ("sklearn", "m.joblib", b"no model\n", "cannot be read by scikit-learn: "),
-        ("sklearn", "m.pkl", b"no model\n", "cannot be read by scikit-learn: "),
-        ("sklearn", "m.skops", b"no model\n", "cannot be read by scikit-learn: "),
-        ("xgboost", "m.json", b'{"learner": {}}\n', "cannot be read by xgboost: "),
-        ("xgboost", "m.ubj", b'{"learner": {}}\n', "is damaged"),
-        ("lightgbm", "m.txt", b"tree\nversion=v4\n", "was cut"),
-        ("lightgbm", "m.txt", b"words\nend of trees", "cannot be read by lightgbm: "),
-        ("lightgbm", "m.txt", b"", "was cut"),
-        ("catboost", "m.cbm", b"no model\n", "cannot be read by catboost: "),
+        pytest.param(
+            "sklearn", "m.joblib", b"no model\n", "cannot be read by scikit-learn: ", id="joblib"
+        ),
+        pytest.param(
+            "sklearn", "m.pkl", b"no model\n", "cannot be read by scikit-learn: ", id="pickle"
+        ),
+        pytest.param(
+            "sklearn", "m.skops", b"no model\n", "cannot be read by scikit-learn: ", id="skops"
+        ),
+        pytest.param(
+            "xgboost",
+            "m.json",
+            b'{"learner": {}}\n',
+            "cannot be read by xgboost: ",
+            id="JSON of xgboost",
+        ),
+        pytest.param(
+            "xgboost", "m.ubj", b'{"learner": {}}\n', "is damaged", id="UBJSON of xgboost"
+        ),
+        pytest.param(
+            "lightgbm", "m.txt", b"tree\nversion=v4\n", "was cut", id="a tree that was cut"
+        ),
+        pytest.param(
+            "lightgbm",
+            "m.txt",
+            b"words\nend of trees",
+            "cannot be read by lightgbm: ",
+            id="words for a tree",
+        ),
+        pytest.param("lightgbm", "m.txt", b"", "was cut", id="nothing for a tree"),
+        pytest.param(
+            "catboost", "m.cbm", b"no model\n", "cannot be read by catboost: ", id="catboost"
+        ),
     ],
 )
 def test_a_broken_file_fails_in_one_line(

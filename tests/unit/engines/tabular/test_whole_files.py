@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.tabular import lightgbm, xgboost
+from tests.tables import named_by
 
 UBJSON = (
     b"{L\0\0\0\0\0\0\0\1a[$l#L\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0\2"
@@ -58,7 +59,8 @@ def test_a_file_that_is_cut_anywhere_is_refused(check: Check, content: bytes, te
             check(content[:length], "m")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("check", "content", "text"),
     [
         (xgboost.check_whole, UBJSON + b"Z", "1 bytes follow its end"),

@@ -12,6 +12,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow import fallback
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from tests.tables import named_by
 
 OFF = EngineOptions()
 ON = OFF.having(TensorFlowOptions(fallback=True))
@@ -67,7 +68,8 @@ def test_a_tensor_that_two_inputs_name_cannot_be_fed() -> None:
 
 
 @pytest.mark.parametrize("options", [OFF, ON], ids=["off", "on"])
-@pytest.mark.parametrize(
+@named_by(
+    "named",
     ("own", "named"),
     [
         (OpenVinoOptions(shape=(4,)), "shape"),

@@ -33,6 +33,7 @@ from ie_serving.engines.verification.verdict import ComparisonTask, Findings, Ve
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
 from tests.onnx_models import Of, save_onnx
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import add_one
 
 RELEASE = "onnxruntime 1.0"
@@ -340,7 +341,8 @@ def test_the_reference_does_not_serve_what_has_ended_its_process(
         ask(model)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "operator",
     ("operator", "kinds"),
     [
         ("ThresholdedRelu", {ValueKind.NAN, ValueKind.INFINITE}),
@@ -525,7 +527,8 @@ def test_a_failed_comparison_is_a_warning(tmp_path: Path, caplog: pytest.LogCapt
     assert "onnxruntime does not take the file: so" in record.getMessage()
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "result",
     ("found", "result"),
     [
         (AGREES, "alike"),

@@ -25,6 +25,7 @@ from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
 from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 RANDOM = np.random.default_rng(5)
@@ -204,7 +205,8 @@ def cut_to_32_bits() -> tuple[list[Any], Any]:
     return [x], op.convert(op.broadcast(x, op.shape_of(x)), "f32")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "graph",
     ("graph", "inputs"),
     [
         (

@@ -221,10 +221,10 @@ async def test_two_inputs_of_8_bits_are_multiplied_right(
 @pytest.mark.parametrize(
     ("second", "largest", "unsafe"),
     [
-        (constant, 64, False),
-        (constant, 65, True),
-        (quantized_constant, 64, False),
-        (quantized_constant, 66, True),
+        pytest.param(constant, 64, False, id="64"),
+        pytest.param(constant, 65, True, id="65"),
+        pytest.param(quantized_constant, 64, False, id="64, quantized"),
+        pytest.param(quantized_constant, 66, True, id="66, quantized"),
     ],
 )
 def test_weights_that_fit_stay_in_8_bits(

@@ -204,7 +204,7 @@ async def test_sizes_of_1_are_put_in(tmp_path: Path, opened: dict[str, tuple[int
 @pytest.mark.parametrize(
     "kind", ["ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2", "ReduceLogSum"]
 )
-@pytest.mark.parametrize("axes", [[0, 1], [-1, 0], [2, 1], [2, 0, 1]])
+@pytest.mark.parametrize("axes", [[0, 1], [-1, 0], [2, 1], [2, 0, 1]], ids=str)
 async def test_reduced_axes_are_left_out(tmp_path: Path, kind: str, axes: list[int]) -> None:
     given = {"x": floats(2, 3, 4) + 2, "a": np.array(axes)}
     node = helper.make_node(kind, ["x", "a"], ["y"], keepdims=0)

@@ -14,6 +14,7 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.openvino.faults.hazards import READ, SIZED
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.graphs.walk import bodies
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 
@@ -641,7 +642,8 @@ async def test_an_ellipsis_alone_cuts_nothing_off(tmp_path: Path, shape: list[in
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("chosen", [True, False])
 @pytest.mark.parametrize("shape", [[4, 5, 2], [-1, -1, 2]])
-@pytest.mark.parametrize(
+@named_by(
+    "axes size",
     ("axes", "size"),
     [
         ([0, 1], [4, 8]),

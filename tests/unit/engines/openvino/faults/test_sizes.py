@@ -75,11 +75,11 @@ SPLITS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        ("lengths", [2], [7]),
-        ("lengths", [6], [-2]),
-        ("rest first", [2], [7]),
-        ("data", [1] * 7, [1] * 5),
-        ("shape", [1] * 7, [1] * 5),
+        pytest.param("lengths", [2], [7], id="lengths too long"),
+        pytest.param("lengths", [6], [-2], id="lengths below 0"),
+        pytest.param("rest first", [2], [7], id="a rest that is too long"),
+        pytest.param("data", [1] * 7, [1] * 5, id="fewer data"),
+        pytest.param("shape", [1] * 7, [1] * 5, id="a smaller shape"),
     ],
 )
 async def test_parts_are_not_longer_than_the_whole(

@@ -20,6 +20,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 from ie_serving.engines.savedmodel.host.host_program import HostPlan, HostStep
 from ie_serving.wire.protobuf import messages
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import Shape, load, parameter, result, run, save, unary
 
 # What specs tell of layouts and of sizes that are neither fixed nor open.
@@ -81,8 +82,8 @@ def identity() -> ov.Model:
     return ov.Model([op.relu(given)], [given])
 
 
-@pytest.mark.parametrize(
-    ("model", "beside", "host", "said"),
+@named_by(
+    "said", ("model", "beside", "host", "said"),
     [
         (False, None, None, "the server: its values are known at load"),
         (False, None, HOST, "the server, which computes StringLength"),

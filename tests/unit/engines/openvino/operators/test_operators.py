@@ -8,6 +8,7 @@ import pytest
 from onnx import AttributeProto, helper
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import load, run
 from tests.unit.engines.openvino.operators.asked import Given, check, floats, write
 
@@ -39,7 +40,15 @@ def written(directory: Path, opened: Any, more: Given, **attributes: Any) -> Giv
 @SIZES
 @pytest.mark.parametrize("mode", range(4))
 @pytest.mark.parametrize("more", [{}, PAST, LENGTHS], ids=["alone", "past", "lengths"])
-@pytest.mark.parametrize("windows", [LEFT, RIGHT, CAUSAL | LEFT, LEFT | RIGHT | {"scale": 2.0}])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        pytest.param(LEFT, id="to the left"),
+        pytest.param(RIGHT, id="to the right"),
+        pytest.param(CAUSAL | LEFT, id="causal"),
+        pytest.param(LEFT | RIGHT | {"scale": 2.0}, id="scaled"),
+    ],
+)
 async def test_queries_see_their_window(
     tmp_path: Path, windows: dict[str, Any], more: Given, mode: int, opened: Any
 ) -> None:
@@ -178,10 +187,10 @@ REAL, COMPLEX = floats(2, 4, 6, 1), floats(2, 4, 6, 2)
 @pytest.mark.parametrize(
     ("x", "attributes"),
     [
-        (REAL, {}),
-        (COMPLEX, {}),
-        (COMPLEX, {"inverse": 1}),
-        (REAL, {"onesided": 1}),
+        pytest.param(REAL, {}, id="numbers"),
+        pytest.param(COMPLEX, {}, id="complex numbers"),
+        pytest.param(COMPLEX, {"inverse": 1}, id="inverse"),
+        pytest.param(REAL, {"onesided": 1}, id="one side"),
     ],
 )
 async def test_a_model_holds_the_axis(
@@ -193,7 +202,7 @@ async def test_a_model_holds_the_axis(
     await check(write(tmp_path, node, {"x": x}, opened, held), {"x": x}, atol=1e-4)
 
 
-@pytest.mark.parametrize(("axis", "length"), [(1, None), (-2, None), (2, 5), (1, 7)])
+@named_by("axis length", ("axis", "length"), [(1, None), (-2, None), (2, 5), (1, 7)])
 async def test_one_side_gives_numbers(tmp_path: Path, axis: int, length: int | None) -> None:
     held = {"a": np.array(axis)} | ({"n": np.array(length)} if length else {})
     names = ["x", "n" if length else "", "a"]

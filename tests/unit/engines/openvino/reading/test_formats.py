@@ -96,10 +96,14 @@ def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "warned"),
     [
-        (["m.xml", "m.bin", "saved_model.pb"], True),
-        (["m.onnx", "m.tflite"], True),
-        (["saved_model.pb", "saved_model.pbtxt", "fingerprint.pb"], False),
-        (["m.xml", "m.bin", "labels.txt"], False),
+        pytest.param(["m.xml", "m.bin", "saved_model.pb"], True, id="IR beside a SavedModel"),
+        pytest.param(["m.onnx", "m.tflite"], True, id="ONNX beside TFLite"),
+        pytest.param(
+            ["saved_model.pb", "saved_model.pbtxt", "fingerprint.pb"],
+            False,
+            id="two forms of a SavedModel",
+        ),
+        pytest.param(["m.xml", "m.bin", "labels.txt"], False, id="IR beside its labels"),
     ],
 )
 def test_models_of_several_formats_are_warned_of(
@@ -133,19 +137,31 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("m.onnx", POINTER, "m.onnx is a pointer of Git LFS and not the model: git lfs pull"),
-        (
+        pytest.param(
+            "m.onnx",
+            POINTER,
+            "m.onnx is a pointer of Git LFS and not the model: git lfs pull",
+            id="a pointer for ONNX",
+        ),
+        pytest.param(
             "m.onnx",
             b"\n<!DOCTYPE html><html>",
             "m.onnx is a page of HTML and not the model, as of a download that was refused:"
             " upload the model",
+            id="a page for ONNX",
         ),
-        (
+        pytest.param(
             "saved_model.pb",
             POINTER,
             "saved_model.pb is a pointer of Git LFS and not the model: git lfs pull",
+            id="a pointer for a SavedModel",
         ),
-        ("saved_model.pb", b"", "saved_model.pb holds no graph: upload it again"),
+        pytest.param(
+            "saved_model.pb",
+            b"",
+            "saved_model.pb holds no graph: upload it again",
+            id="an empty SavedModel",
+        ),
     ],
 )
 def test_a_file_in_place_of_a_model_is_named(

@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.engines.run.program import CompiledPrograms
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import load, run
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -24,7 +25,8 @@ async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledP
     assert answer["counts"].tolist() == [2, 1, 1]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name",
     ("name", "cause"),
     [
         ("grows", "lets a TensorArray grow"),

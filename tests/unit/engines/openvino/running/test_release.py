@@ -8,6 +8,7 @@ import pytest
 
 from ie_serving.engines.openvino.running import release as module
 from ie_serving.engines.openvino.running.release import release
+from tests.tables import named_by
 
 WEIGHTS = 4096 * 4096 * 4
 
@@ -41,8 +42,10 @@ def test_a_model_that_a_request_still_uses_stays() -> None:
     assert product.flat[0] == 4096
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("KNOWN", ("1.",)), ("TYPE", "none"), ("DESTRUCTOR", "none"), ("ABI", b"")]
+@named_by(
+    "name",
+    ("name", "value"),
+    [("KNOWN", ("1.",)), ("TYPE", "none"), ("DESTRUCTOR", "none"), ("ABI", b"")],
 )
 def test_without_the_binding_as_it_is_known_python_frees(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object

@@ -42,9 +42,16 @@ def ours(operation: str, data: bytes, channels: int, **texts: str) -> Any:
 
 @pytest.mark.parametrize(
     ("pixels", "channels"),
-    [(COLOURS, 0), (COLOURS, 3), (COLOURS, 4), (GREY, 0), (GREY, 3), (WITH_ALPHA, 0),
-     (WITH_ALPHA, 3)],
-)  # fmt: skip
+    [
+        pytest.param(COLOURS, 0, id="colours as they are"),
+        pytest.param(COLOURS, 3, id="colours as colours"),
+        pytest.param(COLOURS, 4, id="colours with alpha"),
+        pytest.param(GREY, 0, id="grey as it is"),
+        pytest.param(GREY, 3, id="grey as colours"),
+        pytest.param(WITH_ALPHA, 0, id="alpha as it is"),
+        pytest.param(WITH_ALPHA, 3, id="alpha left out"),
+    ],
+)
 def test_png_equals_tensorflow(pixels: Any, channels: int) -> None:
     data = tf.io.encode_png(pixels).numpy()
     want = tf.io.decode_png(data, channels=channels).numpy()

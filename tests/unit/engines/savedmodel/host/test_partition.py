@@ -121,12 +121,20 @@ def test_a_node_that_runs_nowhere_is_refused_by_name(build: Build, cause: str) -
 @pytest.mark.parametrize(
     ("build", "needed"),
     [
-        (lambda s, x: tf.matmul(x, KERNEL), False),
-        (lambda s, x: tf.while_loop(lambda y: tf.size(y) < 0, lambda y: y * 2.0, [x])[0], False),
-        (lambda s, x: tf.strings.length(s), True),
-        (lambda s, x: tf.size(s), True),
-        (lambda s, x: table().size() + tf.size(x, tf.int64), True),
-        (lambda s, x: tf.map_fn(lambda row: tf.strings.to_number(tf.as_string(row)), x), True),
+        pytest.param(lambda s, x: tf.matmul(x, KERNEL), False, id="a product"),
+        pytest.param(
+            lambda s, x: tf.while_loop(lambda y: tf.size(y) < 0, lambda y: y * 2.0, [x])[0],
+            False,
+            id="a loop of numbers",
+        ),
+        pytest.param(lambda s, x: tf.strings.length(s), True, id="lengths of texts"),
+        pytest.param(lambda s, x: tf.size(s), True, id="a number of texts"),
+        pytest.param(lambda s, x: table().size() + tf.size(x, tf.int64), True, id="a table"),
+        pytest.param(
+            lambda s, x: tf.map_fn(lambda row: tf.strings.to_number(tf.as_string(row)), x),
+            True,
+            id="texts in a loop",
+        ),
     ],
 )
 def test_whether_the_host_is_needed(build: Build, needed: bool) -> None:

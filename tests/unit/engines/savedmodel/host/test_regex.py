@@ -14,6 +14,7 @@ from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.host_kernel import Attributes
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
+from tests.tables import named_by
 
 PATTERNS = [
     rb"a*",
@@ -89,7 +90,8 @@ def test_no_pattern_takes_longer_than_its_string_is_long(pattern: bytes) -> None
     assert time.thread_time() - started < 1
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "pattern",
     ("pattern", "words"),
     [
         (rb"(", "missing )"),

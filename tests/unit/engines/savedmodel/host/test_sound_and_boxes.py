@@ -82,9 +82,14 @@ def test_boxes_are_kept_in_the_order_of_tensorflow(
 
 @pytest.mark.parametrize(
     ("shape", "each", "total", "overlap"),
-    [((1, 3, 2, 4), 1, 1, 0.5), ((1, 2, 1, 4), 1, 1, 0.5), ((1, 3, 1, 4), 0, 1, 0.5),
-     ((1, 3, 1, 4), 1, 0, 0.5), ((1, 3, 1, 4), 1, 1, 1.5)],
-)  # fmt: skip
+    [
+        pytest.param((1, 3, 2, 4), 1, 1, 0.5, id="boxes of two classes"),
+        pytest.param((1, 2, 1, 4), 1, 1, 0.5, id="fewer boxes than scores"),
+        pytest.param((1, 3, 1, 4), 0, 1, 0.5, id="none of each class"),
+        pytest.param((1, 3, 1, 4), 1, 0, 0.5, id="none in all"),
+        pytest.param((1, 3, 1, 4), 1, 1, 1.5, id="an overlap above 1"),
+    ],
+)
 def test_boxes_that_tensorflow_refuses_are_refused(
     shape: tuple[int, ...], each: int, total: int, overlap: float
 ) -> None:
@@ -103,17 +108,24 @@ FILES = st.one_of(
     # One byte of the header, or of what lies behind it, is another; the end is missing or more.
     st.builds(
         lambda at, byte, end: (WAV[:at] + bytes([byte]) + WAV[at + 1 :])[:end],
-        st.integers(0, 45), st.sampled_from([0, 1, 2, 8, 16, 18, 24, 255]), st.integers(30, 70),
+        st.integers(0, 45),
+        st.sampled_from([0, 1, 2, 8, 16, 18, 24, 255]),
+        st.integers(30, 70),
     ),
-    st.sampled_from([
-        wav(1, 2, 2**30),  # whose bytes a second do not fit the header
-        *(WAV[:12] + name + EXTRA + WAV[12:] for name in (b"JUNK", b"bext", b"LIST", b"iXML")),
-        *(WAV[:36] + name + EXTRA + WAV[36:] for name in (b"LIST", b"fact", b"data")),
-        *(WAV + more for more in (b"LIST" + EXTRA, b"LIST\xff\xff\xff\x7f", b"x", b"data" + EXTRA)),
-        WAV[:16] + b"\x12" + WAV[17:36] + b"\0\0" + WAV[36:],
-        b"",
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            wav(1, 2, 2**30),  # whose bytes a second do not fit the header
+            *(WAV[:12] + name + EXTRA + WAV[12:] for name in (b"JUNK", b"bext", b"LIST", b"iXML")),
+            *(WAV[:36] + name + EXTRA + WAV[36:] for name in (b"LIST", b"fact", b"data")),
+            *(
+                WAV + more
+                for more in (b"LIST" + EXTRA, b"LIST\xff\xff\xff\x7f", b"x", b"data" + EXTRA)
+            ),
+            WAV[:16] + b"\x12" + WAV[17:36] + b"\0\0" + WAV[36:],
+            b"",
+        ]
+    ),
+)
 
 
 @given(FILES, st.integers(-1, 4), st.integers(-1, 12))

@@ -39,16 +39,49 @@ def by_tensorflow(path: Path, types: tuple[Any, Any], attributes: Mapping[str, A
 @pytest.mark.parametrize(
     ("content", "key", "value", "attributes"),
     [
-        ("a\nb\nc\n", STRING, LONG, {"key_index": LINE, "value_index": NUMBER}),
-        ("a\nb", LONG, STRING, {"key_index": NUMBER, "value_index": LINE}),
-        ("a\r\n \nb\n", STRING, LONG, {"key_index": LINE, "value_index": NUMBER}),
-        ("x\t1\ny\t2\n", STRING, LONG, {"key_index": 0, "value_index": 1}),
-        ("7,x,1.5\n9,y,-2e3\n", LONG, FLOAT,
-         {"key_index": 0, "value_index": 2, "delimiter": ","}),
-        ("a\nb\nc\n", STRING, LONG, {"key_index": LINE, "value_index": NUMBER, "vocab_size": 2}),
-        ("a\t1\nb\t1\na\t1\n", STRING, LONG, {"key_index": 0, "value_index": 1}),
+        pytest.param(
+            "a\nb\nc\n",
+            STRING,
+            LONG,
+            {"key_index": LINE, "value_index": NUMBER},
+            id="numbers of lines",
+        ),
+        pytest.param(
+            "a\nb", LONG, STRING, {"key_index": NUMBER, "value_index": LINE}, id="lines by number"
+        ),
+        pytest.param(
+            "a\r\n \nb\n",
+            STRING,
+            LONG,
+            {"key_index": LINE, "value_index": NUMBER},
+            id="lines with blanks",
+        ),
+        pytest.param(
+            "x\t1\ny\t2\n", STRING, LONG, {"key_index": 0, "value_index": 1}, id="two columns"
+        ),
+        pytest.param(
+            "7,x,1.5\n9,y,-2e3\n",
+            LONG,
+            FLOAT,
+            {"key_index": 0, "value_index": 2, "delimiter": ","},
+            id="columns of a CSV",
+        ),
+        pytest.param(
+            "a\nb\nc\n",
+            STRING,
+            LONG,
+            {"key_index": LINE, "value_index": NUMBER, "vocab_size": 2},
+            id="a size that is given",
+        ),
+        pytest.param(
+            "a\t1\nb\t1\na\t1\n",
+            STRING,
+            LONG,
+            {"key_index": 0, "value_index": 1},
+            id="a line twice",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_is_read_as_tensorflow_reads_it(
     tmp_path: Path, content: str, key: Any, value: Any, attributes: Mapping[str, Any]
 ) -> None:
@@ -66,14 +99,39 @@ def test_a_file_is_read_as_tensorflow_reads_it(
 @pytest.mark.parametrize(
     ("content", "value", "attributes", "fault"),
     [
-        ("a\t1\na\t2\n", LONG, {"key_index": 0, "value_index": 1}, "different value for same key"),
-        ("a\n", LONG, {"key_index": 0, "value_index": 1}, "line 0 has no column 1"),
-        ("a\tx\n", LONG, {"key_index": 0, "value_index": 1}, "a line is no int64"),
-        ("a\n\nb\n", LONG, {"key_index": LINE, "value_index": NUMBER}, "line 1 is empty"),
-        ("a\n", LONG, {"key_index": LINE, "value_index": NUMBER, "vocab_size": 2},
-         "Invalid vocab_size"),
+        pytest.param(
+            "a\t1\na\t2\n",
+            LONG,
+            {"key_index": 0, "value_index": 1},
+            "different value for same key",
+            id="two values of a key",
+        ),
+        pytest.param(
+            "a\n",
+            LONG,
+            {"key_index": 0, "value_index": 1},
+            "line 0 has no column 1",
+            id="no such column",
+        ),
+        pytest.param(
+            "a\tx\n", LONG, {"key_index": 0, "value_index": 1}, "a line is no int64", id="no number"
+        ),
+        pytest.param(
+            "a\n\nb\n",
+            LONG,
+            {"key_index": LINE, "value_index": NUMBER},
+            "line 1 is empty",
+            id="an empty line",
+        ),
+        pytest.param(
+            "a\n",
+            LONG,
+            {"key_index": LINE, "value_index": NUMBER, "vocab_size": 2},
+            "Invalid vocab_size",
+            id="fewer lines than the size",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_does_not_fit_is_refused_as_by_tensorflow(
     tmp_path: Path, content: str, value: Any, attributes: Mapping[str, Any], fault: str
 ) -> None:

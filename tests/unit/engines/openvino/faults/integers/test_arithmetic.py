@@ -144,14 +144,25 @@ def test_negative_numbers_are_none_of_types_without_a_sign() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        op.add,
-        op.floor_mod,
-        op.maximum,
-        lambda n, beyond: op.select(op.less(n, constant(1, np.int64)), n, beyond),
-        lambda n, beyond: op.concat([n, op.unsqueeze(beyond, constant(0))], 0),
-        lambda n, beyond: op.pad(n, constant([1]), constant([1]), "constant", beyond),
-        lambda n, beyond: op.gather(op.unsqueeze(beyond, constant(0)), n, constant(0)),
-        lambda n, beyond: op.add(n, op.broadcast(beyond, op.shape_of(n))),
+        pytest.param(op.add, id="add"),
+        pytest.param(op.floor_mod, id="floor_mod"),
+        pytest.param(op.maximum, id="maximum"),
+        pytest.param(
+            lambda n, beyond: op.select(op.less(n, constant(1, np.int64)), n, beyond), id="select"
+        ),
+        pytest.param(
+            lambda n, beyond: op.concat([n, op.unsqueeze(beyond, constant(0))], 0), id="concat"
+        ),
+        pytest.param(
+            lambda n, beyond: op.pad(n, constant([1]), constant([1]), "constant", beyond), id="pad"
+        ),
+        pytest.param(
+            lambda n, beyond: op.gather(op.unsqueeze(beyond, constant(0)), n, constant(0)),
+            id="gather",
+        ),
+        pytest.param(
+            lambda n, beyond: op.add(n, op.broadcast(beyond, op.shape_of(n))), id="broadcast"
+        ),
     ],
 )
 def test_a_constant_beyond_32_bits_cannot_be_computed_with(build: Any) -> None:

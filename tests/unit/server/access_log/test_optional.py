@@ -45,6 +45,7 @@ from ie_serving.telemetry.request.entry import current
 from ie_serving.telemetry.request.observers import RequestWatch
 from ie_serving.telemetry.trace.traces import Traces
 from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
+from tests.tables import named_by
 from tests.unit.server.transport.http1.talk import (
     GET,
     POST,
@@ -246,7 +247,8 @@ async def _awaited(work: Awaitable[bytes]) -> bytes:
     return await work
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "code",
     ("error", "code"),
     [
         (NotFound("no such model"), "NOT_FOUND"),

@@ -13,6 +13,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 from ie_serving.server.fronts.other_servers import AppChain, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
+from tests.tables import named_by
 
 EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [
     f"ie_serving.compat.{each}"
@@ -67,7 +68,8 @@ def test_routes_that_are_not_used_are_not_imported(
     assert isinstance(getattr(answer, "__self__", None), Api) is (not imported)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path", "asked"),
     [
         ("POST", "/predict", ("invoke", "default")),
@@ -84,7 +86,8 @@ def test_the_gate_is_told_verb_and_model(method: str, path: str, asked: tuple[st
     assert every.wanted(head(method, path)) == asked
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path"),
     [
         ("GET", "/predict"),

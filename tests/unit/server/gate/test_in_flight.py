@@ -9,6 +9,7 @@ from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.fronts.rest.body import refusal
 from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
+from tests.tables import named_by
 
 NEVER: Any = None
 
@@ -65,7 +66,8 @@ async def test_a_client_that_leaves_gives_room() -> None:
     assert await worked.call() == b"reply"
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path"),
     [
         ("GET", "/v2/health/ready"),

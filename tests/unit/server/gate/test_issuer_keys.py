@@ -22,6 +22,7 @@ from ie_serving.server.gate.token_keys import (
 )
 from tests.issuer import ec_key, jwk, key_set
 from tests.process import PATIENCE_S
+from tests.tables import named_by
 from tests.unit.server.gate.callers import until
 
 FIRST, SECOND = (key_set(jwk(ec_key(number), kid=str(number))) for number in range(2))
@@ -162,7 +163,8 @@ def test_keys_are_fetched(url: str) -> None:
     assert fetched(f"{url}/") == "keys"
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "path",
     ("path", "error", "said"),
     [
         ("/moved", Unreachable, "answered 302"),

@@ -36,17 +36,17 @@ def test_a_key_alone_needs_no_name() -> None:
 @pytest.mark.parametrize(
     "left_out",
     [
-        SECRET,
-        jwk(ec_key(1), kid="x", use="enc"),
-        jwk(ec_key(1), kid="x", key_ops=["sign"]),
-        jwk(ec_key(1), kid="x", alg="ES512"),
-        jwk(rsa_key(1024), kid="x"),
-        {**jwk(ec_key(1), kid="x"), "y": "AAAA"},
-        {**jwk(rsa_key(), kid="x"), "n": "?"},
-        {**jwk(rsa_key(), kid="x"), "n": 7},
-        {"kty": "RSA", "kid": "x"},
-        {"kid": "x"},
-        {"kty": ["RSA"], "kid": "x"},
+        pytest.param(SECRET, id="a secret"),
+        pytest.param(jwk(ec_key(1), kid="x", use="enc"), id="a key to encrypt with"),
+        pytest.param(jwk(ec_key(1), kid="x", key_ops=["sign"]), id="a key to sign with alone"),
+        pytest.param(jwk(ec_key(1), kid="x", alg="ES512"), id="another algorithm"),
+        pytest.param(jwk(rsa_key(1024), kid="x"), id="1024 bits of RSA"),
+        pytest.param({**jwk(ec_key(1), kid="x"), "y": "AAAA"}, id="a point off the curve"),
+        pytest.param({**jwk(rsa_key(), kid="x"), "n": "?"}, id="no base64"),
+        pytest.param({**jwk(rsa_key(), kid="x"), "n": 7}, id="a number for a text"),
+        pytest.param({"kty": "RSA", "kid": "x"}, id="RSA without numbers"),
+        pytest.param({"kid": "x"}, id="no type"),
+        pytest.param({"kty": ["RSA"], "kid": "x"}, id="a list as type"),
     ],
 )
 def test_a_key_that_no_token_may_be_signed_with_is_left_out(left_out: Any) -> None:
@@ -67,16 +67,18 @@ def test_a_private_part_is_not_taken() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[]",
-        "{}",
-        '{"keys": {}}',
-        '{"keys": []}',
-        "[" * 100_000,
-        json.dumps({"keys": [SECRET]}),
-        json.dumps({"keys": [None, 1]}),
-        json.dumps({"keys": [jwk(ec_key())] * (MOST_KEYS + 1)}),
-        json.dumps({"keys": [jwk(ec_key(), x5c=["x" * MOST_BYTES])]}),
+        pytest.param("", id="nothing"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="an empty object"),
+        pytest.param('{"keys": {}}', id="keys that are no list"),
+        pytest.param('{"keys": []}', id="no keys"),
+        pytest.param("[" * 100_000, id="very many lists"),
+        pytest.param(json.dumps({"keys": [SECRET]}), id="a secret alone"),
+        pytest.param(json.dumps({"keys": [None, 1]}), id="keys that are no objects"),
+        pytest.param(json.dumps({"keys": [jwk(ec_key())] * (MOST_KEYS + 1)}), id="too many keys"),
+        pytest.param(
+            json.dumps({"keys": [jwk(ec_key(), x5c=["x" * MOST_BYTES])]}), id="too many bytes"
+        ),
     ],
 )
 def test_a_text_that_is_no_key_set_is_refused(text: str) -> None:

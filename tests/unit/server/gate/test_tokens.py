@@ -23,6 +23,7 @@ from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
 from tests.process import PATIENCE_S
+from tests.tables import named_by
 from tests.unit.server.gate.callers import ALICE, ALICE_KEY, material, until
 
 READER = Principal(name="reader", rights=Right.READ)
@@ -58,15 +59,21 @@ def access(believed: TokenMaterial = BELIEVED) -> Access:
 @pytest.mark.parametrize(
     ("made", "caller"),
     [
-        (token, ALICE),
-        (lambda: token(rsa_key(), kid="two", algorithm="RS256"), ALICE),
-        (lambda: token(rsa_key(), kid="two", algorithm="PS256"), ALICE),
-        (lambda: token(ed_key(), kid="three", algorithm="EdDSA"), ALICE),
-        (lambda: token(sub="eve", groups=["writers", "readers"]), READER),
-        (lambda: token(groups=["readers"]), ALICE),  # the first line that fits
-        (lambda: token(exp=int(time.time()) - 1), ALICE),  # within the leeway
-        (lambda: token(aud=["this", "other"]), ALICE),
-        (lambda: token(nbf=None), ALICE),
+        pytest.param(token, ALICE, id="ES256"),
+        pytest.param(lambda: token(rsa_key(), kid="two", algorithm="RS256"), ALICE, id="RS256"),
+        pytest.param(lambda: token(rsa_key(), kid="two", algorithm="PS256"), ALICE, id="PS256"),
+        pytest.param(lambda: token(ed_key(), kid="three", algorithm="EdDSA"), ALICE, id="EdDSA"),
+        pytest.param(
+            lambda: token(sub="eve", groups=["writers", "readers"]), READER, id="by its groups"
+        ),
+        pytest.param(
+            lambda: token(groups=["readers"]), ALICE, id="by its subject before its groups"
+        ),  # the first line that fits
+        pytest.param(
+            lambda: token(exp=int(time.time()) - 1), ALICE, id="expired a second ago"
+        ),  # within the leeway
+        pytest.param(lambda: token(aud=["this", "other"]), ALICE, id="one of several audiences"),
+        pytest.param(lambda: token(nbf=None), ALICE, id="no start"),
     ],
 )
 async def test_a_token_of_a_believed_issuer_is_known(
@@ -117,7 +124,8 @@ async def test_a_token_that_is_wrong_in_one_way_is_refused(name: str) -> None:
     assert not gate._known
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name",
     ("name", "said"),
     [("expired", "expired"), ("audience", "audience"), ("issuer", "issuer"), ("no end", "exp")],
 )
@@ -271,20 +279,28 @@ async def test_keys_that_have_not_been_fetched_yet() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "claims", "expected"),
     [
-        ("", "", {}, True),
-        ("sub", "a", {"sub": "a"}, True),
-        ("sub", "a", {"sub": "a b"}, False),
-        ("scope", "b", {"scope": "a b"}, True),
-        ("scp", "b", {"scp": ["a", "b"]}, True),
-        ("realm.roles", "r", {"realm": {"roles": ["r"]}}, True),
-        ("https://x.test/roles", "r", {"https://x.test/roles": ["r"]}, True),
-        ("admin", "true", {"admin": True}, True),
-        ("level", "1", {"level": 1}, True),
-        ("level", "1", {"level": True}, False),
-        ("a.b", "c", {"a": "c"}, False),
-        ("a", "None", {"a": None}, False),
-        ("a", "{}", {"a": {}}, False),
-        ("missing", "None", {}, False),
+        pytest.param("", "", {}, True, id="no claim"),
+        pytest.param("sub", "a", {"sub": "a"}, True, id="a text"),
+        pytest.param("sub", "a", {"sub": "a b"}, False, id="a part of a text"),
+        pytest.param("scope", "b", {"scope": "a b"}, True, id="one of several scopes"),
+        pytest.param("scp", "b", {"scp": ["a", "b"]}, True, id="one of a list"),
+        pytest.param(
+            "realm.roles", "r", {"realm": {"roles": ["r"]}}, True, id="a claim in a claim"
+        ),
+        pytest.param(
+            "https://x.test/roles",
+            "r",
+            {"https://x.test/roles": ["r"]},
+            True,
+            id="an address as name",
+        ),
+        pytest.param("admin", "true", {"admin": True}, True, id="true"),
+        pytest.param("level", "1", {"level": 1}, True, id="a number"),
+        pytest.param("level", "1", {"level": True}, False, id="true is not 1"),
+        pytest.param("a.b", "c", {"a": "c"}, False, id="a path that leads nowhere"),
+        pytest.param("a", "None", {"a": None}, False, id="null"),
+        pytest.param("a", "{}", {"a": {}}, False, id="an empty object"),
+        pytest.param("missing", "None", {}, False, id="a missing claim"),
     ],
 )
 def test_a_line_fits_the_claims_that_it_names(

@@ -12,6 +12,7 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, MakeListener, Orders, serve
 from ie_serving.server.process.ports import PortError, PortSockets
+from tests.tables import named_by
 
 PATIENCE_S = 10
 SETTINGS = ServerSettings(port=9000, rest_port=0, drain_timeout_s=3)
@@ -113,8 +114,10 @@ async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(
     assert application.said == expected
 
 
-@pytest.mark.parametrize(
-    ("drain_s", "code_s"), [(0, 30), (10, 20), (28, CLOSE_TIMEOUT_S), (30, CLOSE_TIMEOUT_S)]
+@named_by(
+    "drain_s",
+    ("drain_s", "code_s"),
+    [(0, 30), (10, 20), (28, CLOSE_TIMEOUT_S), (30, CLOSE_TIMEOUT_S)],
 )
 async def test_code_has_what_is_left_of_the_drain_timeout_to_end(
     ports: PortSockets, monkeypatch: pytest.MonkeyPatch, drain_s: float, code_s: float

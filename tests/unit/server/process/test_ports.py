@@ -25,6 +25,7 @@ from ie_serving.server.process.ports import (
 from ie_serving.server.transport.grpc.grpcio_server import spelled
 from ie_serving.server.transport.listener import allow_listening
 from tests.process import free_ports
+from tests.tables import named_by
 
 
 def free_port() -> int:
@@ -123,7 +124,8 @@ def test_nothing_stays_bound_after_a_conflict() -> None:
         pass
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "host",
     ("host", "address"),
     [
         ("127.0.0.1", "127.0.0.1:{}"),

@@ -9,6 +9,7 @@ import pytest
 from ie_serving.server.transport.connection_limit import client_of, limit_of
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
+from tests.tables import named_by
 
 PATIENCE_S = 20.0
 NEVER: Any = None
@@ -32,7 +33,8 @@ async def test_the_first_connection_of_an_address_gives_way_to_the_second(port: 
     await server.drain(0.0)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "address",
     ("address", "client"),
     [
         ("10.0.0.7", "10.0.0.7"),

@@ -6,6 +6,7 @@ import ssl
 import pytest
 
 from ie_serving.server.transport.handshake import QUIET_S, FailedHandshakes, reason_of
+from tests.tables import named_by
 
 
 def failure(reason: str) -> ssl.SSLError:
@@ -14,7 +15,8 @@ def failure(reason: str) -> ssl.SSLError:
     return error
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name",
     ("name", "reason"),
     [
         ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no_certificate"),

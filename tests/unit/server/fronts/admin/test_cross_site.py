@@ -28,13 +28,19 @@ OF_THE_NETWORK = (
 @pytest.mark.parametrize(
     "fields",
     [
-        {},
-        {b"sec-fetch-site": b"same-origin", b"origin": b"http://models.test:8000"},
+        pytest.param({}, id="no header"),
+        pytest.param(
+            {b"sec-fetch-site": b"same-origin", b"origin": b"http://models.test:8000"},
+            id="the same origin",
+        ),
         # A proxy that passes its own name on changes the one header, not the other.
-        {b"sec-fetch-site": b"same-origin", b"origin": b"https://public.test"},
-        {b"sec-fetch-site": b"none"},
-        {b"origin": b"http://models.test:8000"},
-        {b"origin": b"HTTP://Models.test:8000"},
+        pytest.param(
+            {b"sec-fetch-site": b"same-origin", b"origin": b"https://public.test"},
+            id="the same origin behind a proxy",
+        ),
+        pytest.param({b"sec-fetch-site": b"none"}, id="no page"),
+        pytest.param({b"origin": b"http://models.test:8000"}, id="the origin of the host"),
+        pytest.param({b"origin": b"HTTP://Models.test:8000"}, id="the origin in capitals"),
     ],
 )
 def test_a_caller_that_is_not_of_another_site_may_change_things(fields: dict[bytes, bytes]) -> None:
@@ -44,12 +50,18 @@ def test_a_caller_that_is_not_of_another_site_may_change_things(fields: dict[byt
 @pytest.mark.parametrize(
     "fields",
     [
-        {b"sec-fetch-site": b"cross-site"},
-        {b"sec-fetch-site": b"same-site", b"origin": b"http://other.test"},
-        {b"sec-fetch-site": b"cross-site", b"origin": b"http://models.test:8000"},
-        {b"origin": b"http://evil.test"},
-        {b"origin": b"null"},
-        {b"origin": b"http://models.test"},
+        pytest.param({b"sec-fetch-site": b"cross-site"}, id="another site"),
+        pytest.param(
+            {b"sec-fetch-site": b"same-site", b"origin": b"http://other.test"},
+            id="another host of the site",
+        ),
+        pytest.param(
+            {b"sec-fetch-site": b"cross-site", b"origin": b"http://models.test:8000"},
+            id="another site with the host's origin",
+        ),
+        pytest.param({b"origin": b"http://evil.test"}, id="another origin"),
+        pytest.param({b"origin": b"null"}, id="a hidden origin"),
+        pytest.param({b"origin": b"http://models.test"}, id="another port"),
     ],
 )
 def test_a_page_of_another_site_may_not(fields: dict[bytes, bytes]) -> None:

@@ -44,15 +44,15 @@ async def test_another_level_counts_at_once(
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"DEBUG",
-        b"\xff",
-        b"[]",
-        b"[" * 100_000,
-        b'{"log_level": 1}',
-        b'{"log_level": "loud"}',
-        b'{"level": "DEBUG"}',
-        b'{"log_level": "DEBUG", "x": 1}',
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"DEBUG", id="no JSON"),
+        pytest.param(b"\xff", id="no text"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b"[" * 100_000, id="very many lists"),
+        pytest.param(b'{"log_level": 1}', id="a number"),
+        pytest.param(b'{"log_level": "loud"}', id="no such level"),
+        pytest.param(b'{"level": "DEBUG"}', id="another key"),
+        pytest.param(b'{"log_level": "DEBUG", "x": 1}', id="a key too many"),
     ],
 )
 async def test_a_body_that_is_no_level_changes_nothing(body: bytes) -> None:

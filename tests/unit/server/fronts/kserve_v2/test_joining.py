@@ -17,6 +17,7 @@ from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve.regions import OFF
+from tests.tables import named_by
 from tests.unit.inference.stand_ins import Heart
 
 FRONT = "ie_serving.server.fronts.kserve_v2.front"
@@ -55,7 +56,8 @@ async def test_nothing_is_imported_before_the_first_request(
     assert isinstance(over[0], DataPlane)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path", "found"),
     [
         ("POST", "/v2/models/m/infer", ParsedPath("infer", "m")),
@@ -85,7 +87,8 @@ def test_a_path_names_a_task_and_a_model(method: str, path: str, found: ParsedPa
     assert asked(head(method, path)) == found
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "version",
     ("version", "number", "label"),
     [
         ("", None, None),

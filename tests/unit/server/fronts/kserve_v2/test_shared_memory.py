@@ -97,7 +97,16 @@ def test_names_of_regions(memory: shared_memory.SharedMemory, name: str) -> None
         SharedMemory().register(name, memory.name, 0, 1)
 
 
-@pytest.mark.parametrize(("offset", "size"), [(True, 1), (0, True), ("0", 1), (0, None), (0.0, 1)])
+@pytest.mark.parametrize(
+    ("offset", "size"),
+    [
+        pytest.param(True, 1, id="true as offset"),
+        pytest.param(0, True, id="true as size"),
+        pytest.param("0", 1, id="a text"),
+        pytest.param(0, None, id="no size"),
+        pytest.param(0.0, 1, id="a fraction"),
+    ],
+)
 def test_numbers_are_numbers(
     memory: shared_memory.SharedMemory, offset: object, size: object
 ) -> None:

@@ -221,16 +221,16 @@ async def test_a_call_becomes_programs() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"url": "javascript:alert(1)"},
-        {"url": "http://h/'; rm -rf ~"},
-        {"verb": "poll"},
-        {"version": "one"},
-        {"pieces": ["a\nb"]},
-        {"pieces": [{"value": "1; import os", "sizes": [1]}]},
-        {"pieces": [{"value": "1", "sizes": ["x"]}]},
-        {"pieces": [{"value": "1", "sizes": [float("inf")]}]},
-        {"pieces": None},
-        {"model": None, "pieces": [[]]},
+        pytest.param({"url": "javascript:alert(1)"}, id="an address with a script"),
+        pytest.param({"url": "http://h/'; rm -rf ~"}, id="an address with a quotation mark"),
+        pytest.param({"verb": "poll"}, id="another verb"),
+        pytest.param({"version": "one"}, id="a version of words"),
+        pytest.param({"pieces": ["a\nb"]}, id="a piece of two lines"),
+        pytest.param({"pieces": [{"value": "1; import os", "sizes": [1]}]}, id="a value with code"),
+        pytest.param({"pieces": [{"value": "1", "sizes": ["x"]}]}, id="a size of words"),
+        pytest.param({"pieces": [{"value": "1", "sizes": [float("inf")]}]}, id="an infinite size"),
+        pytest.param({"pieces": None}, id="no pieces"),
+        pytest.param({"model": None, "pieces": [[]]}, id="no model and an empty piece"),
     ],
 )
 async def test_a_call_that_is_none_becomes_no_program(change: dict[str, Any]) -> None:

@@ -83,11 +83,27 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
 @pytest.mark.parametrize(
     ("method", "kind", "size", "apart"),
     [
-        ("Classify", messages.ClassificationRequest, LARGE_MESSAGE - 100, False),
-        ("Classify", messages.ClassificationRequest, LARGE_MESSAGE, True),
-        ("Regress", messages.RegressionRequest, LARGE_MESSAGE, True),
-        ("MultiInference", messages.MultiInferenceRequest, LARGE_MESSAGE, True),
-        ("Predict", messages.PredictRequest, LARGE, True),
+        pytest.param(
+            "Classify",
+            messages.ClassificationRequest,
+            LARGE_MESSAGE - 100,
+            False,
+            id="a small Classify",
+        ),
+        pytest.param(
+            "Classify", messages.ClassificationRequest, LARGE_MESSAGE, True, id="a large Classify"
+        ),
+        pytest.param(
+            "Regress", messages.RegressionRequest, LARGE_MESSAGE, True, id="a large Regress"
+        ),
+        pytest.param(
+            "MultiInference",
+            messages.MultiInferenceRequest,
+            LARGE_MESSAGE,
+            True,
+            id="a large MultiInference",
+        ),
+        pytest.param("Predict", messages.PredictRequest, LARGE, True, id="a large Predict"),
     ],
 )
 async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.tfs.rest_routes import Route, VersionOverflow, route
+from tests.tables import named_by
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method target",
     ("method", "target", "expected"),
     [
         ("GET", "/v1/models", Route("models", ModelSpec(""))),
@@ -39,7 +41,8 @@ def test_a_target_names_a_task_and_a_model(method: str, target: str, expected: R
     assert route(method, target) == expected
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method target",
     ("method", "target"),
     [
         ("GET", "/v1/foo"),

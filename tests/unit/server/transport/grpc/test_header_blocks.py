@@ -13,6 +13,7 @@ from ie_serving.server.status import CUT, LONGEST_TEXT
 from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.header_blocks import CallHead, interpret
 from ie_serving.server.transport.http2.headers import HeaderFields
+from tests.tables import named_by
 
 CALL = (
     (b":method", b"POST"),
@@ -43,7 +44,8 @@ def test_metadata_that_is_refused_fails_the_call() -> None:
     assert "65536 bytes" in told["grpc-message"]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "value",
     ("value", "seconds"),
     [
         (b"1H", 3600),
@@ -65,7 +67,8 @@ def test_a_timeout_that_cannot_be_read_is_refused(value: bytes) -> None:
     assert interpreted((*CALL, (b"grpc-timeout", value))).refusal
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "content_type",
     ("content_type", "status"),
     [
         (b"application/grpc", None),

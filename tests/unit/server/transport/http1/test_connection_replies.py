@@ -70,10 +70,10 @@ async def test_a_defect_is_logged_and_answered_without_its_text(
 @pytest.mark.parametrize(
     "headers",
     [
-        [(b"x", b"a\r\nset-cookie: b")],
-        [(b"x: y\r\nz", b"a")],
-        [(b"content-length", b"7")],
-        [(b"transfer-encoding", b"chunked")],
+        pytest.param([(b"x", b"a\r\nset-cookie: b")], id="a line break in a value"),
+        pytest.param([(b"x: y\r\nz", b"a")], id="a line break in a name"),
+        pytest.param([(b"content-length", b"7")], id="another length"),
+        pytest.param([(b"transfer-encoding", b"chunked")], id="another coding"),
     ],
 )
 async def test_no_header_breaks_out_of_its_line_or_lies_about_the_body(

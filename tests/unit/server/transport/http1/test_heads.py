@@ -18,14 +18,14 @@ def test_an_unknown_status_has_no_phrase() -> None:
 @pytest.mark.parametrize(
     "pair",
     [
-        (b"", b"x"),
-        (b"a b", b"x"),
-        (b"a:", b"x"),
-        (b"a", b"x\ny"),
-        (b"a", b"x\ry"),
-        (b"a", b"\0"),
-        (b"transfer-encoding", b"chunked"),
-        (b"content-length", b"many"),
+        pytest.param((b"", b"x"), id="no name"),
+        pytest.param((b"a b", b"x"), id="a blank in a name"),
+        pytest.param((b"a:", b"x"), id="a colon in a name"),
+        pytest.param((b"a", b"x\ny"), id="a line feed"),
+        pytest.param((b"a", b"x\ry"), id="a carriage return"),
+        pytest.param((b"a", b"\0"), id="a zero"),
+        pytest.param((b"transfer-encoding", b"chunked"), id="another coding"),
+        pytest.param((b"content-length", b"many"), id="a length that is no number"),
     ],
 )
 def test_a_pair_that_would_break_the_framing_is_refused(pair: tuple[bytes, bytes]) -> None:

@@ -4,9 +4,11 @@ import httptools
 import pytest
 
 from ie_serving.server.transport.http1.heads import target
+from tests.tables import named_by
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url",
     ("url", "parts"),
     [
         (b"/", (b"/", b"")),

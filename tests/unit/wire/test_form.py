@@ -11,6 +11,7 @@ from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.form import ReplyForm, encode_raw, encode_texts, form_of, parse_form
 from ie_serving.wire.json.request import Format
+from tests.tables import named_by
 from tests.unit.wire.test_multipart import TYPE, Field, written
 
 NUMBERS = TensorSpec("n", DataType.FP32, (-1, 2), "n:0")
@@ -67,12 +68,34 @@ def test_a_signature_is_named_by_a_field() -> None:
 @pytest.mark.parametrize(
     ("specs", "field", "phrase"),
     [
-        ([IMAGE, NUMBERS], ("y", True, b"1"), 'a field "y"; the inputs are n, x'),
-        ([IMAGE], ("y", False, b"1"), 'a field "y"; the inputs are x'),
-        ([NUMBERS], ("n", True, b"1"), "takes numbers, and no images"),
-        ([NUMBERS], ("n", False, b"[1"), "JSON Parse error"),
-        ([NUMBERS], ("n", False, b'["a"]'), "is not of expected type: float"),
-        ([replace(IMAGE, image=None)], ("x", True, b"1"), "takes numbers, and no images"),
+        pytest.param(
+            [IMAGE, NUMBERS],
+            ("y", True, b"1"),
+            'a field "y"; the inputs are n, x',
+            id="a file of another name",
+        ),
+        pytest.param(
+            [IMAGE],
+            ("y", False, b"1"),
+            'a field "y"; the inputs are x',
+            id="a field of another name",
+        ),
+        pytest.param(
+            [NUMBERS], ("n", True, b"1"), "takes numbers, and no images", id="a file for numbers"
+        ),
+        pytest.param([NUMBERS], ("n", False, b"[1"), "JSON Parse error", id="JSON that is cut"),
+        pytest.param(
+            [NUMBERS],
+            ("n", False, b'["a"]'),
+            "is not of expected type: float",
+            id="texts for numbers",
+        ),
+        pytest.param(
+            [replace(IMAGE, image=None)],
+            ("x", True, b"1"),
+            "takes numbers, and no images",
+            id="a file for an array",
+        ),
     ],
 )
 def test_a_field_that_fits_no_input_is_refused(
@@ -115,7 +138,8 @@ def strings(*values: bytes) -> Array:
     return np.array(values, object)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "mime_type",
     ("mime_type", "form"),
     [
         ("", ReplyForm.JSON),
@@ -147,10 +171,12 @@ def test_a_raw_reply_is_the_bytes_of_the_only_output(array: Array) -> None:
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
-        ({}, "there are none"),
-        ({"a": strings(b"1"), "b": strings(b"2")}, "there are a, b"),
-        ({"a": strings(b"1", b"2")}, "not the bytes of one file"),
-        ({"a": np.float32([1])}, "not the bytes of one file"),
+        pytest.param({}, "there are none", id="none"),
+        pytest.param(
+            {"a": strings(b"1"), "b": strings(b"2")}, "there are a, b", id="several outputs"
+        ),
+        pytest.param({"a": strings(b"1", b"2")}, "not the bytes of one file", id="several rows"),
+        pytest.param({"a": np.float32([1])}, "not the bytes of one file", id="numbers"),
     ],
 )
 def test_a_raw_reply_of_none_or_several_outputs_or_rows_is_refused(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.form import MOST_PARTS, is_form, parts_of
+from tests.tables import named_by
 
 TYPE = b"multipart/form-data; boundary=b"
 Field = tuple[str, bool, bytes]
@@ -73,7 +74,8 @@ def test_bytes_before_and_behind_the_parts_are_not_looked_at() -> None:
     assert read(b"preamble\r\n" + body + b"epilogue") == [("x", True, b"1")]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "disposition",
     ("disposition", "name", "is_file"),
     [
         ("form-data; name=x", "x", False),
@@ -92,17 +94,39 @@ def test_names(disposition: str, name: str, is_file: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "phrase"),
     [
-        (b"", "no part begins with the boundary"),
-        (b"--c\r\n", "no part begins with the boundary"),
-        (b"--b", "something stands behind a boundary"),
-        (b"--bc\r\n\r\n--b--", "something stands behind a boundary"),
-        (b"--b\r\n", "a part does not end"),
-        (b"--b\r\nContent-Disposition: form-data; name=x\r\n\r\n1", "a part does not end"),
-        (b"--b\r\nContent-Disposition: form-data; name=x\r\n--b--", "headers of a part do not end"),
-        (b"--b\r\n\r\n1\r\n--b--", "no name"),
-        (b'--b\r\nContent-Disposition: form-data; name=""\r\n\r\n1\r\n--b--', "no name"),
-        (b"--b\r\nX: " + b"y" * 5000 + b"\r\n\r\n1\r\n--b--", "within 4096 bytes"),
-        (written(*[("x", True, b"")] * (MOST_PARTS + 1)), "more than 1000 parts"),
+        pytest.param(b"", "no part begins with the boundary", id="nothing"),
+        pytest.param(b"--c\r\n", "no part begins with the boundary", id="another boundary"),
+        pytest.param(b"--b", "something stands behind a boundary", id="a boundary that is cut"),
+        pytest.param(
+            b"--bc\r\n\r\n--b--", "something stands behind a boundary", id="a longer boundary"
+        ),
+        pytest.param(b"--b\r\n", "a part does not end", id="an empty part"),
+        pytest.param(
+            b"--b\r\nContent-Disposition: form-data; name=x\r\n\r\n1",
+            "a part does not end",
+            id="a part that is cut",
+        ),
+        pytest.param(
+            b"--b\r\nContent-Disposition: form-data; name=x\r\n--b--",
+            "headers of a part do not end",
+            id="headers that are cut",
+        ),
+        pytest.param(b"--b\r\n\r\n1\r\n--b--", "no name", id="no name"),
+        pytest.param(
+            b'--b\r\nContent-Disposition: form-data; name=""\r\n\r\n1\r\n--b--',
+            "no name",
+            id="an empty name",
+        ),
+        pytest.param(
+            b"--b\r\nX: " + b"y" * 5000 + b"\r\n\r\n1\r\n--b--",
+            "within 4096 bytes",
+            id="a long head",
+        ),
+        pytest.param(
+            written(*[("x", True, b"")] * (MOST_PARTS + 1)),
+            "more than 1000 parts",
+            id="too many parts",
+        ),
     ],
 )
 def test_a_body_that_is_no_form_is_refused(body: bytes, phrase: str) -> None:
@@ -119,7 +143,8 @@ def test_a_type_without_a_boundary_is_refused() -> None:
         read(b"--b--", b"multipart/form-data")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "kind",
     ("kind", "expected"),
     [
         (TYPE, True),

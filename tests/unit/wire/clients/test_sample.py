@@ -14,13 +14,15 @@ from ie_serving.wire.clients.sample import (
     inputs,
     text_of,
 )
+from tests.tables import named_by
 
 
 def spec(dtype: DataType, *shape: int) -> dict[str, TensorSpec]:
     return {"x": TensorSpec("x", dtype, shape, "")}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "dtype shape",
     ("dtype", "shape", "value"),
     [
         (DataType.FP32, (-1, 3), [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]),

@@ -121,10 +121,12 @@ FRAMES = [Image.fromarray(smooth(16, 16)), Image.fromarray(255 - smooth(16, 16))
 @pytest.mark.parametrize(
     ("form", "alone", "count", "options"),
     [
-        ("WEBP", "WEBP", 300, {"lossless": True}),
-        ("PNG", "PNG", 300, {}),
-        ("PNG", "PNG", 2, {"default_image": True}),
-        ("MPO", "JPEG", 2, {"quality": 90}),  # as phones write photos with a second picture
+        pytest.param("WEBP", "WEBP", 300, {"lossless": True}, id="WebP"),
+        pytest.param("PNG", "PNG", 300, {}, id="PNG"),
+        pytest.param("PNG", "PNG", 2, {"default_image": True}, id="PNG with a default image"),
+        pytest.param(
+            "MPO", "JPEG", 2, {"quality": 90}, id="MPO"
+        ),  # as phones write photos with a second picture
     ],
 )
 def test_of_several_pictures_the_first_is_given(

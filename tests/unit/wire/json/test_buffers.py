@@ -11,6 +11,7 @@ import pytest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.wire.json.buffers import KEPT_BODY, parse_strictly, read_array, read_arrays
 from tests.process import output_of
+from tests.tables import named_by
 
 
 def read(text: str, dtype: DataType) -> Array | None:
@@ -18,7 +19,8 @@ def read(text: str, dtype: DataType) -> Array | None:
     return read_array(parse_strictly(body), dtype, body)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "dtype", "shape"),
     [
         ("[1.5, 2]", DataType.FP32, (2,)),

@@ -55,6 +55,7 @@ def test_several_outputs_in_rows(rows: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "shape",
     [(2 * PIECE + 1,), (3, PIECE), (2, PIECE + 1), (PIECE + 1, 1), (7, 3, 5, PIECE // 64)],
+    ids=str,
 )
 def test_pieces_are_cut_between_rows_and_nothing_is_lost(shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)

@@ -39,16 +39,24 @@ def test_examples_without_context() -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (
+        pytest.param(
             "{}",
             "JSON Value: {} When method is classify, key 'examples' is expected and was not found",
+            id="no examples",
         ),
-        (
+        pytest.param(
             '{"examples": [{"f": 9223372036854775808}]}',
             "Feature: f has uint64_t element. Only int64_t is supported.",
+            id="64 bits without a sign",
         ),
-        ('{"examples": [{"f": {"b64": "!"}}]}', "Unable to base64 decode"),
-        ('{"signature_name": null, "examples": [{}]}', "'signature_name' key must be a string"),
+        pytest.param(
+            '{"examples": [{"f": {"b64": "!"}}]}', "Unable to base64 decode", id="no base64"
+        ),
+        pytest.param(
+            '{"signature_name": null, "examples": [{}]}',
+            "'signature_name' key must be a string",
+            id="null as signature name",
+        ),
     ],
 )
 def test_examples_that_are_refused(body: str, text: str) -> None:

@@ -86,13 +86,13 @@ PLAIN = TensorSpec("n", DataType.FP32, (-1,), "n:0")
 @pytest.mark.parametrize(
     "value",
     [
-        B64,
-        [B64, B64],
-        {"x": B64},
-        {"x": [B64]},
-        [{"x": B64}, {"x": B64}],
-        [{"x": B64, "n": 1}],
-        {"x": [B64], "n": [1]},
+        pytest.param(B64, id="a scalar"),
+        pytest.param([B64, B64], id="a list"),
+        pytest.param({"x": B64}, id="a named scalar"),
+        pytest.param({"x": [B64]}, id="a named list"),
+        pytest.param([{"x": B64}, {"x": B64}], id="rows by name"),
+        pytest.param([{"x": B64, "n": 1}], id="a row beside a number"),
+        pytest.param({"x": [B64], "n": [1]}, id="a list beside numbers"),
     ],
 )
 def test_base64_for_images_is_read_as_strings(value: Any) -> None:
@@ -102,7 +102,18 @@ def test_base64_for_images_is_read_as_strings(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [1.0, [[1]], {"x": [1]}, [{"x": [[1]]}], [], {}, {"n": 1}, ["text"], None, [{"n": B64}]],
+    [
+        pytest.param(1.0, id="a number"),
+        pytest.param([[1]], id="a matrix"),
+        pytest.param({"x": [1]}, id="a named list"),
+        pytest.param([{"x": [[1]]}], id="a row by name"),
+        pytest.param([], id="an empty list"),
+        pytest.param({}, id="an empty object"),
+        pytest.param({"n": 1}, id="another input"),
+        pytest.param(["text"], id="a text"),
+        pytest.param(None, id="null"),
+        pytest.param([{"n": B64}], id="base64 of another input"),
+    ],
 )
 def test_anything_else_is_read_as_numbers(value: Any) -> None:
     assert dtypes_for(value, {"x": IMAGE})["x"] is DataType.FP32

@@ -14,6 +14,7 @@ from ie_serving.wire.json.number_text import any_floats, are_long, floats, is_sh
 from ie_serving.wire.json.number_text import texts_of as one_by_one
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions
+from tests.tables import named_by
 
 
 def tensorflow_text(value: np.floating[Any]) -> str:
@@ -88,7 +89,8 @@ def test_all_ways_write_the_same(values: list[np.floating[Any]]) -> None:
         assert [each.decode() for each in one_by_one(text, array)] == expected
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "short"),
     [
         (b"[1.5,-0.25]", True),

@@ -8,12 +8,14 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import parse_predict
+from tests.tables import named_by
 
 BEHIND = {"x": TensorSpec("x", DataType.FP32, (-1, 2), "x:0")}
 ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True, behind=BEHIND)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "expected"),
     [
         (b'{"inputs": {"x": [1, 2]}}', {"x": np.float32([1, 2])}),
@@ -33,7 +35,8 @@ def test_values_say_what_they_are(body: bytes, expected: dict[str, Any]) -> None
     }
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "text"),
     [
         (b'{"inputs": {"a": [[1], [2, 3]]}}', "Encountered list at unexpected size"),

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_predict
+from tests.tables import named_by
 
 
 def signature(**dtypes: DataType) -> Signature:
@@ -36,7 +37,8 @@ def fault(body: bytes | str, asked: Signature = X) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "shape"),
     [
         ('{"instances": [1, 2.5]}', (2,)),
@@ -105,7 +107,8 @@ def test_a_base64_object_is_data_even_for_an_input_of_that_name() -> None:
     assert decode('{"inputs": {"b64": "aGk="}}', asked)["b64"].tolist() == b"hi"
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "value"),
     [("1e300", math.inf), ("-1e300", -math.inf), ("1e-300", 0.0), ("16777217", 16777216.0)],
 )
@@ -127,7 +130,8 @@ def test_integers_in_range_and_out_of_it(dtype: DataType) -> None:
 PREFIX = "Failed to process element: {} of 'instances' list. Error: INVALID_ARGUMENT: "
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "text"),
     [
         (

@@ -22,6 +22,7 @@ from ie_serving.wire.json.response import (
     encode_predictions,
     encode_regressions,
 )
+from tests.tables import named_by
 
 
 def f32(values: object) -> Array:
@@ -92,7 +93,8 @@ def test_columns(outputs: dict[str, Array], text: str) -> None:
     assert reply(Format.COLUMN, **outputs) == text
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("value", "text"),
     [
         (f32(1 / 3), "0.333333343"),

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.json.tensor import MAX_RANK, PIECE, RowCheck, decode_tensor, try_tensor
+from tests.tables import named_by
 
 NUMBERS = [dtype for dtype in DataType if dtype.numpy.kind in "fiub"]
 INTEGERS = [dtype for dtype in DataType if dtype.numpy.kind in "iu"]
@@ -33,7 +34,9 @@ def test_lists_of_numpy_are_read_back(data: st.DataObject, dtype: DataType) -> N
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("shape", [(2 * PIECE + 1,), (PIECE + 1, 1), (3, PIECE), (5, 2, PIECE)])
+@pytest.mark.parametrize(
+    "shape", [(2 * PIECE + 1,), (PIECE + 1, 1), (3, PIECE), (5, 2, PIECE)], ids=str
+)
 @pytest.mark.parametrize("dtype", [DataType.FP32, DataType.INT64, DataType.STRING])
 def test_pieces_are_cut_between_rows_and_nothing_is_lost(
     shape: tuple[int, ...], dtype: DataType
@@ -78,7 +81,8 @@ def test_a_number_that_a_float_cannot_hold_is_infinite(value: float, dtype: Data
     assert decode_tensor([value, -value], dtype).tolist() == [np.inf, -np.inf]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "value",
     ("value", "dtype", "text"),
     [
         ([1, "2"], DataType.FP32, 'JSON Value: "2" Type: String is not of expected type: float'),

@@ -14,12 +14,28 @@ WHOLE = TensorSpec("y", DataType.FP32, (1, 3), "y")
 @pytest.mark.parametrize(
     ("spec", "values", "most", "labels", "texts"),
     [
-        (ROWS, [[1.0, 3.0, 2.0]], 2, (), [["3.000000:1", "2.000000:2"]]),
-        (ROWS, [[1.0, 1.0, 2.0]], 3, ("a", "b"), [["2.000000:2", "1.000000:0:a", "1.000000:1:b"]]),
-        (ROWS, [[np.nan, -np.inf, 0.5]], 9, (), [["0.500000:2", "-inf:1", "nan:0"]]),
-        (ROWS, np.zeros((0, 3)), 2, (), np.zeros((0, 2)).tolist()),
-        (WHOLE, [[1.0, 3.0, 2.0]], 1, (), ["3.000000:1"]),
-        (ROWS, 4.0, 2, (), ["4.000000:0"]),  # a scalar sent for rows
+        pytest.param(
+            ROWS, [[1.0, 3.0, 2.0]], 2, (), [["3.000000:1", "2.000000:2"]], id="the two highest"
+        ),
+        pytest.param(
+            ROWS,
+            [[1.0, 1.0, 2.0]],
+            3,
+            ("a", "b"),
+            [["2.000000:2", "1.000000:0:a", "1.000000:1:b"]],
+            id="labels",
+        ),
+        pytest.param(
+            ROWS,
+            [[np.nan, -np.inf, 0.5]],
+            9,
+            (),
+            [["0.500000:2", "-inf:1", "nan:0"]],
+            id="NaN and infinity",
+        ),
+        pytest.param(ROWS, np.zeros((0, 3)), 2, (), np.zeros((0, 2)).tolist(), id="no rows"),
+        pytest.param(WHOLE, [[1.0, 3.0, 2.0]], 1, (), ["3.000000:1"], id="a whole tensor"),
+        pytest.param(ROWS, 4.0, 2, (), ["4.000000:0"], id="a scalar"),  # a scalar sent for rows
     ],
 )
 def test_the_highest_come_first(

@@ -22,6 +22,7 @@ from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Encoded, UnusualField
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE
+from tests.tables import named_by
 
 TYPED = sorted(LIST_OF, key=lambda dtype: dtype.name)
 
@@ -84,7 +85,7 @@ def payload_of(*tensors: tuple[str, DataType, Array], **more: Any) -> bytes:
     ("dtype", "raw"),
     [*((dtype, True) for dtype in DataType), *((dtype, False) for dtype in TYPED)],
 )
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 3), (40_000,)])
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 3), (40_000,)], ids=str)
 def test_values_come_through(
     read: Callable[[bytes], ModelInfer], dtype: DataType, raw: bool, shape: tuple[int, ...]
 ) -> None:
@@ -228,7 +229,8 @@ def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
         assert outcome(parser.parse, payload) == outcome(whole, payload)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("change", "kind", "text"),
     [
         (lambda r: r.inputs[0].contents.int_contents.append(1), InvalidRequest, "both contents"),
@@ -271,7 +273,8 @@ def test_empty_contents_beside_raw_ones_are_none() -> None:
         assert (arrays["x"].tolist(), form) == ([0, 1, 2], True)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "dtype value",
     ("dtype", "value"),
     [(DataType.INT8, 128), (DataType.INT8, -129), (DataType.UINT8, 256), (DataType.INT16, 40_000)],
 )

@@ -9,6 +9,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
+from tests.tables import named_by
 
 
 def signature(*inputs: TensorSpec) -> Signature:
@@ -90,7 +91,8 @@ def test_a_request_of_no_sequence_gets_no_inputs(parameters: dict[str, Any]) -> 
     assert sequence_inputs(PLAIN, parameters, {}) == {}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "parameters",
     ("parameters", "said"),
     [
         ({"sequence_id": -1}, "expected a number below"),

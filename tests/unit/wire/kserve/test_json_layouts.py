@@ -8,6 +8,7 @@ from ie_serving.core.values.errors import InvalidRequest, ServingError
 from ie_serving.wire.kserve import request
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE
+from tests.tables import named_by
 
 X = '{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
 TEXTS = [
@@ -150,7 +151,8 @@ def test_it_is_read_as_by_the_whole_parser(data: st.DataObject) -> None:
         assert outcome(text, remembers=True) == outcome(text, remembers=False), text
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "known",
     ("known", "asked"),
     [
         ('[["1"],["2"]]', '["3"],["2"]]'),

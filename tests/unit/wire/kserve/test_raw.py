@@ -29,7 +29,18 @@ def test_every_element_type_has_a_word_of_the_protocol() -> None:
     assert all(datatype(word, "x") is each for each, word in NAME_OF.items())
 
 
-@pytest.mark.parametrize("word", ["STRING", "fp32", "", None, 3, ["FP32"], {}])
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("STRING", id="STRING"),
+        pytest.param("fp32", id="lower case"),
+        pytest.param("", id="nothing"),
+        pytest.param(None, id="None"),
+        pytest.param(3, id="a number"),
+        pytest.param(["FP32"], id="a list"),
+        pytest.param({}, id="an object"),
+    ],
+)
 def test_other_words_are_refused_by_naming_the_input(word: object) -> None:
     with pytest.raises(InvalidTensor, match=r'input "x" has datatype .* expected one of'):
         datatype(word, "x")

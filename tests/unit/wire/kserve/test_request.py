@@ -28,6 +28,7 @@ from ie_serving.wire.kserve.request import (
     parse_infer,
 )
 from ie_serving.wire.kserve.request_members import Form
+from tests.tables import named_by
 
 NUMBERS = [each for each in DataType if each.numpy.kind in "fiub"]
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -166,10 +167,17 @@ def test_a_tensor_read_at_once_is_the_one_read_slowly(sent: list[tuple[DataType,
 @pytest.mark.parametrize(
     ("shape", "datatype", "said"),
     [
-        ([[1], 2], "FP32", r"has shape \[\[\.\.\.\], 2\]: each dimension"),
-        ([{}, None, "a"], "FP32", r'has shape \[\[\.\.\.\], null, "a"\]: each dimension'),
-        ([1], [], r"has datatype \[\.\.\.\]; expected one of"),
-        ([1], None, r"has datatype null; expected one of"),
+        pytest.param(
+            [[1], 2], "FP32", r"has shape \[\[\.\.\.\], 2\]: each dimension", id="a list of lists"
+        ),
+        pytest.param(
+            [{}, None, "a"],
+            "FP32",
+            r'has shape \[\[\.\.\.\], null, "a"\]: each dimension',
+            id="an object, null and a text",
+        ),
+        pytest.param([1], [], r"has datatype \[\.\.\.\]; expected one of", id="a list as datatype"),
+        pytest.param([1], None, r"has datatype null; expected one of", id="null as datatype"),
     ],
 )
 @pytest.mark.parametrize("read", [lambda text: parse_infer(text, None), slowly])
@@ -290,7 +298,8 @@ def test_an_id_that_is_no_text_is_refused() -> None:
         parse_infer(text, None)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "shape",
     ("shape", "size", "found"),
     [((-1, 2), 16, (2, 2)), ((2, 2), 16, (2, 2)), (None, 16, (4,)), ((-1,), 0, (0,)), ((), 4, ())],
 )
@@ -304,7 +313,14 @@ def test_the_shape_of_a_request_without_json(shape: Any, size: int, found: objec
 
 @pytest.mark.parametrize(
     ("shapes", "size"),
-    [([(-1, -1)], 16), ([(-1, 2)], 12), ([(2, 2)], 12), ([(0, -1)], 0), ([(1,), (1,)], 8), ([], 0)],
+    [
+        pytest.param([(-1, -1)], 16, id="two open dimensions"),
+        pytest.param([(-1, 2)], 12, id="half a row"),
+        pytest.param([(2, 2)], 12, id="too few bytes"),
+        pytest.param([(0, -1)], 0, id="no rows"),
+        pytest.param([(1,), (1,)], 8, id="two inputs"),
+        pytest.param([], 0, id="no inputs"),
+    ],
 )
 def test_no_shape_follows_from_the_bytes(shapes: list[tuple[int, ...]], size: int) -> None:
     specs = {f"x{at}": TensorSpec(f"x{at}", DataType.FP32, s, "") for at, s in enumerate(shapes)}

@@ -14,6 +14,7 @@ from ie_serving.wire.tfs.classify_regress import (
     serialize_examples,
     with_context,
 )
+from tests.tables import named_by
 
 A_KB = bytes(1 << 10)
 
@@ -136,7 +137,8 @@ def test_values_of_regress_are_one_by_row(shape: tuple[int, ...]) -> None:
     assert [r.value for r in classify_regress.regression_result(values).regressions] == values
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("outputs", "text"),
     [
         (

@@ -275,10 +275,16 @@ def test_elements_to_be_filled_up_in_a_large_request_count_as_size() -> None:
 @pytest.mark.parametrize(
     ("payload", "text"),
     [
-        (b"", "Missing ModelSpec"),
-        (fields.delimited(1, b""), "ModelSpec has no name specified."),
-        (b"\xff", "not a valid tensorflow.serving.PredictRequest"),
-        (b"\x0a" + b"\xff" * (1 << 16), "not a valid tensorflow.serving.PredictRequest"),
+        pytest.param(b"", "Missing ModelSpec", id="nothing"),
+        pytest.param(
+            fields.delimited(1, b""), "ModelSpec has no name specified.", id="a spec without a name"
+        ),
+        pytest.param(b"\xff", "not a valid tensorflow.serving.PredictRequest", id="no message"),
+        pytest.param(
+            b"\x0a" + b"\xff" * (1 << 16),
+            "not a valid tensorflow.serving.PredictRequest",
+            id="a length that has no end",
+        ),
     ],
 )
 def test_refused_requests(payload: bytes, text: str) -> None:

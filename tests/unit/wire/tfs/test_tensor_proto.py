@@ -11,6 +11,7 @@ from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import tensor_proto
 from ie_serving.wire.tfs.tensor_proto import FillBudget, SplitTensor, decode_tensor
+from tests.tables import named_by
 
 NUMERIC = [dtype for dtype in DataType if dtype is not DataType.STRING]
 
@@ -59,7 +60,8 @@ def test_padding(given: list[int], shape: tuple[int, ...], expected: object) -> 
         assert array.tolist() == expected
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "dtype",
     ("dtype", "field", "value", "expected"),
     [
         (DataType.INT8, "int_val", 128, -128),

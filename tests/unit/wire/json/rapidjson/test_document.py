@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.rapidjson.document import KEPT_LEVELS, bytes_of, parse_document
+from tests.tables import named_by
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "text"),
     [
         (b"\xef\xbb\xbf", "The document is empty. at offset: 3"),
@@ -66,7 +68,8 @@ def test_a_document_that_only_rapidjson_takes_is_taken(body: bytes, value: objec
     assert parse_document(body) == value
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "value"),
     [
         ("18446744073709551615", 2**64 - 1),

@@ -62,10 +62,10 @@ def pair(response: Any, request: Any = ROWS, **own: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "response",
     [
-        {"predictions": [[2.0, 3.0], [4.0, 5.0]]},
-        {"predictions": [{"y": [2, 3]}, {"y": [4, 5]}]},
-        {"outputs": [[2.0, 3.0], [4.0, 5.004]]},
-        {"outputs": {"y": [[2.0, 3.0], [4.0, 5.0]]}},
+        pytest.param({"predictions": [[2.0, 3.0], [4.0, 5.0]]}, id="rows"),
+        pytest.param({"predictions": [{"y": [2, 3]}, {"y": [4, 5]}]}, id="rows by name"),
+        pytest.param({"outputs": [[2.0, 3.0], [4.0, 5.004]]}, id="columns that nearly agree"),
+        pytest.param({"outputs": {"y": [[2.0, 3.0], [4.0, 5.0]]}}, id="columns by name"),
     ],
 )
 async def test_the_expected_answer_lets_a_version_serve(tmp_path: Path, response: object) -> None:
@@ -75,42 +75,103 @@ async def test_the_expected_answer_lets_a_version_serve(tmp_path: Path, response
 @pytest.mark.parametrize(
     ("entry", "cause"),
     [
-        (
+        pytest.param(
             pair({"outputs": [[2.0, 3.0], [4.0, 5.5]]}),
             'output "y" differs in 1 of 4 values: at [1, 1] it is 5.0, not 5.5, by 0.5 where'
             " 0.00551 is allowed",
+            id="a value that differs",
         ),
-        (
+        pytest.param(
             pair({"outputs": [[2.1, 3.0], [4.0, 9.0]]}),
             'output "y" differs in 2 of 4 values: at [1, 1] it is 5.0, not 9.0, by 4',
+            id="the largest difference",
         ),
-        (pair({"outputs": [[2.0, 3.0]]}), 'output "y" has shape [2, 2], not [1, 2]'),
-        (pair({"outputs": {"z": [[1.0]]}}), "its response: it names z; the model gives y"),
-        (
+        pytest.param(
+            pair({"outputs": [[2.0, 3.0]]}),
+            'output "y" has shape [2, 2], not [1, 2]',
+            id="another shape",
+        ),
+        pytest.param(
+            pair({"outputs": {"z": [[1.0]]}}),
+            "its response: it names z; the model gives y",
+            id="another output",
+        ),
+        pytest.param(
             pair({"predictions": []}),
             'its response: "predictions" must be a list with an entry for each row',
+            id="no predictions",
         ),
-        (pair({}), 'its response: it must have the one key "predictions" or "outputs"'),
-        (pair({"outputs": []}, {"inputs": {"z": [1.0]}}), "Missing named input: x"),
-        (
+        pytest.param(
+            pair({}),
+            'its response: it must have the one key "predictions" or "outputs"',
+            id="an empty response",
+        ),
+        pytest.param(
+            pair({"outputs": []}, {"inputs": {"z": [1.0]}}),
+            "Missing named input: x",
+            id="another input",
+        ),
+        pytest.param(
             pair({"outputs": []}, {**ROWS, "signature_name": "other"}),
             'there is no signature "other"; the model has: ',
+            id="no such signature",
         ),
-        ({"request": ROWS}, "requests[0] must be an object with request and response"),
-        (pair([]), "requests[0].response must be an object: the body of a REST Predict"),
-        (pair({"outputs": []}, rtol=-1), "requests[0]: rtol must be a finite number that is not"),
-        (
+        pytest.param(
+            {"request": ROWS},
+            "requests[0] must be an object with request and response",
+            id="no response",
+        ),
+        pytest.param(
+            pair([]),
+            "requests[0].response must be an object: the body of a REST Predict",
+            id="a response that is a list",
+        ),
+        pytest.param(
+            pair({"outputs": []}, rtol=-1),
+            "requests[0]: rtol must be a finite number that is not",
+            id="a negative tolerance",
+        ),
+        pytest.param(
             pair({"outputs": []}, rtol="0.1"),
             "requests[0]: rtol must be a finite number that is not",
+            id="a tolerance as text",
         ),
-        (pair({"predictions": [None, None]}), "its response: Failed to process element: 0"),
-        (pair({"outputs": {}}), "its response: it names no output; the model gives y"),
-        (pair({"predictions": [{}, {}]}), "its response: it names no output; the model gives y"),
-        (pair({"predictions": [{"y": [2, 3]}, {}]}), "keys must be equal to: y"),
-        (pair({"outputs": [["2.0", "3.0"]]}), "requests[0] of golden.json: "),
-        (pair({"outputs": [[2.0], [4.0, 5.0]]}), "requests[0] of golden.json: "),
-        (pair({"outputs": [[2.0, 3.0]]}, {}), "requests[0] of golden.json: "),
-        ([], "requests[0] must be an object with request and response"),
+        pytest.param(
+            pair({"predictions": [None, None]}),
+            "its response: Failed to process element: 0",
+            id="rows of null",
+        ),
+        pytest.param(
+            pair({"outputs": {}}),
+            "its response: it names no output; the model gives y",
+            id="no outputs",
+        ),
+        pytest.param(
+            pair({"predictions": [{}, {}]}),
+            "its response: it names no output; the model gives y",
+            id="rows without outputs",
+        ),
+        pytest.param(
+            pair({"predictions": [{"y": [2, 3]}, {}]}),
+            "keys must be equal to: y",
+            id="a row without outputs",
+        ),
+        pytest.param(
+            pair({"outputs": [["2.0", "3.0"]]}),
+            "requests[0] of golden.json: ",
+            id="texts for numbers",
+        ),
+        pytest.param(
+            pair({"outputs": [[2.0], [4.0, 5.0]]}),
+            "requests[0] of golden.json: ",
+            id="rows of different lengths",
+        ),
+        pytest.param(
+            pair({"outputs": [[2.0, 3.0]]}, {}),
+            "requests[0] of golden.json: ",
+            id="an empty request",
+        ),
+        pytest.param([], "requests[0] must be an object with request and response", id="no object"),
     ],
 )
 async def test_another_answer_refuses_it(tmp_path: Path, entry: object, cause: str) -> None:

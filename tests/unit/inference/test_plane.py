@@ -156,10 +156,10 @@ async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> 
 @pytest.mark.parametrize(
     ("longest", "text"),
     [
-        (np.float32(-1.1754944e-38), SHORT_TEXT),
-        (np.int32(-(2**31)), SHORT_TEXT),
-        (np.float64(-2.2250738585072014e-308), LONG_TEXT),
-        (np.int64(-(2**63)), LONG_TEXT),
+        pytest.param(np.float32(-1.1754944e-38), SHORT_TEXT, id="float32"),
+        pytest.param(np.int32(-(2**31)), SHORT_TEXT, id="int32"),
+        pytest.param(np.float64(-2.2250738585072014e-308), LONG_TEXT, id="float64"),
+        pytest.param(np.int64(-(2**63)), LONG_TEXT, id="int64"),
     ],
 )
 def test_the_bytes_that_are_counted_for_text_are_enough(longest: np.generic, text: int) -> None:

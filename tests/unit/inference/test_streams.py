@@ -48,11 +48,11 @@ async def test_at_the_end_of_the_server_no_further_request_is_taken() -> None:
 @pytest.mark.parametrize(
     ("given", "at_once", "waiting"),
     [
-        ({}, IN_FLIGHT, 0),
-        ({"in_flight": "64"}, 64, 0),
-        ({"drop_oldest": "3"}, 1, 3),
-        ({"drop_oldest": "3", "in_flight": "2"}, 2, 3),
-        ({"user-agent": "any"}, IN_FLIGHT, 0),
+        pytest.param({}, IN_FLIGHT, 0, id="nothing"),
+        pytest.param({"in_flight": "64"}, 64, 0, id="in_flight"),
+        pytest.param({"drop_oldest": "3"}, 1, 3, id="drop_oldest"),
+        pytest.param({"drop_oldest": "3", "in_flight": "2"}, 2, 3, id="both"),
+        pytest.param({"user-agent": "any"}, IN_FLIGHT, 0, id="another field"),
     ],
 )
 def test_a_client_chooses_how_many_are_in_flight_or_dropped(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.storage.base import Entry, Location, fingerprint_of, is_plain, shown
 from ie_serving.telemetry.log.logs import Event
+from tests.tables import named_by
 
 ENTRIES = (Entry("1/model.xml", 6, "a", 1.0), Entry("1/\udcff.bin", 8, "b", 2.0))
 
@@ -35,7 +36,8 @@ def test_caches_of_earlier_releases_are_found_again() -> None:
 UNSAFE = ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a\0b", "", "a/.."]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url",
     ("url", "bucket", "prefix"),
     [
         ("s3://b", "b", ""),

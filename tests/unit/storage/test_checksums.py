@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import Corrupted
 from ie_serving.storage.checksums import Checksum, from_s3_headers, verify
+from tests.tables import named_by
 
 MD5 = "900150983cd24fb0d6963f7d28e17f72"  # of b"abc", RFC 1321
 CRC32 = base64.b64encode((0x352441C2).to_bytes(4, "big")).decode()  # of b"abc"
@@ -18,7 +19,8 @@ KMS = {"x-amz-server-side-encryption": "aws:kms"}
 OWN_KEY = {"x-amz-server-side-encryption-customer-algorithm": "AES256"}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "algorithm",
     ("algorithm", "value"),
     [
         ("md5", MD5),

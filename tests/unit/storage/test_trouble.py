@@ -34,6 +34,7 @@ from ie_serving.storage.trouble import (
     network_trouble,
     translated,
 )
+from tests.tables import named_by
 
 ADVICE = s3.advice("S3_ENDPOINT")
 
@@ -66,7 +67,8 @@ def test_a_damaged_transfer_from_google_is_called_so() -> None:
     assert "look for a faulty proxy, network or disk" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "code status",
     ("code", "status", "trouble"),
     [
         ("NoSuchBucket", 404, Trouble.BUCKET),
@@ -96,7 +98,8 @@ def test_codes_of_the_s3_protocol(code: str, status: int, trouble: Trouble) -> N
     assert trouble_of_code(code, status) is trouble
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "status",
     ("status", "trouble"),
     [
         (401, Trouble.CREDENTIALS),

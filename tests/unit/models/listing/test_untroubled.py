@@ -11,6 +11,7 @@ from ie_serving.models.listing import polled_model
 from ie_serving.models.listing.polled_model import LOOK, Look, LookEvent, LookState
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
+from tests.tables import named_by
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import Stand, settle
@@ -87,7 +88,7 @@ async def test_a_round_of_quiet_models_is_one_job_and_no_callback_for_each(
     assert not any(model.told or model.own_turns for model in rounds.models)
 
 
-@pytest.mark.parametrize(("count", "most"), [(50, 13), (81, 21), (640, 80), (1600, 100)])
+@named_by("count", ("count", "most"), [(50, 13), (81, 21), (640, 80), (1600, 100)])
 async def test_a_round_that_is_spread_hands_over_a_few_models_at_a_time(
     monkeypatch: pytest.MonkeyPatch, count: int, most: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.models.repository.signature_file import with_signature_file
+from tests.tables import named_by
 
 
 def spec(name: str, dtype: DataType, *shape: int) -> TensorSpec:
@@ -63,7 +64,8 @@ def test_regress_takes_features_named_as_the_inputs_unless_told_otherwise(tmp_pa
     assert set(signature.outputs) == {"outputs"}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "fault",
     ("definition", "fault"),
     [
         ({"method": "predict", "outputs": {}}, "signatures.s.method: expected classify or"),

@@ -80,17 +80,49 @@ def test_the_tolerance_is_that_of_a_replay() -> None:
 @pytest.mark.parametrize(
     ("given_keys", "said"),
     [
-        ({}, "an object with sampling_rate, with label, version or model"),
-        ({"sampling_rate": 1}, "with label, version or model"),
-        ({"label": "a", "version": 1, "sampling_rate": 1}, "label and version exclude each other"),
-        ({"label": "a", "sampling_rate": 1, "rate": 1}, "no keys but"),
-        ({"label": "", "sampling_rate": 1}, "p.label: '' given; expected text that is not empty"),
-        ({"label": "a", "sampling_rate": 2}, "p.sampling_rate: 2 given"),
-        ({"label": "a", "sampling_rate": 0}, "p.sampling_rate: 0 given; expected a number above 0"),
-        ({"version": -1, "sampling_rate": 1}, "p.version: -1 given"),
-        ({"label": "a", "sampling_rate": 1, "tolerance": "much"}, "p.tolerance"),
-        ({"label": "a", "sampling_rate": 1, "path": "x"}, "an absolute path"),
-        ({"label": "a", "sampling_rate": 1, "max_samples": 5}, "path beside it"),
+        pytest.param(
+            {}, "an object with sampling_rate, with label, version or model", id="nothing"
+        ),
+        pytest.param({"sampling_rate": 1}, "with label, version or model", id="a rate alone"),
+        pytest.param(
+            {"label": "a", "version": 1, "sampling_rate": 1},
+            "label and version exclude each other",
+            id="label and version",
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 1, "rate": 1}, "no keys but", id="an unknown key"
+        ),
+        pytest.param(
+            {"label": "", "sampling_rate": 1},
+            "p.label: '' given; expected text that is not empty",
+            id="an empty label",
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 2}, "p.sampling_rate: 2 given", id="a rate above 1"
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 0},
+            "p.sampling_rate: 0 given; expected a number above 0",
+            id="a rate of 0",
+        ),
+        pytest.param(
+            {"version": -1, "sampling_rate": 1}, "p.version: -1 given", id="a negative version"
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 1, "tolerance": "much"},
+            "p.tolerance",
+            id="a tolerance of words",
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 1, "path": "x"},
+            "an absolute path",
+            id="a relative path",
+        ),
+        pytest.param(
+            {"label": "a", "sampling_rate": 1, "max_samples": 5},
+            "path beside it",
+            id="samples without a path",
+        ),
     ],
 )
 def test_keys_that_contradict_each_other_are_refused(

@@ -27,40 +27,62 @@ def located(url: str) -> Location:
 @pytest.mark.parametrize(
     ("url", "environ", "place"),
     [
-        (
+        pytest.param(
             "az://c/m",
             {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=a2V5=="},
             AzurePlace("acc", PUBLIC, "c"),
+            id="a connection string",
         ),
-        (
+        pytest.param(
             "az://c/m",
             {
                 "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=acc;"
                 "EndpointSuffix=core.chinacloudapi.cn;"
             },
             AzurePlace("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
+            id="a connection string with a suffix",
         ),
-        (
+        pytest.param(
             "as://acc/c/m",
             {
                 "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={PUBLIC}/;QueueEndpoint=https://q;"
                 "SharedAccessSignature=sv=2018-03-28&sig=a%3D"
             },
             AzurePlace("acc", PUBLIC, "c"),
+            id="a connection string with an endpoint",
         ),
-        ("azure://c/m", {"AZURE_STORAGE_ACCOUNT": "acc"}, AzurePlace("acc", PUBLIC, "c")),
-        ("az://c", {"AZURE_STORAGE_ENDPOINT": "here:1/"}, AzurePlace("", "https://here:1", "c")),
-        ("as://acc/c/m", {}, AzurePlace("acc", PUBLIC, "c")),
-        (
+        pytest.param(
+            "azure://c/m",
+            {"AZURE_STORAGE_ACCOUNT": "acc"},
+            AzurePlace("acc", PUBLIC, "c"),
+            id="an account",
+        ),
+        pytest.param(
+            "az://c",
+            {"AZURE_STORAGE_ENDPOINT": "here:1/"},
+            AzurePlace("", "https://here:1", "c"),
+            id="an endpoint",
+        ),
+        pytest.param(
+            "as://acc/c/m", {}, AzurePlace("acc", PUBLIC, "c"), id="an account in the URL"
+        ),
+        pytest.param(
             "as://own/c/m",
             OWN | {"AZURE_STORAGE_ENDPOINT": "http://e:1/own"},
             AzurePlace("own", "http://e:1/own", "c"),
+            id="an endpoint beside an account in the URL",
         ),
-        ("https://acc.blob.core.windows.net/c/m", {}, AzurePlace("acc", PUBLIC, "c")),
-        (
+        pytest.param(
+            "https://acc.blob.core.windows.net/c/m",
+            {},
+            AzurePlace("acc", PUBLIC, "c"),
+            id="a URL of Azure",
+        ),
+        pytest.param(
             "https://acc.z22.blob.storage.azure.net/c",
             {},
             AzurePlace("acc", "https://acc.z22.blob.storage.azure.net", "c"),
+            id="a URL of a zone",
         ),
     ],
 )
@@ -76,20 +98,43 @@ def test_the_location_above_is_in_the_same_account() -> None:
 @pytest.mark.parametrize(
     ("url", "environ", "text"),
     [
-        ("az://c/m", {}, "set AZURE_STORAGE_ACCOUNT"),
-        ("az://c/m", {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"}, "with AccountName"),
-        ("as://acc", OWN, "expected an account's and a container's name"),
-        ("as://acc/c/m", OWN, "is of the account own"),
-        (
+        pytest.param("az://c/m", {}, "set AZURE_STORAGE_ACCOUNT", id="no account"),
+        pytest.param(
+            "az://c/m",
+            {"AZURE_STORAGE_CONNECTION_STRING": "s3cr3t"},
+            "with AccountName",
+            id="a string without an account",
+        ),
+        pytest.param(
+            "as://acc", OWN, "expected an account's and a container's name", id="no container"
+        ),
+        pytest.param("as://acc/c/m", OWN, "is of the account own", id="another account"),
+        pytest.param(
             "as://acc/c/m",
             {"AZURE_STORAGE_CONNECTION_STRING": f"{SAS};BlobEndpoint=https://own.{DOMAIN}/"},
             "is of the account own",
+            id="an endpoint of another account",
         ),
-        ("azfs://share/m", OWN, "a file share: mount it"),
-        ("https://host/c/m", OWN, "unknown store: over https://"),
-        (f"{PUBLIC}/c/m?sig=s3cr3t", {}, "set AZURE_STORAGE_SAS_TOKEN"),
-        ("https://user:s3cr3t@acc.blob.core.windows.net/c", {}, "unknown store"),
-        ("https://user:s3cr3t@acc.blob.core.windows.net/c?a", {}, "ends at the ?"),
+        pytest.param("azfs://share/m", OWN, "a file share: mount it", id="a file share"),
+        pytest.param("https://host/c/m", OWN, "unknown store: over https://", id="another host"),
+        pytest.param(
+            f"{PUBLIC}/c/m?sig=s3cr3t",
+            {},
+            "set AZURE_STORAGE_SAS_TOKEN",
+            id="a signature in the URL",
+        ),
+        pytest.param(
+            "https://user:s3cr3t@acc.blob.core.windows.net/c",
+            {},
+            "unknown store",
+            id="a password in the URL",
+        ),
+        pytest.param(
+            "https://user:s3cr3t@acc.blob.core.windows.net/c?a",
+            {},
+            "ends at the ?",
+            id="a password and a query",
+        ),
     ],
 )
 def test_faults(url: str, environ: dict[str, str], text: str) -> None:

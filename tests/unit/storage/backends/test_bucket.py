@@ -83,10 +83,28 @@ def test_the_identity_tells_two_endpoints_apart_and_shows_no_password() -> None:
 @pytest.mark.parametrize(
     ("keys", "trouble", "kind", "text"),
     [
-        ("key", Trouble.DENIED, Unauthorized, "permission denied to list (list): ask the shop"),
-        ("", Trouble.DENIED, Unauthorized, "the store refuses requests without credentials"),
-        ("", Trouble.CREDENTIALS, Unauthorized, "the store refuses requests without credentials"),
-        ("", Trouble.SERVER, Unreachable, "the store failed"),
+        pytest.param(
+            "key",
+            Trouble.DENIED,
+            Unauthorized,
+            "permission denied to list (list): ask the shop",
+            id="denied with a key",
+        ),
+        pytest.param(
+            "",
+            Trouble.DENIED,
+            Unauthorized,
+            "the store refuses requests without credentials",
+            id="denied without a key",
+        ),
+        pytest.param(
+            "",
+            Trouble.CREDENTIALS,
+            Unauthorized,
+            "the store refuses requests without credentials",
+            id="no credentials",
+        ),
+        pytest.param("", Trouble.SERVER, Unreachable, "the store failed", id="a server that fails"),
     ],
 )
 def test_a_refusal_is_told_apart_by_whether_there_were_credentials(

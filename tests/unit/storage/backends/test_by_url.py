@@ -14,6 +14,7 @@ from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
 from tests.process import output_of
+from tests.tables import named_by
 
 OPTIONS = StorageOptions(cache_dir=Path("/nowhere"), own=(MinioOptions(endpoint="minio:9000"),))
 
@@ -32,7 +33,8 @@ def test_urls_are_mirrored(url: str) -> None:
     assert storage.url == url
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url",
     ("url", "text"),
     [
         (
@@ -61,7 +63,8 @@ def test_minio_needs_an_endpoint() -> None:
         open_storage("minio://b/m", StorageOptions(cache_dir=Path("/nowhere")))
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url",
     ("url", "variable"),
     [
         ("s3://b/m", "AWS_CA_BUNDLE"),

@@ -117,11 +117,13 @@ def test_listing_below_a_vanished_base_is_trouble_not_emptiness(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("number", "kind", "phrase"),
     [
-        (errno.EACCES, Unauthorized, "permission denied for user id"),
-        (errno.ESTALE, Unreachable, "network file system does not answer"),
-        (errno.ETIMEDOUT, Unreachable, "network file system does not answer"),
-        (errno.ENOENT, NotThereYet, "no such directory"),
-        (errno.EIO, StorageError, "cannot be read"),
+        pytest.param(errno.EACCES, Unauthorized, "permission denied for user id", id="EACCES"),
+        pytest.param(errno.ESTALE, Unreachable, "network file system does not answer", id="ESTALE"),
+        pytest.param(
+            errno.ETIMEDOUT, Unreachable, "network file system does not answer", id="ETIMEDOUT"
+        ),
+        pytest.param(errno.ENOENT, NotThereYet, "no such directory", id="ENOENT"),
+        pytest.param(errno.EIO, StorageError, "cannot be read", id="EIO"),
     ],
 )
 def test_trouble_of_the_file_system_is_told_apart(

@@ -12,6 +12,7 @@ from ie_serving.storage.backends.bucket import exposed, proxy_of
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.s3 import S3Options
+from tests.tables import named_by
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -22,7 +23,8 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url proxy",
     ("url", "proxy", "expected"),
     [
         ("https://s3.example.com", "", []),

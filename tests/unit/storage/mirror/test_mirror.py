@@ -268,7 +268,13 @@ def test_a_download_that_trickles_ends_and_says_what_to_set(repository: MemoryRe
 
 
 @pytest.mark.parametrize(
-    ("arrived", "is_slow"), [((60, 40), False), ((60, 39), True), ((100, 0), False), ((99,), True)]
+    ("arrived", "is_slow"),
+    [
+        pytest.param((60, 40), False, id="at the limit"),
+        pytest.param((60, 39), True, id="below the limit"),
+        pytest.param((100, 0), False, id="all at first"),
+        pytest.param((99,), True, id="too little at first"),
+    ],
 )
 def test_speed_is_measured_over_its_window(arrived: tuple[int, ...], is_slow: bool) -> None:
     now = [0.0]

@@ -9,6 +9,7 @@ from ie_serving.config.settings import Parsed
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.kernels import HookOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from tests.tables import named_by
 
 
 def hooks_of(parsed: Parsed) -> HookOptions:
@@ -56,7 +57,8 @@ def test_pairs_are_a_chain_in_their_order(tmp_path: Path) -> None:
     assert (parsed.settings.server.port, parsed.settings.server.rest_port) == (1234, 1235)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "arguments",
     ("arguments", "text"),
     [
         (["--driver", "onnx"], "--driver: given 2 times, and --model-path 1 times: pair them"),
@@ -100,15 +102,25 @@ def test_flags_without_effect_are_told() -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("x = 1\ndef process(inputs ctx): ...", "hooks.py, line 2: SyntaxError: invalid syntax"),
-        ("def preprocess(x, y, z): ...", "hooks.py, line 1: preprocess takes (x, y, z); expected"),
-        (
+        pytest.param(
+            "x = 1\ndef process(inputs ctx): ...",
+            "hooks.py, line 2: SyntaxError: invalid syntax",
+            id="a syntax error",
+        ),
+        pytest.param(
+            "def preprocess(x, y, z): ...",
+            "hooks.py, line 1: preprocess takes (x, y, z); expected",
+            id="three places",
+        ),
+        pytest.param(
             "\nfrom a import b\n\ndef f(x: b, n=b): ...\npreprocess = [f, None]",
             "hooks.py, line 5: preprocess has 2 entries, and there are 1 models",
+            id="too many entries",
         ),
-        (
+        pytest.param(
             "from a import b\n\ndef f(x: b, n=b): ...\npostprocess = [f]",
             "hooks.py, line 4: postprocess takes (x, n=None); expected (outputs)",
+            id="a function that takes no outputs",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from ie_serving.compat.kibernetika.predict_route import FormRequest, ReplyForm, encode, parse
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
+from tests.tables import named_by
 
 ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
 KIND = b"multipart/form-data; boundary=b"
@@ -44,7 +45,8 @@ def test_json_names_dtypes_by_their_numbers() -> None:
     assert (asked.outputs, asked.mime_type, asked.form) == (("y", "z"), "image/png", ReplyForm.RAW)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name data",
     ("name", "data", "is_file", "result"),
     [
         ("float_x", b"1,2", False, ("float32", [1.0, 2.0])),
@@ -74,7 +76,8 @@ def test_fields_may_repeat_and_names_have_underscores() -> None:
     assert arrays(asked) == {"a_b": ("int32", [1, 2, 3])} and asked.outputs == ("y", "z")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name data",
     ("name", "data", "text"),
     [
         ("bool_x", b"maybe", "'maybe' is no bool"),
@@ -91,7 +94,8 @@ def test_wrong_fields_are_refused(name: str, data: bytes, text: str) -> None:
     assert text in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("body", "text"),
     [
         (b"[]", 'expected {"inputs"'),

@@ -133,42 +133,68 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
 @pytest.mark.parametrize(
     ("given", "faults"),
     [
-        (
+        pytest.param(
             {"pipeline": {"steps": [{"@type": "KERAS", "modelUri": "m.h5"}]}},
             [
                 "pipeline.steps[0].@type: steps of type KERAS are not supported: save the model"
                 " as a SavedModel, and make it a step of type TENSORFLOW"
             ],
+            id="KERAS",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": [{"@type": "LOGING"}, 7]}},
             [
                 "pipeline.steps[0].@type: steps of type LOGING are not",
                 "pipeline.steps[1]: expected",
             ],
+            id="no step",
         ),
-        ({"pipeline": {"steps": [{"@type": "ONNX"}]}}, ["pipeline.steps[0].modelUri: missing"]),
-        (
+        pytest.param(
+            {"pipeline": {"steps": [{"@type": "ONNX"}]}},
+            ["pipeline.steps[0].modelUri: missing"],
+            id="ONNX without a file",
+        ),
+        pytest.param(
             {"pipeline": {"steps": [{**LOGGING, "@trigger": {}}]}},
             ["pipeline.steps[0].@trigger: not supported; LOGGING has keyFilterRegex, log,"],
+            id="an unknown key",
         ),
-        ({"pipeline": {"steps": [{"@type": "MERGE"}]}}, ["pipeline.steps[0].@type: MERGE stands"]),
-        ({"pipeline": {}}, ["pipeline.steps: expected a list of steps, or an object of them"]),
-        ({"pipeline": {"steps": []}}, ["pipeline.outputStep: '' is no step"]),
-        ({"pipeline": {"steps": GRAPH}}, ["pipeline.outputStep: '' is no step; the steps are a"]),
-        (
+        pytest.param(
+            {"pipeline": {"steps": [{"@type": "MERGE"}]}},
+            ["pipeline.steps[0].@type: MERGE stands"],
+            id="MERGE in a sequence",
+        ),
+        pytest.param(
+            {"pipeline": {}},
+            ["pipeline.steps: expected a list of steps, or an object of them"],
+            id="no steps",
+        ),
+        pytest.param(
+            {"pipeline": {"steps": []}},
+            ["pipeline.outputStep: '' is no step"],
+            id="an empty sequence",
+        ),
+        pytest.param(
+            {"pipeline": {"steps": GRAPH}},
+            ["pipeline.outputStep: '' is no step; the steps are a"],
+            id="no output step",
+        ),
+        pytest.param(
             {"pipeline": {"steps": {"a": {**LOGGING, "@input": "b"}}, "outputStep": "a"}},
             ["pipeline.steps.a.@input: 'b' is no step; there are input, a"],
+            id="no such input",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": {"a": {**LOGGING, "@input": [{}]}}, "outputStep": "a"}},
             ["pipeline.steps.a.@input: {} is no step; there are input, a"],
+            id="an input that is no name",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": GRAPH, "outputStep": ["a"]}},
             ["pipeline.outputStep: ['a'] is no step; the steps are a"],
+            id="a list as output step",
         ),
-        (
+        pytest.param(
             {
                 "pipeline": {
                     "steps": {"a": {**LOGGING, "@input": ["input", "a"]}},
@@ -176,31 +202,36 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
                 }
             },
             ["pipeline.steps.a.@input: LOGGING takes one step; MERGE joins several"],
+            id="two inputs",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": {"a": {**LOGGING, "@input": "a"}}, "outputStep": "a"}},
             ["pipeline.steps: these need each other in a circle: a"],
+            id="a circle",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": [LOGGING]}, "useSsl": True, "protocol": "KAFKA"},
             [
                 "useSsl: True given; certificate and key are named by flags of the server",
                 "protocol: 'KAFKA' given; only HTTP is spoken: remove it",
             ],
+            id="TLS over Kafka",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": [LOGGING]}, "graphs": [], "monitoring": {}},
             [
                 "graphs: it cannot stand beside pipeline",
                 "monitoring: it cannot stand beside pipeline",
             ],
+            id="graphs beside a pipeline",
         ),
-        (
+        pytest.param(
             {"pipeline": {"steps": [LOGGING]}, "customEndpoints": ["a.B"], "port": "x"},
             [
                 "customEndpoints: ['a.B'] given; classes of Java",
                 "port: 'x' given; expected a number",
             ],
+            id="endpoints and a port",
         ),
     ],
 )

@@ -20,12 +20,14 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
 @pytest.mark.parametrize(
     "array",
     [
-        np.float32([[1.5, 2], [3, 4]]),
-        np.asfortranarray(np.arange(6, dtype=np.int64).reshape(2, 3)),
-        np.arange(3, dtype=">i4"),
-        np.array(7, np.uint8),
-        np.zeros((0, 4), np.float16),
-        np.array([True, False]),
+        pytest.param(np.float32([[1.5, 2], [3, 4]]), id="rows"),
+        pytest.param(
+            np.asfortranarray(np.arange(6, dtype=np.int64).reshape(2, 3)), id="in Fortran's order"
+        ),
+        pytest.param(np.arange(3, dtype=">i4"), id="big endian"),
+        pytest.param(np.array(7, np.uint8), id="a scalar"),
+        pytest.param(np.zeros((0, 4), np.float16), id="no rows"),
+        pytest.param(np.array([True, False]), id="booleans"),
     ],
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -42,21 +44,24 @@ GOOD = npy(np.arange(4, dtype=np.float32))
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"\x93NUMPY",
-        b"PK\x03\x04",
-        GOOD[:-1],
-        GOOD + b"x",
-        GOOD.replace(b"(4,)", b"(5,)"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\x93NUMPY", id="the magic alone"),
+        pytest.param(b"PK\x03\x04", id="a zip"),
+        pytest.param(GOOD[:-1], id="a byte too few"),
+        pytest.param(GOOD + b"x", id="a byte too many"),
+        pytest.param(GOOD.replace(b"(4,)", b"(5,)"), id="a larger shape"),
         # Numpy would ask the system for the memory before it reads.
-        GOOD.replace(b"(4,), }", b"(99999999999,99999999999), }"),
-        npy(np.zeros((0, 4))).replace(b"4), }" + b" " * 25, b"999999999999, 999999999999), }"),
-        GOOD.replace(b"<f4", b"<f9"),
-        GOOD.replace(b"'<f4'", b"'|O8'"),
-        npy(np.array([b"text"])),
-        npy(np.zeros(1, [("a", "f4")])),
-        GOOD[:8] + b"\xff\xff" + GOOD[10:],
-        GOOD[:6] + b"\x07" + GOOD[7:],
+        pytest.param(GOOD.replace(b"(4,), }", b"(99999999999,99999999999), }"), id="a huge shape"),
+        pytest.param(
+            npy(np.zeros((0, 4))).replace(b"4), }" + b" " * 25, b"999999999999, 999999999999), }"),
+            id="a huge shape without elements",
+        ),
+        pytest.param(GOOD.replace(b"<f4", b"<f9"), id="another type"),
+        pytest.param(GOOD.replace(b"'<f4'", b"'|O8'"), id="objects"),
+        pytest.param(npy(np.array([b"text"])), id="texts"),
+        pytest.param(npy(np.zeros(1, [("a", "f4")])), id="records"),
+        pytest.param(GOOD[:8] + b"\xff\xff" + GOOD[10:], id="another length of the head"),
+        pytest.param(GOOD[:6] + b"\x07" + GOOD[7:], id="another version of the format"),
     ],
 )
 def test_a_body_that_is_no_array_is_refused(body: bytes) -> None:

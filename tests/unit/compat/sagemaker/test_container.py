@@ -8,6 +8,7 @@ from ie_serving.compat.sagemaker import container as sagemaker
 from ie_serving.config.settings import Parsed
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.layer_options import Batching
+from tests.tables import named_by
 
 
 def parse(root: Path, *flags: str, **variables: str) -> Parsed:
@@ -68,7 +69,8 @@ def test_two_models_of_one_name(root: Path) -> None:
         parse(root)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name value",
     ("name", "value", "said"),
     [
         ("BIND_TO_PORT", "abc", "abc given; expected a port"),

@@ -8,11 +8,13 @@ import pytest
 
 from ie_serving.compat.sagemaker.routes import CSV, JSON, JSON_LINES, body_of
 from ie_serving.core.values.errors import InvalidRequest
+from tests.tables import named_by
 
 LINES = JSON_LINES[0]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "body",
     ("kind", "body", "instances"),
     [
         (JSON, "[1, 2]", [[1, 2]]),
@@ -56,11 +58,11 @@ def test_a_body_that_is_no_csv_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (CSV, b" " * 200_000 + b'a"'),
-        (CSV, b'"' * 200_001),
-        (CSV, b"," * 100_000),
-        (JSON, b"]" + b"\n" * 200_000 + b"x"),
-        (JSON, b'"inputs"' + b" " * 200_000),
+        pytest.param(CSV, b" " * 200_000 + b'a"', id="blanks before a quotation mark"),
+        pytest.param(CSV, b'"' * 200_001, id="quotation marks"),
+        pytest.param(CSV, b"," * 100_000, id="commas"),
+        pytest.param(JSON, b"]" + b"\n" * 200_000 + b"x", id="lines behind a bracket"),
+        pytest.param(JSON, b'"inputs"' + b" " * 200_000, id="blanks behind a key"),
     ],
 )
 def test_no_body_takes_longer_than_in_proportion(kind: bytes, body: bytes) -> None:

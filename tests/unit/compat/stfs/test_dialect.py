@@ -14,6 +14,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All
+from tests.tables import named_by
 
 TEMPLATE = "./models/tensorflow_template_application_model"
 
@@ -111,7 +112,8 @@ def test_encryption() -> None:
     assert not server(*files).has_tls
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "base_path",
     ("base_path", "platform", "driver"),
     [
         ("./models/scikitlearn_iris/model.joblib", "scikitlearn", "sklearn"),
@@ -130,7 +132,8 @@ def test_platforms(base_path: str, platform: str, driver: str) -> None:
     assert model.engine.allow_pickle is (platform not in ("onnx", "pmml"))
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "base_path",
     ("base_path", "platform", "advice"),
     [
         ("./models/mxnet_mlp/mx_mlp", "mxnet", "export the model to ONNX"),
@@ -180,7 +183,8 @@ def test_a_switch_that_is_off_is_off(text: str) -> None:
     assert not server(f"--enable_auth={text}").has_access
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "argv",
     ("argv", "words"),
     [
         (("--enable_auth",), "known to everybody"),
@@ -199,17 +203,29 @@ def test_a_wrong_command_line_is_refused(argv: tuple[str, ...], words: str) -> N
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({}, "expected"),
-        ({"model_config_list": [{"name": "a"}]}, "model_config_list[0].base_path"),
-        ({"model_config_list": [{"name": "a", "base_path": "b", "base": 1}]}, "base: unknown key"),
-        ({"model_config_list": [3]}, "an object with name and base_path"),
-        (
+        pytest.param({}, "expected", id="nothing"),
+        pytest.param(
+            {"model_config_list": [{"name": "a"}]},
+            "model_config_list[0].base_path",
+            id="no base path",
+        ),
+        pytest.param(
+            {"model_config_list": [{"name": "a", "base_path": "b", "base": 1}]},
+            "base: unknown key",
+            id="an unknown key",
+        ),
+        pytest.param(
+            {"model_config_list": [3]}, "an object with name and base_path", id="no object"
+        ),
+        pytest.param(
             {"model_config_list": 2 * [{"name": "a", "base_path": "b"}]},
             "two models are called a",
+            id="two models of one name",
         ),
-        (
+        pytest.param(
             {"model_config_list": [{"name": "a", "base_path": "b", "platform": "mxnet"}]},
             "model_config_list[0].platform: mxnet is not served",
+            id="another platform",
         ),
     ],
 )

@@ -359,19 +359,38 @@ IMPORTS = "from redhareapi import Kernel\n"
 @pytest.mark.parametrize(
     ("code", "keys", "fault"),
     [
-        (IMPORTS, {}, "expected one class made of redhareapi.Kernel; it has none"),
-        (
+        pytest.param(
+            IMPORTS, {}, "expected one class made of redhareapi.Kernel; it has none", id="no class"
+        ),
+        pytest.param(
             f"{IMPORTS}class A(Kernel): pass\nclass B(Kernel): pass",
             {},
             "expected one class made of redhareapi.Kernel; it has A, B",
+            id="two classes",
         ),
-        (ECHO, {"kernel_path": "../x.py"}, 'expected a file of the package, such as "kernel.py"'),
-        (ECHO, {"kernel_path": "x.py"}, "model.json names x.py, which is not in the package"),
-        (ECHO, {"mk_environments": ["a"]}, 'expected a list of {"name", "value"}'),
-        (
+        pytest.param(
+            ECHO,
+            {"kernel_path": "../x.py"},
+            'expected a file of the package, such as "kernel.py"',
+            id="a path outside of the package",
+        ),
+        pytest.param(
+            ECHO,
+            {"kernel_path": "x.py"},
+            "model.json names x.py, which is not in the package",
+            id="no such file",
+        ),
+        pytest.param(
+            ECHO,
+            {"mk_environments": ["a"]},
+            'expected a list of {"name", "value"}',
+            id="variables that are no list",
+        ),
+        pytest.param(
             f"{IMPORTS}class A(Kernel):\n  def on_kernel_start(self, c): raise OSError('weights')",
             {},
             "OSError: weights",
+            id="a start that fails",
         ),
     ],
 )

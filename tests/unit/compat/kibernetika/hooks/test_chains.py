@@ -19,6 +19,7 @@ from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.telemetry.metrics.layers import BatchMetrics, CacheMetrics, SequenceMetrics
+from tests.tables import named_by
 from tests.unit.compat.kibernetika.hooks.hooked import chained, linear
 from tests.unit.engines.asking import answer, told
 
@@ -204,7 +205,8 @@ async def test_a_client_gets_one_answer_of_a_generator(tmp_path: Path) -> None:
             await answer(made, x=ROWS)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "given",
     ("given", "device", "warned"),
     [
         ("CPU", "CPU", ""),

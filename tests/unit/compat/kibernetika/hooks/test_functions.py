@@ -59,17 +59,17 @@ def place_and_places(x: Any, *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "result"),
     [
-        (one, {"a": 1}),
-        (with_ctx, ({"a": 1}, CTX)),
-        (with_rest, ({"a": 1}, EXTRAS)),
-        (with_both, ({"a": 1}, CTX, EXTRAS)),
-        (logged(one), {"a": 1}),
-        (logged(with_ctx), ({"a": 1}, CTX)),
-        (hidden(one), {"a": 1}),
-        (hidden(with_ctx), ({"a": 1}, CTX)),
-        (hidden(hidden(with_ctx)), ({"a": 1}, CTX)),
-        (places_alone, ({"a": 1},)),
-        (place_and_places, ({"a": 1}, ())),
+        pytest.param(one, {"a": 1}, id="inputs"),
+        pytest.param(with_ctx, ({"a": 1}, CTX), id="inputs and ctx"),
+        pytest.param(with_rest, ({"a": 1}, EXTRAS), id="inputs and the rest"),
+        pytest.param(with_both, ({"a": 1}, CTX, EXTRAS), id="inputs, ctx and the rest"),
+        pytest.param(logged(one), {"a": 1}, id="decorated"),
+        pytest.param(logged(with_ctx), ({"a": 1}, CTX), id="decorated, with ctx"),
+        pytest.param(hidden(one), {"a": 1}, id="hidden"),
+        pytest.param(hidden(with_ctx), ({"a": 1}, CTX), id="hidden, with ctx"),
+        pytest.param(hidden(hidden(with_ctx)), ({"a": 1}, CTX), id="hidden twice"),
+        pytest.param(places_alone, ({"a": 1},), id="any number of places"),
+        pytest.param(place_and_places, ({"a": 1}, ()), id="one place and any number more"),
         pytest.param(
             logged(with_both), ({"a": 1}, CTX, {}), id="a decorator without kwargs gets none"
         ),
@@ -94,11 +94,23 @@ def keyword(x: Any, *, threshold: float) -> Any: ...
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (three, "preprocess takes (x: Any, ctx: Any, more: Any); expected (inputs), with ctx"),
-        (own_setting, "preprocess takes (x: Any, threshold: float = 0.5); expected (inputs)"),
-        (nothing, "preprocess takes (nothing); expected (inputs)"),
-        (keyword, "preprocess takes (x: Any, threshold: float); expected (inputs)"),
-        ("text", "preprocess is a str; expected a function"),
+        pytest.param(
+            three,
+            "preprocess takes (x: Any, ctx: Any, more: Any); expected (inputs), with ctx",
+            id="three places",
+        ),
+        pytest.param(
+            own_setting,
+            "preprocess takes (x: Any, threshold: float = 0.5); expected (inputs)",
+            id="a setting of its own",
+        ),
+        pytest.param(nothing, "preprocess takes (nothing); expected (inputs)", id="no place"),
+        pytest.param(
+            keyword,
+            "preprocess takes (x: Any, threshold: float); expected (inputs)",
+            id="a keyword",
+        ),
+        pytest.param("text", "preprocess is a str; expected a function", id="no function"),
     ],
 )
 def test_every_other_form_is_refused_at_load(function: Any, text: str) -> None:
@@ -116,11 +128,27 @@ def module(**functions: Any) -> ModuleType:
 @pytest.mark.parametrize(
     ("functions", "text"),
     [
-        ({}, "has none of preprocess, postprocess and process"),
-        ({"preprocess": [one]}, "preprocess has 1 entries, and there are 2 models"),
-        ({"postprocess": [one, None, one]}, "postprocess has 3 entries, and there are 2 models"),
-        ({"preprocess": one}, "preprocess is one function, and there are 2 models"),
-        ({"preprocess": [None, 7]}, "preprocess[1] is a int; expected a function"),
+        pytest.param({}, "has none of preprocess, postprocess and process", id="no function"),
+        pytest.param(
+            {"preprocess": [one]},
+            "preprocess has 1 entries, and there are 2 models",
+            id="too few entries",
+        ),
+        pytest.param(
+            {"postprocess": [one, None, one]},
+            "postprocess has 3 entries, and there are 2 models",
+            id="too many entries",
+        ),
+        pytest.param(
+            {"preprocess": one},
+            "preprocess is one function, and there are 2 models",
+            id="one function for two models",
+        ),
+        pytest.param(
+            {"preprocess": [None, 7]},
+            "preprocess[1] is a int; expected a function",
+            id="an entry that is no function",
+        ),
     ],
 )
 def test_lists_have_an_entry_for_each_model(functions: dict[str, Any], text: str) -> None:

@@ -19,6 +19,7 @@ from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.requests import CALLER, Caller
+from tests.tables import named_by
 from tests.unit.compat.kibernetika.hooks.hooked import linear, opened
 from tests.unit.engines.asking import answer, strings, told
 
@@ -171,7 +172,8 @@ async def test_parameters_change_without_a_load(model: Open) -> None:
     assert model("def postprocess(outputs):\n    return outputs").update is None
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "line",
     ("line", "text"),
     [
         (
@@ -198,7 +200,8 @@ async def test_a_failure_is_its_own_requests(model: Open, line: str, text: str) 
         assert np.array_equal((await answer(made, x=ROWS + 1))["y"], (ROWS + 1) * 2 + 1)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "line",
     ("line", "text"),
     [
         ("return {}", "preprocess gave what"),
@@ -377,15 +380,25 @@ def test_nothing_runs_without_consent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("import nothing_of_this_name", "hooks.py cannot be loaded: ModuleNotFoundError"),
-        (
+        pytest.param(
+            "import nothing_of_this_name",
+            "hooks.py cannot be loaded: ModuleNotFoundError",
+            id="no such module",
+        ),
+        pytest.param(
             "def init_hook(**p):\n    raise ValueError('no labels')\ndef process(x): ...",
             "ValueError: no labels",
+            id="an init_hook that fails",
         ),
-        ("from ml_serving.utils import video\ndef process(x): ...", "cannot import name 'video'"),
-        (
+        pytest.param(
+            "from ml_serving.utils import video\ndef process(x): ...",
+            "cannot import name 'video'",
+            id="no such name",
+        ),
+        pytest.param(
             "import ml_serving.video\ndef process(x): ...",
             "of ml_serving the server has ml_serving, ",
+            id="no such module of theirs",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.wire.image.pictures import decode, encoded
+from tests.tables import named_by
 from tests.unit.compat.konduit.pipeline.pipelines import ran
 
 RED, BLACK, LIME = [255, 0, 0], [0, 0, 0], [0, 255, 0]
@@ -95,17 +96,19 @@ def test_boxes_are_drawn_in_their_colours() -> None:
 @pytest.mark.parametrize(
     ("keys", "first", "shape"),
     [
-        ({"cropBox": LEFT}, RED, (4, 4)),
-        (
+        pytest.param({"cropBox": LEFT}, RED, (4, 4), id="a box"),
+        pytest.param(
             {"cropPoints": [{"@Coords": [4, 0]}, {"@Coords": [8, 2]}], "coordsArePixels": True},
             BLACK,
             (2, 4),
+            id="two points",
         ),
-        ({"cropName": "where"}, BLACK, (4, 4)),
-        (
+        pytest.param({"cropName": "where"}, BLACK, (4, 4), id="a box of the data"),
+        pytest.param(
             {"cropPoints": [{"@Coords": [-2, -1]}, {"@Coords": [2, 5]}], "coordsArePixels": True},
             BLACK,
             (6, 4),
+            id="points beyond the picture",
         ),
     ],
 )
@@ -120,26 +123,54 @@ def test_a_region_is_cut_out(keys: dict[str, Any], first: list[int], shape: Any)
 @pytest.mark.parametrize(
     ("step", "data", "fault"),
     [
-        (
+        pytest.param(
             {"@type": "YOLO_BBOX", "numClasses": 3},
             {"x": sent(cells())},
             "channels divisible by 5 + 3",
+            id="channels that do not fit",
         ),
-        ({"@type": "YOLO_BBOX", "numClasses": 2}, {"x": 1}, 'input: "" is no array'),
-        ({"@type": "EXTRACT_BOUNDING_BOX"}, {"b": [LEFT]}, 'imageName: "" is no picture'),
-        ({"@type": "EXTRACT_BOUNDING_BOX"}, {"i": picture(), "b": [{"@x1": 1}]}, "is no box"),
-        ({"@type": "DRAW_BOUNDING_BOX"}, {"i": picture()}, "bboxName: name one of those"),
-        (
+        pytest.param(
+            {"@type": "YOLO_BBOX", "numClasses": 2},
+            {"x": 1},
+            'input: "" is no array',
+            id="no array",
+        ),
+        pytest.param(
+            {"@type": "EXTRACT_BOUNDING_BOX"},
+            {"b": [LEFT]},
+            'imageName: "" is no picture',
+            id="no picture",
+        ),
+        pytest.param(
+            {"@type": "EXTRACT_BOUNDING_BOX"},
+            {"i": picture(), "b": [{"@x1": 1}]},
+            "is no box",
+            id="half a box",
+        ),
+        pytest.param(
+            {"@type": "DRAW_BOUNDING_BOX"},
+            {"i": picture()},
+            "bboxName: name one of those",
+            id="no name of boxes",
+        ),
+        pytest.param(
             {"@type": "BOUNDING_BOX_FILTER", "classesToKeep": ["a"]},
             {"bounding_boxes": [1]},
             "is no list of boxes",
+            id="no list of boxes",
         ),
-        (
+        pytest.param(
             {"@type": "IMAGE_CROP", "cropName": "w"},
             {"i": picture(), "w": {**LEFT, "@x2": 0.0}},
             "the region to crop is 0 x 4 pixels; expected 1 to ",
+            id="an empty region",
         ),
-        ({"@type": "IMAGE_CROP", "cropName": "w"}, {"i": picture(), "w": [1, 2]}, "two points"),
+        pytest.param(
+            {"@type": "IMAGE_CROP", "cropName": "w"},
+            {"i": picture(), "w": [1, 2]},
+            "two points",
+            id="a region of two numbers",
+        ),
     ],
 )
 def test_data_that_do_not_fit_a_step_are_refused(step: Any, data: Any, fault: str) -> None:
@@ -148,7 +179,8 @@ def test_data_that_do_not_fit_a_step_are_refused(step: Any, data: Any, fault: st
     assert fault in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "fault",
     ("step", "fault"),
     [
         ({"@type": "YOLO_BBOX"}, "expected classLabels as a list, or numClasses"),

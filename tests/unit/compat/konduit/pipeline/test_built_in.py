@@ -52,20 +52,37 @@ def picture(pixels: Any = RED) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "shape", "first"),
     [
-        ({}, (1, 3, 2, 2), [1, 0, 0]),
-        ({"format": "CHANNELS_LAST", "includeMinibatchDim": False}, (2, 2, 3), [1, 0, 0]),
-        (
+        pytest.param({}, (1, 3, 2, 2), [1, 0, 0], id="by default"),
+        pytest.param(
+            {"format": "CHANNELS_LAST", "includeMinibatchDim": False},
+            (2, 2, 3),
+            [1, 0, 0],
+            id="channels last",
+        ),
+        pytest.param(
             {"channelLayout": "BGR", "normalization": {"type": "INCEPTION"}},
             (1, 3, 2, 2),
             [-1, -1, 1],
+            id="BGR as for Inception",
         ),
-        ({"normalization": None, "aspectRatioHandling": "STRETCH"}, (1, 3, 2, 2), [255, 0, 0]),
-        (
+        pytest.param(
+            {"normalization": None, "aspectRatioHandling": "STRETCH"},
+            (1, 3, 2, 2),
+            [255, 0, 0],
+            id="stretched and not normalized",
+        ),
+        pytest.param(
             {"channelLayout": "BGR", "normalization": {"type": "VGG_SUBTRACT_MEAN"}},
             (1, 3, 2, 2),
             [-103.939, -116.779, 255 - 123.68],
+            id="BGR as for VGG",
         ),
-        ({"dataType": "UINT8", "normalization": {"type": "NONE"}}, (1, 3, 2, 2), [255, 0, 0]),
+        pytest.param(
+            {"dataType": "UINT8", "normalization": {"type": "NONE"}},
+            (1, 3, 2, 2),
+            [255, 0, 0],
+            id="bytes",
+        ),
     ],
 )
 def test_a_picture_becomes_an_array(config: Any, shape: Any, first: list[float]) -> None:
@@ -121,22 +138,32 @@ def test_boxes_of_an_ssd_are_chosen() -> None:
 @pytest.mark.parametrize(
     ("step", "fault"),
     [
-        ({"@type": "IMAGE_TO_NDARRAY", "config": {}}, "height is None; expected a number"),
-        (
+        pytest.param(
+            {"@type": "IMAGE_TO_NDARRAY", "config": {}},
+            "height is None; expected a number",
+            id="no size",
+        ),
+        pytest.param(
             {
                 "@type": "IMAGE_TO_NDARRAY",
                 "config": {"height": 2, "width": 2, "channelLayout": "RGBA"},
             },
             "channelLayout is RGBA, which is not supported; expected RGB, BGR, GRAYSCALE",
+            id="another channel layout",
         ),
-        (
+        pytest.param(
             {
                 "@type": "IMAGE_TO_NDARRAY",
                 "config": {"height": 2, "width": 2, "normalization": {"type": "STANDARDIZE"}},
             },
             "is not supported; expected NONE, SCALE",
+            id="another normalization",
         ),
-        ({"@type": "REGRESSION_OUTPUT", "names": {"a": "b"}}, "names: expected fields"),
+        pytest.param(
+            {"@type": "REGRESSION_OUTPUT", "names": {"a": "b"}},
+            "names: expected fields",
+            id="names that are no fields",
+        ),
     ],
 )
 def test_options_that_cannot_be_had_are_refused(step: dict[str, Any], fault: str) -> None:

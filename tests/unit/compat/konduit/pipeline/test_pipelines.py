@@ -20,6 +20,7 @@ from ie_serving.engines.drivers import every
 from ie_serving.engines.others import Surroundings
 from ie_serving.engines.python.context import Context
 from ie_serving.wire.image.pictures import encoded
+from tests.tables import named_by
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran
 
 LOGGING = {"@type": "LOGGING", "log": "KEYS_AND_VALUES"}
@@ -80,12 +81,24 @@ def test_data_come_back_as_they_went(value: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ("[1]", "the body is no object"),
-        ("{", "the body is no JSON"),
-        ('{"a": {"@BytesBase64": "?"}}', '"a": not base64'),
-        ('{"a": {"@NDArrayType": "UTF8"}}', "@NDArrayType is 'UTF8'; expected one of DOUBLE"),
-        (json.dumps({"a": {**array(1), "@NDArrayShape": [2]}}), "4 bytes of FLOAT are no array"),
-        (json.dumps({"a": {**array(1), "@NDArrayShape": [-1]}}), "4 bytes of FLOAT are no array"),
+        pytest.param("[1]", "the body is no object", id="a list"),
+        pytest.param("{", "the body is no JSON", id="a body that is cut"),
+        pytest.param('{"a": {"@BytesBase64": "?"}}', '"a": not base64', id="no base64"),
+        pytest.param(
+            '{"a": {"@NDArrayType": "UTF8"}}',
+            "@NDArrayType is 'UTF8'; expected one of DOUBLE",
+            id="another type",
+        ),
+        pytest.param(
+            json.dumps({"a": {**array(1), "@NDArrayShape": [2]}}),
+            "4 bytes of FLOAT are no array",
+            id="fewer elements than the shape",
+        ),
+        pytest.param(
+            json.dumps({"a": {**array(1), "@NDArrayShape": [-1]}}),
+            "4 bytes of FLOAT are no array",
+            id="a negative size",
+        ),
     ],
 )
 def test_a_body_that_is_no_data_is_refused(body: str, fault: str) -> None:
@@ -164,7 +177,8 @@ SAME = python("c = a", "a:numpy.ndarray", "c:NDARRAY")
 HALF = python("c = a / 2", "a:float", "c:DOUBLE")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "fault",
     ("step", "given", "error", "fault"),
     [
         (ADD, {"a": 1, "b": 2}, InvalidRequest, '"b" is no input of the script; ioInputs has a'),
@@ -216,7 +230,13 @@ TEXT = {**INT, "kind": "str", "@type": "STRING_SWITCH", "map": {"x": 0, "y": 1}}
 
 
 @pytest.mark.parametrize(
-    ("switch", "select", "answer"), [(INT, 0, 11), (INT, 1, 21), (TEXT, "x", 11), (TEXT, "y", 21)]
+    ("switch", "select", "answer"),
+    [
+        pytest.param(INT, 0, 11, id="the first by number"),
+        pytest.param(INT, 1, 21, id="the second by number"),
+        pytest.param(TEXT, "x", 11, id="the first by text"),
+        pytest.param(TEXT, "y", 21, id="the second by text"),
+    ],
 )
 def test_a_switch_runs_one_branch(switch: dict[str, Any], select: Any, answer: int) -> None:
     given = {"select": select, "a": 1}
@@ -226,11 +246,30 @@ def test_a_switch_runs_one_branch(switch: dict[str, Any], select: Any, answer: i
 @pytest.mark.parametrize(
     ("switch", "given", "fault"),
     [
-        (INT, {"select": 2, "a": 1}, "select is 2; expected a number from 0 to 1"),
-        (INT, {"a": 1}, '"select" is missing; expected it, since the switch looks at it'),
-        (TEXT, {"select": "z", "a": 1}, "select is 'z'; expected one of x, y"),
-        (TEXT, {"select": ["x"], "a": 1}, r"select is \['x'\]; expected one of x, y"),
-        (TEXT, {"select": {"x": 1}, "a": 1}, "select is {'x': 1}; expected one of x, y"),
+        pytest.param(
+            INT,
+            {"select": 2, "a": 1},
+            "select is 2; expected a number from 0 to 1",
+            id="a number beyond the last",
+        ),
+        pytest.param(
+            INT,
+            {"a": 1},
+            '"select" is missing; expected it, since the switch looks at it',
+            id="no selection",
+        ),
+        pytest.param(
+            TEXT, {"select": "z", "a": 1}, "select is 'z'; expected one of x, y", id="another text"
+        ),
+        pytest.param(
+            TEXT, {"select": ["x"], "a": 1}, r"select is \['x'\]; expected one of x, y", id="a list"
+        ),
+        pytest.param(
+            TEXT,
+            {"select": {"x": 1}, "a": 1},
+            "select is {'x': 1}; expected one of x, y",
+            id="an object",
+        ),
     ],
 )
 def test_a_value_without_a_branch_is_refused(
@@ -299,12 +338,25 @@ def test_only_scripts_need_consent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "fault"),
     [
-        (python("c = (", "a:int", ""), 'step "1" (PYTHON) cannot be loaded: SyntaxError'),
-        (python("c = 1", "", "", pythonConfigType="JULIA"), "pythonConfigType is JULIA"),
-        (python("c = 1", "", "", importCode="import nothere"), "No module named 'nothere'"),
-        (
+        pytest.param(
+            python("c = (", "a:int", ""),
+            'step "1" (PYTHON) cannot be loaded: SyntaxError',
+            id="a syntax error",
+        ),
+        pytest.param(
+            python("c = 1", "", "", pythonConfigType="JULIA"),
+            "pythonConfigType is JULIA",
+            id="another language",
+        ),
+        pytest.param(
+            python("c = 1", "", "", importCode="import nothere"),
+            "No module named 'nothere'",
+            id="an import that fails",
+        ),
+        pytest.param(
             {"@type": "PYTHON", "pythonConfig": {"ioInputs": {"a": {"pythonType": "set"}}}},
             "pythonType is 'set'; expected numpy.ndarray",
+            id="another type",
         ),
     ],
 )

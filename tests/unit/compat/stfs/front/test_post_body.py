@@ -12,6 +12,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import ImageForm
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
+from tests.tables import named_by
 
 PNG = b"\x89PNG\xff\xfe\xfb"
 URL_SAFE = base64.urlsafe_b64encode(PNG).decode()
@@ -112,7 +113,8 @@ def test_files_by_the_names_of_inputs() -> None:
     assert {name: array.tolist() for name, array in found.items()} == {"a": [PNG], "b": [b"two"]}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "given",
     ("given", "words"),
     [
         (b"{}", 'the key "data" is missing'),
@@ -140,13 +142,18 @@ def test_a_form_without_a_file_tells_of_the_at() -> None:
 @pytest.mark.parametrize(
     ("data", "of", "words"),
     [
-        ({"keys": [[1]]}, TEMPLATE, '"data" lacks features'),
-        ([[1]], TEMPLATE, "each of keys, features"),
-        ({"keys": [[1.5]], "features": [[1]]}, TEMPLATE, "int32"),
-        ({"keys": [[1e20]], "features": [[1]]}, TEMPLATE, "int32"),
-        ({"y": 1}, ONE, '"data" lacks x'),
-        ({"x": [["a"]]}, ONE, "double"),
-        ({"images": ["*"]}, signature(x=None), "base64"),
+        pytest.param({"keys": [[1]]}, TEMPLATE, '"data" lacks features', id="a missing feature"),
+        pytest.param([[1]], TEMPLATE, "each of keys, features", id="a list for two inputs"),
+        pytest.param({"keys": [[1.5]], "features": [[1]]}, TEMPLATE, "int32", id="a fraction"),
+        pytest.param(
+            {"keys": [[1e20]], "features": [[1]]},
+            TEMPLATE,
+            "int32",
+            id="a number that is too large",
+        ),
+        pytest.param({"y": 1}, ONE, '"data" lacks x', id="another input"),
+        pytest.param({"x": [["a"]]}, ONE, "double", id="a text"),
+        pytest.param({"images": ["*"]}, signature(x=None), "base64", id="no base64"),
     ],
 )
 def test_data_that_the_model_does_not_take(data: Any, of: Signature, words: str) -> None:

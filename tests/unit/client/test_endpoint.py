@@ -14,11 +14,21 @@ URL = "http://localhost:8000"
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"url": "localhost:8000"}, "expected one of http, https, grpc, grpcs"),
-        ({"url": "grpc://"}, "://HOST:PORT"),
-        ({"url": URL, "timeout_s": 0}, "timeout_s has to be above 0"),
-        ({"url": URL, "retry_s": -1}, "retry_s 0 or more"),
-        ({"url": URL, "certificate": "a"}, "give both"),
+        pytest.param(
+            {"url": "localhost:8000"},
+            "expected one of http, https, grpc, grpcs",
+            id="another scheme",
+        ),
+        pytest.param({"url": "grpc://"}, "://HOST:PORT", id="no host"),
+        pytest.param(
+            {"url": URL, "timeout_s": 0}, "timeout_s has to be above 0", id="a timeout of 0"
+        ),
+        pytest.param(
+            {"url": URL, "retry_s": -1}, "retry_s 0 or more", id="a negative time to retry"
+        ),
+        pytest.param(
+            {"url": URL, "certificate": "a"}, "give both", id="a certificate without its key"
+        ),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], text: str) -> None:

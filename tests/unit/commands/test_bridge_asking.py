@@ -10,6 +10,7 @@ import pytest
 from ie_serving.commands.bridge import BridgeConnection
 from ie_serving.config.dialects import bridge
 from ie_serving.core.values.errors import ConfigError
+from tests.tables import named_by
 
 
 class Answering(ThreadingHTTPServer):
@@ -99,7 +100,8 @@ def test_the_command_line(flags: list[str], broker: tuple[str, int], path: str) 
     assert (read.broker, read.path, read.api_key, read.password) == (broker, path, "k", "p")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "flag",
     ("flag", "expected"),
     [
         ("--broker=:1883", "HOST:PORT"),

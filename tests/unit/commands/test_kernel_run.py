@@ -90,16 +90,42 @@ def test_a_package_of_edi_with_its_input_beside_it(
 @pytest.mark.parametrize(
     ("body", "line", "code", "said"),
     [
-        ('{"inputs": [0]}', [], 1, "kernel Scale failed: KeyError: 'zero'"),
-        ("{", [], 1, "JSON Parse error"),
-        ('{"inputs": {"z": [0]}}', [], 1, "Missing named input: x"),
-        ("", ["--kernel=no.py"], 1, "kernel no.py is neither"),
-        ("", ["--raw"], 1, "it takes no bytes"),
-        ("", ["--kernel=no.txt"], 2, "--kernel: 'no.txt' given; expected FILE.py"),
-        ("", ["--params=3"], 2, "--params: '3' given"),
-        ("", ["--allow_python=false"], 2, "--allow_python: a kernel is Python code"),
-        ("", ["--input=/proc/self/mem"], 1, "/proc/self/mem cannot be read: Input/output"),
-        ("", ["--input=no.json"], 2, "--input: there is no file no.json"),
+        pytest.param(
+            '{"inputs": [0]}',
+            [],
+            1,
+            "kernel Scale failed: KeyError: 'zero'",
+            id="a value that the kernel cannot use",
+        ),
+        pytest.param("{", [], 1, "JSON Parse error", id="a body that is cut"),
+        pytest.param('{"inputs": {"z": [0]}}', [], 1, "Missing named input: x", id="another input"),
+        pytest.param("", ["--kernel=no.py"], 1, "kernel no.py is neither", id="no such kernel"),
+        pytest.param("", ["--raw"], 1, "it takes no bytes", id="bytes"),
+        pytest.param(
+            "",
+            ["--kernel=no.txt"],
+            2,
+            "--kernel: 'no.txt' given; expected FILE.py",
+            id="a kernel that is no Python",
+        ),
+        pytest.param("", ["--params=3"], 2, "--params: '3' given", id="params that are no object"),
+        pytest.param(
+            "",
+            ["--allow_python=false"],
+            2,
+            "--allow_python: a kernel is Python code",
+            id="Python not allowed",
+        ),
+        pytest.param(
+            "",
+            ["--input=/proc/self/mem"],
+            1,
+            "/proc/self/mem cannot be read: Input/output",
+            id="a file that cannot be read",
+        ),
+        pytest.param(
+            "", ["--input=no.json"], 2, "--input: there is no file no.json", id="no such file"
+        ),
     ],
 )
 def test_exit_codes(

@@ -8,6 +8,7 @@ import pytest
 from ie_serving.config import credentials
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.errors import ConfigError
+from tests.tables import named_by
 
 CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
     ({"tls_certificate": "c"}, "server.tls_certificate and server.tls_key belong together"),
@@ -39,7 +40,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         credentials.read(ServerSettings(tls_certificate=missing, tls_key=missing))
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "expected",
     ("text", "expected"),
     [
         ('server_cert: "c"', "server_key is missing"),

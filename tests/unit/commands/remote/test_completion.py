@@ -9,6 +9,7 @@ import pytest
 
 from ie_serving.commands.remote import command
 from tests.process import until
+from tests.tables import named_by
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.deployed
@@ -47,7 +48,8 @@ def completed(script: Path, *words: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "words",
     ("words", "found"),
     [
         (("sta",), ["status"]),

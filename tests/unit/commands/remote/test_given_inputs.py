@@ -22,14 +22,26 @@ def body_of(tmp_path: Path, name: str, content: str | bytes, field: str = "", **
 @pytest.mark.parametrize(
     ("name", "content", "field", "instances"),
     [
-        ("a.csv", "1,2.5\n3,-4e3\n", "", [[1, 2.5], [3, -4000.0]]),
-        ("a.csv", "\ufeff1,2\r\n\r\n3,4\r\n", "x", [{"x": [1, 2]}, {"x": [3, 4]}]),
-        ("a.csv", 'age,name\n3,"a, b"\n', "", [{"age": 3, "name": "a, b"}]),
-        ("a.csv", "a,b\n1,2\n", "x", [{"x": [1, 2]}]),
-        ("a.csv", "1;2\n3;4\n", "", [[1, 2], [3, 4]]),
-        ("a.tsv", "1\t2\n", "", [[1, 2]]),
-        ("a.PNG", b"\x89PNG", "", [{"b64": "iVBORw=="}]),
-        ("a.jpg", b"\xff\xd8", "image", [{"image": {"b64": "/9g="}}]),
+        pytest.param(
+            "a.csv", "1,2.5\n3,-4e3\n", "", [[1, 2.5], [3, -4000.0]], id="a CSV of numbers"
+        ),
+        pytest.param(
+            "a.csv",
+            "\ufeff1,2\r\n\r\n3,4\r\n",
+            "x",
+            [{"x": [1, 2]}, {"x": [3, 4]}],
+            id="a CSV with a byte order mark",
+        ),
+        pytest.param(
+            "a.csv", 'age,name\n3,"a, b"\n', "", [{"age": 3, "name": "a, b"}], id="a CSV with names"
+        ),
+        pytest.param("a.csv", "a,b\n1,2\n", "x", [{"x": [1, 2]}], id="names beside a field"),
+        pytest.param("a.csv", "1;2\n3;4\n", "", [[1, 2], [3, 4]], id="semicolons"),
+        pytest.param("a.tsv", "1\t2\n", "", [[1, 2]], id="tabs"),
+        pytest.param("a.PNG", b"\x89PNG", "", [{"b64": "iVBORw=="}], id="a PNG"),
+        pytest.param(
+            "a.jpg", b"\xff\xd8", "image", [{"image": {"b64": "/9g="}}], id="a JPEG of a field"
+        ),
     ],
 )
 def test_tables_and_images_become_rows(
@@ -51,14 +63,22 @@ def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "field", "text"),
     [
-        ("a.csv", "1,2\n3\n", "", "row 2 has 1 columns, and the first 2"),
-        ("a.csv", "", "", "has no rows"),
-        ("a.csv", "a,b\n", "", "no row below it"),
-        ("a.csv", b"\xff\xfe1", "", "no table that can be read"),
-        ("a.txt", "1", "", "say it by --format"),
-        ("a.npy", "no array", "", "of plain arrays"),
-        ("a.npz", "no array", "", "of plain arrays"),
-        ("a.json", "{}", "x", "JSON names its inputs itself"),
+        pytest.param(
+            "a.csv",
+            "1,2\n3\n",
+            "",
+            "row 2 has 1 columns, and the first 2",
+            id="rows of different lengths",
+        ),
+        pytest.param("a.csv", "", "", "has no rows", id="an empty file"),
+        pytest.param("a.csv", "a,b\n", "", "no row below it", id="a head without rows"),
+        pytest.param(
+            "a.csv", b"\xff\xfe1", "", "no table that can be read", id="bytes that are no text"
+        ),
+        pytest.param("a.txt", "1", "", "say it by --format", id="another ending"),
+        pytest.param("a.npy", "no array", "", "of plain arrays", id="no npy"),
+        pytest.param("a.npz", "no array", "", "of plain arrays", id="no npz"),
+        pytest.param("a.json", "{}", "x", "JSON names its inputs itself", id="JSON with a field"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(

@@ -9,6 +9,7 @@ from ie_serving.commands.remote import place
 from ie_serving.commands.remote.failures import Misused
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.core.runtime import run_files
+from tests.tables import named_by
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,8 @@ def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
     return place.place_of(parser.parse_args(flags), environ, warned.append), warned
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "url",
     ("url", "scheme", "host", "port"),
     [
         ("http://localhost:8501", "http", "localhost", 8501),
@@ -71,7 +73,8 @@ def test_credentials_over_an_open_way_are_warned_of() -> None:
     assert of("--url=http://models.test")[1] == []
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "flags",
     ("flags", "text"),
     [
         (("--url=https://h", "--cert=a"), "belong together"),

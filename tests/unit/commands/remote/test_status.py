@@ -40,7 +40,17 @@ def test_a_caller_without_the_right_to_details_gets_states() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [[], [1], "m", {"m": 3}, {"m": {}}, {"m": {"model_version_status": [{"version": "x"}]}}]
+    "odd",
+    [
+        pytest.param([], id="an empty list"),
+        pytest.param([1], id="a list"),
+        pytest.param("m", id="a text"),
+        pytest.param({"m": 3}, id="a number for a model"),
+        pytest.param({"m": {}}, id="a model without a status"),
+        pytest.param(
+            {"m": {"model_version_status": [{"version": "x"}]}}, id="a version that is no number"
+        ),
+    ],
 )
 def test_an_answer_that_is_no_status_is_told(odd: Any) -> None:
     server: Any = Server(config=odd)

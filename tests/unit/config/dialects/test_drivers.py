@@ -10,6 +10,7 @@ from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines import drivers
 from ie_serving.models.configuration import ModelConfig
+from tests.tables import named_by
 
 FLAGS = ("model", "--model_name=m", "--model_path=/models/m")
 
@@ -22,7 +23,8 @@ def of_file(directory: Path, *flags: str, **config: Any) -> ModelConfig:
     return model
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "given",
     ("given", "driver"),
     [("sklearn", "sklearn"), ("XGBoost", "xgboost"), ("null", "null"), (None, "null")],
 )

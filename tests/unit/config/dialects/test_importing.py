@@ -77,15 +77,30 @@ def test_pipelines_of_openvino_model_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ([], "expected an object"),
-        ({"model_config_list": []}, "not a file of another server"),
-        ({"model_config_list": 5}, "not a file of another server"),
-        ({"pipeline_config_list": [], "graphs": 5}, "graphs: expected a list"),
-        ({"pipeline": {"steps": [{"@type": "KERAS"}]}}, "steps of type KERAS are not supported"),
-        ({"pipeline_config_list": [{}]}, "not a pipeline as OpenVINO Model Server takes it"),
-        (
+        pytest.param([], "expected an object", id="a list"),
+        pytest.param({"model_config_list": []}, "not a file of another server", id="no models"),
+        pytest.param(
+            {"model_config_list": 5}, "not a file of another server", id="models that are no list"
+        ),
+        pytest.param(
+            {"pipeline_config_list": [], "graphs": 5},
+            "graphs: expected a list",
+            id="graphs that are no list",
+        ),
+        pytest.param(
+            {"pipeline": {"steps": [{"@type": "KERAS"}]}},
+            "steps of type KERAS are not supported",
+            id="a step of Keras",
+        ),
+        pytest.param(
+            {"pipeline_config_list": [{}]},
+            "not a pipeline as OpenVINO Model Server takes it",
+            id="an empty pipeline",
+        ),
+        pytest.param(
             {"model_config_list": [{"name": "a", "base_path": "/a", "platform": "mxnet"}]},
             "mxnet is not served",
+            id="another platform",
         ),
     ],
 )

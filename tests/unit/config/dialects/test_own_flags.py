@@ -14,6 +14,7 @@ from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SERVER, TOPICS
 from ie_serving.core.values.commands import ASKING, BESIDE, HELP, MEANINGS, VERSION
 from ie_serving.core.values.errors import ConfigError
+from tests.tables import named_by
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
 
@@ -25,7 +26,8 @@ def test_a_line_that_argparse_cannot_read_exits_with_2(argv: tuple[str, ...]) ->
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "argv",
     ("argv", "found"),
     [
         ((), ("no command",)),
@@ -235,7 +237,8 @@ def test_help_tells_each_flag_its_meaning_and_default(
     assert "\n  LOG_LEVEL: as --log_level\n" in text
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "argv",
     ("argv", "begins"),
     [
         (("help",), "usage: ie_serving COMMAND"),

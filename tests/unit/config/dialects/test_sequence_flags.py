@@ -3,12 +3,14 @@
 import pytest
 
 from ie_serving.engines.layer_options import Sequences
+from tests.tables import named_by
 from tests.unit.config.dialects.test_ie_serving import ONE, faults, settings
 
 STATEFUL = ("--stateful", "--max_sequence_number", "7", "--idle_sequence_cleanup=false")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "given",
     ("given", "fault"),
     [
         (("--max_sequence_number", "7"), "--max_sequence_number: it has a meaning for a stateful"),

@@ -15,6 +15,7 @@ from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.configuration import ModelConfig
+from tests.tables import named_by
 
 CONFIG = Path(__file__).parents[4] / "config"
 PATH = "--model_base_path=/models/m"
@@ -56,7 +57,8 @@ def test_defaults_are_the_originals() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "argument",
     ("argument", "field", "value"),
     [
         ("--file_system_poll_wait_seconds=-1", "poll_wait_s", 0.0),
@@ -356,18 +358,28 @@ def test_files_that_are_missing_or_broken(
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("max_batch_size { value: 0 }", "max_batch_size is 0"),
-        (
+        pytest.param("max_batch_size { value: 0 }", "max_batch_size is 0", id="a batch of 0"),
+        pytest.param(
             "max_batch_size { value: 8 } enable_large_batch_splitting { value: true }"
             " max_execution_batch_size { value: 9 }",
             "max_execution_batch_size is 9; expected at most max_batch_size, 8",
+            id="an execution batch beyond the batch",
         ),
-        ("batch_timeout_micros { value: -1 }", "batch_timeout_micros is negative"),
-        ("allowed_batch_sizes: [4, 2, 1000]", "monotonically increasing"),
-        (
+        pytest.param(
+            "batch_timeout_micros { value: -1 }",
+            "batch_timeout_micros is negative",
+            id="a negative timeout",
+        ),
+        pytest.param(
+            "allowed_batch_sizes: [4, 2, 1000]",
+            "monotonically increasing",
+            id="sizes that do not increase",
+        ),
+        pytest.param(
             "max_batch_size { value: 8 } allowed_batch_sizes: [2, 4]",
             "Last entry in allowed_batch_sizes must match max_batch_size; "
             "last entry was 4; expected 8",
+            id="a last size below the batch",
         ),
     ],
 )

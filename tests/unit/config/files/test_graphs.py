@@ -40,40 +40,66 @@ def test_only_a_graph_that_differs_is_read_anew() -> None:
 @pytest.mark.parametrize(
     ("graphs", "faults"),
     [
-        (
+        pytest.param(
             {},
             ['graphs: expected a list such as [{"name": "both", "steps": [..], "outputs": {..}}]'],
+            id="no list",
         ),
-        (["g"], ['graphs[0]: expected an object with "name", "steps" and "outputs"']),
-        ([graph("a")], ['graphs[0].name: "a" is the name of another model already']),
-        ([graph(), graph()], ['graphs[1].name: "g" is the name of another model already']),
-        ([graph(version="x")], ["graphs[0].version: "]),
-        ([graph(steps={"s": {}})], ["graphs[0].steps.s: expected an object with exactly one of "]),
-        (
+        pytest.param(
+            ["g"],
+            ['graphs[0]: expected an object with "name", "steps" and "outputs"'],
+            id="no object",
+        ),
+        pytest.param(
+            [graph("a")],
+            ['graphs[0].name: "a" is the name of another model already'],
+            id="the name of a model",
+        ),
+        pytest.param(
+            [graph(), graph()],
+            ['graphs[1].name: "g" is the name of another model already'],
+            id="a name twice",
+        ),
+        pytest.param(
+            [graph(version="x")], ["graphs[0].version: "], id="a version that is no number"
+        ),
+        pytest.param(
+            [graph(steps={"s": {}})],
+            ["graphs[0].steps.s: expected an object with exactly one of "],
+            id="an empty step",
+        ),
+        pytest.param(
             [graph(steps=[{"model": "c"}], outputs={"y": "c.y"})],
             [
                 'graphs[0]: step "c" of graph "g" uses model "c", which is not configured; the'
                 " file has a, b, g"
             ],
+            id="no such model",
         ),
-        (
+        pytest.param(
             [
                 graph("g", steps=[{"model": "h"}], outputs={"y": "h.y"}),
                 graph("h", steps=[{"model": "g"}], outputs={"y": "g.y"}),
             ],
             ["graphs[0]: graphs use each other: g -> h -> g"],
+            id="graphs in a circle",
         ),
-        (
+        pytest.param(
             [graph(steps=[{"model": "g"}], outputs={"y": "g.y"})],
             ["graphs[0]: graphs use each other: g -> g"],
+            id="a graph of itself",
         ),
-        (
-            [graph(f"g{at}", steps=[{"graph": f"g{at + 1}"}], outputs={"y": f"g{at + 1}.y"})
-             for at in range(16)] + [graph("g16")],
+        pytest.param(
+            [
+                graph(f"g{at}", steps=[{"graph": f"g{at + 1}"}], outputs={"y": f"g{at + 1}.y"})
+                for at in range(16)
+            ]
+            + [graph("g16")],
             ["graphs[0]: graphs within graphs, at most 16: g0 -> g1 -> "],
+            id="a chain of 17",
         ),
     ],
-)  # fmt: skip
+)
 def test_faults(graphs: object, faults: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read(graphs)

@@ -61,31 +61,61 @@ def test_flags_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ({"kernel": "k.txt"}, "kernel: 'k.txt' given; expected FILE.py or FILE.py:NAME"),
-        ({"kernel": "k.py:"}, "kernel: 'k.py:' given; expected FILE.py"),
-        ({"kernel": "k.py:a b"}, "kernel: 'k.py:a b' given; expected FILE.py"),
-        ({"kernel": "../k.py"}, "kernel: '../k.py' given; expected FILE.py"),
-        ({"kernel": 7}, "kernel: 7 given; expected FILE.py"),
-        ({"timeout_ms": 5}, "timeout_ms: it has a meaning for a kernel alone: name the kernel too"),
-        ({"kernel": "k.py", "driver": "sklearn"}, "driver: sklearn given beside a kernel"),
-        ({"kernel": "k.py", "memory_limit_mb": 5}, "memory_limit_mb: it has a meaning for isolati"),
-        (
+        pytest.param(
+            {"kernel": "k.txt"},
+            "kernel: 'k.txt' given; expected FILE.py or FILE.py:NAME",
+            id="another ending",
+        ),
+        pytest.param({"kernel": "k.py:"}, "kernel: 'k.py:' given; expected FILE.py", id="no name"),
+        pytest.param(
+            {"kernel": "k.py:a b"},
+            "kernel: 'k.py:a b' given; expected FILE.py",
+            id="a name of two words",
+        ),
+        pytest.param(
+            {"kernel": "../k.py"}, "kernel: '../k.py' given; expected FILE.py", id="a path outside"
+        ),
+        pytest.param({"kernel": 7}, "kernel: 7 given; expected FILE.py", id="a number"),
+        pytest.param(
+            {"timeout_ms": 5},
+            "timeout_ms: it has a meaning for a kernel alone: name the kernel too",
+            id="a timeout without a kernel",
+        ),
+        pytest.param(
+            {"kernel": "k.py", "driver": "sklearn"},
+            "driver: sklearn given beside a kernel",
+            id="a kernel and a driver",
+        ),
+        pytest.param(
+            {"kernel": "k.py", "memory_limit_mb": 5},
+            "memory_limit_mb: it has a meaning for isolati",
+            id="memory without a process",
+        ),
+        pytest.param(
             {"kernel": "k.py", "instances": {"max": 4}},
             "instances: it has a meaning for isolation process alone: set that",
+            id="instances without a process",
         ),
-        (
+        pytest.param(
             {"kernel": "k.py", "isolation": "process", "instances": {"min": 3, "max": 2}},
             "instances: max is 2, below min, 3",
+            id="fewer at most than at least",
         ),
-        (
+        pytest.param(
             {"kernel": "k.py", "isolation": "process", "instances": {"many": 2}},
             "instances.many: unknown; expected min, max and idle_seconds",
+            id="an unknown key",
         ),
-        (
+        pytest.param(
             {"kernel": "k.py", "isolation": "process", "instances": {}, "max_concurrency": 2},
             "instances: it says how many processes there are, as max_concurrency",
+            id="instances and concurrency",
         ),
-        ({"kernel": "k.py", "isolation": "vm"}, "isolation: 'vm' given; expected one of inline"),
+        pytest.param(
+            {"kernel": "k.py", "isolation": "vm"},
+            "isolation: 'vm' given; expected one of inline",
+            id="another isolation",
+        ),
     ],
 )
 def test_faults(keys: dict[str, Any], fault: str) -> None:

@@ -189,31 +189,60 @@ def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("OpenVINOInferenceCalculator", "HttpLLMCalculator", "calculator HttpLLMCalculator is not"),
-        (
+        pytest.param(
+            "OpenVINOInferenceCalculator",
+            "HttpLLMCalculator",
+            "calculator HttpLLMCalculator is not",
+            id="another calculator",
+        ),
+        pytest.param(
             'output_side_packet: "SESSION:together',
             'output_side_packet: "SESSION:b',
             '"together", which no node gives',
+            id="another session",
         ),
-        ("FIRST:half", "FIRST:nowhere", '"nowhere" is taken, and nothing gives'),
-        (
+        pytest.param(
+            "FIRST:half",
+            "FIRST:nowhere",
+            '"nowhere" is taken, and nothing gives',
+            id="a stream from nowhere",
+        ),
+        pytest.param(
             '"BOTH:total"',
             '"BOTH:total"\n  input_stream_info: { back_edge: true }',
             'line 36: node "node_1" takes what a later one gives',
+            id="an edge that goes back",
         ),
-        (
+        pytest.param(
             '"FIRST:half"',
             '"FIRST:half" input_stream: "LOOPBACK:half"',
             'line 32: node "node_1" has a stream LOOPBACK: take it in and give it out',
+            id="a loopback",
         ),
-        (
+        pytest.param(
             '"OpenVINOInferenceCalculator"',
             '"OpenVINOInferenceCalculator" name: "twin"',
             'line 32: "twin" is the name of two nodes',
+            id="a name twice",
         ),
-        ('key: "BOTH"', 'key: "BOTH" } output_order_list: "a" x {', "output_order_list is not"),
-        ("node {", "node ]", "cannot be read: line 4: ] stands"),
-        ('servable_name: "together"', "", "not a graph as OpenVINO Model Server takes it"),
+        pytest.param(
+            'key: "BOTH"',
+            'key: "BOTH" } output_order_list: "a" x {',
+            "output_order_list is not",
+            id="an order of outputs",
+        ),
+        pytest.param(
+            "node {",
+            "node ]",
+            "cannot be read: line 4: ] stands",
+            id="a bracket that closes nothing",
+        ),
+        pytest.param(
+            'servable_name: "together"',
+            "",
+            "not a graph as OpenVINO Model Server takes it",
+            id="no servable",
+        ),
     ],
 )
 def test_a_graph_that_cannot_be_served_is_refused(
@@ -235,10 +264,12 @@ def listed(directory: Path, **config: Any) -> Any:
 @pytest.mark.parametrize(
     ("file", "config"),
     [
-        ("g/graph.pbtxt", {"base_path": "g"}),
-        ("g/7/graph.pbtxt", {"base_path": "g"}),
-        ("g/graph.pbtxt", {"graph_path": "graph.pbtxt"}),
-        ("h/other.pbtxt", {"base_path": "h", "graph_path": "other.pbtxt"}),
+        pytest.param("g/graph.pbtxt", {"base_path": "g"}, id="in the model's folder"),
+        pytest.param("g/7/graph.pbtxt", {"base_path": "g"}, id="in a version's folder"),
+        pytest.param("g/graph.pbtxt", {"graph_path": "graph.pbtxt"}, id="by its own path"),
+        pytest.param(
+            "h/other.pbtxt", {"base_path": "h", "graph_path": "other.pbtxt"}, id="another file"
+        ),
     ],
 )
 def test_a_graph_among_the_models(tmp_path: Path, file: str, config: Any) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from ie_serving.config.files.option_files import check_session
 from ie_serving.core.values.errors import ConfigError
+from tests.tables import named_by
 
 SESSION = "tensorflow_session_config_file"
 PLATFORM = "platform_config_file"
@@ -20,16 +21,35 @@ def bundle(fields: str) -> str:
 @pytest.mark.parametrize(
     ("flag", "text"),
     [
-        (SESSION, ""),
-        (SESSION, 'device_count { key: "CPU" value: 1 } intra_op_parallelism_threads: 4'),
-        (SESSION, "gpu_options { allow_growth: true } # of another machine"),
-        (SESSION, "graph_options { rewrite_options { auto_mixed_precision: OFF } }"),
-        (
+        pytest.param(SESSION, "", id="an empty file"),
+        pytest.param(
+            SESSION,
+            'device_count { key: "CPU" value: 1 } intra_op_parallelism_threads: 4',
+            id="threads and devices",
+        ),
+        pytest.param(
+            SESSION, "gpu_options { allow_growth: true } # of another machine", id="memory of a GPU"
+        ),
+        pytest.param(
+            SESSION,
+            "graph_options { rewrite_options { auto_mixed_precision: OFF } }",
+            id="mixed precision off",
+        ),
+        pytest.param(
             PLATFORM,
             bundle("session_config { } batching_parameters { max_batch_size { value: 4 } }"),
+            id="sessions of a platform",
         ),
-        (PLATFORM, bundle('saved_model_tags: "serve" mixed_precision: ""')),
-        (POOL, "thread_pool_factory_config { [type.googleapis.com/a.B] { } }"),
+        pytest.param(
+            PLATFORM,
+            bundle('saved_model_tags: "serve" mixed_precision: ""'),
+            id="tags of a platform",
+        ),
+        pytest.param(
+            POOL,
+            "thread_pool_factory_config { [type.googleapis.com/a.B] { } }",
+            id="a pool of threads",
+        ),
     ],
 )
 def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
@@ -39,10 +59,27 @@ def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "text", "fault"),
     [
-        (SESSION, "gpu_options {", "Error parsing text-format tensorflow.ConfigProto: "),
-        (SESSION, "gpu_option { }", 'has no field named "gpu_option"'),
-        (PLATFORM, "= 3", "Error parsing text-format tensorflow.serving.PlatformConfigMap: "),
-        (POOL, "pool { }", 'Type "tensorflow.serving.ThreadPoolFactoryConfig" has no field'),
+        pytest.param(
+            SESSION,
+            "gpu_options {",
+            "Error parsing text-format tensorflow.ConfigProto: ",
+            id="a text that is cut",
+        ),
+        pytest.param(
+            SESSION, "gpu_option { }", 'has no field named "gpu_option"', id="an unknown field"
+        ),
+        pytest.param(
+            PLATFORM,
+            "= 3",
+            "Error parsing text-format tensorflow.serving.PlatformConfigMap: ",
+            id="no field",
+        ),
+        pytest.param(
+            POOL,
+            "pool { }",
+            'Type "tensorflow.serving.ThreadPoolFactoryConfig" has no field',
+            id="an unknown field of a pool",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_parsed(flag: str, text: str, fault: str) -> None:
@@ -52,7 +89,8 @@ def test_a_file_that_cannot_be_parsed(flag: str, text: str, fault: str) -> None:
     assert fault.lower() in str(refused.value).lower()
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "name",
     ("flag", "text", "name"),
     [
         (

@@ -12,6 +12,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.wire.protobuf import inference_messages
+from tests.tables import named_by
 
 NAMED = 'name: "m" '
 TENSORS = """
@@ -113,7 +114,8 @@ def test_fields_that_triton_does_not_have_are_named(tmp_path: Path) -> None:
     assert [each.removeprefix("m: ") for each in read.unknown] == unknown
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "policy"),
     [
         ("", Latest(1)),
@@ -186,15 +188,26 @@ def test_a_repository_with_an_ensemble_and_a_model_without_a_file(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('backend: "python"', "backend python: code for Triton is not run"),
-        ('platform: "tensorrt_plan"', "backend tensorrt: engines of TensorRT"),
-        ('backend: "fil"', "backend fil: served are onnxruntime, openvino"),
-        (
+        pytest.param(
+            'backend: "python"', "backend python: code for Triton is not run", id="Python"
+        ),
+        pytest.param(
+            'platform: "tensorrt_plan"', "backend tensorrt: engines of TensorRT", id="TensorRT"
+        ),
+        pytest.param('backend: "fil"', "backend fil: served are onnxruntime, openvino", id="FIL"),
+        pytest.param(
             'sequence_batching { control_input [ { name: "START" control [ { } ] } ] }',
             "sequence_batching.control_input: only state inside of the model",
+            id="controls of sequences",
         ),
-        ('platform: "ensemble" output { name: "y" }', "no step gives y"),
-        ("max_batch_size: {", "config.pbtxt': Error parsing text-format"),
+        pytest.param(
+            'platform: "ensemble" output { name: "y" }',
+            "no step gives y",
+            id="an ensemble without steps",
+        ),
+        pytest.param(
+            "max_batch_size: {", "config.pbtxt': Error parsing text-format", id="a text that is cut"
+        ),
     ],
 )
 def test_a_model_that_would_answer_otherwise_is_refused(

@@ -9,6 +9,7 @@ import pytest
 from ie_serving.config.files import source
 from ie_serving.config.files.yaml_text import yaml_text
 from ie_serving.core.values.errors import ConfigError
+from tests.tables import named_by
 
 SAME = """
 model_config_list:
@@ -37,7 +38,8 @@ def test_a_file_by_its_extension(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "value"),
     [
         ("a: on", {"a": "on"}),
@@ -65,7 +67,8 @@ BOMB = "\n".join(
 )
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "fault"),
     [
         ("a: [1", "c.yaml:1:6: not YAML: "),

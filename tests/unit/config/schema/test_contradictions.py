@@ -12,6 +12,7 @@ from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.traffic.shadow import Shadow
+from tests.tables import named_by
 
 STATEFUL = ModelConfig(
     name="m", base_path="/m", engine=EngineOptions(own=(Sequences(stateful=True),))
@@ -19,7 +20,8 @@ STATEFUL = ModelConfig(
 TWO = ServerSettings(workers=2)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "said",
     ("settings", "said"),
     [
         (Settings(server=TWO, models=(STATEFUL,)), "model m is stateful"),

@@ -19,6 +19,7 @@ from ie_serving.config.schema.catalogue import STORES, names_in_tensorflow_model
 from ie_serving.core.values.commands import ASKING
 from ie_serving.core.values.hints import Hint
 from ie_serving.storage.backends.s3 import ENDPOINTS_OF_BOTO3
+from tests.tables import named_by
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -142,7 +143,8 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
 STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "module",
     ("module", "known"),
     [
         ("environment", set()),

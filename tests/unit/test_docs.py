@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.tables import named_by
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ie_serving"
@@ -139,7 +139,8 @@ def files_that_an_item_names_twice(page: Path) -> Found:
         yield from (file for file, times in named.items() if times > 1)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "faults",
     ("faults", "pages"),
     [
         (paths_without_a_file, PROSE),

@@ -14,6 +14,7 @@ from ie_serving.core.values import hints
 from ie_serving.core.values.hints import Hint
 from ie_serving.server.process.gunicorn_app import ServerEnd
 from ie_serving.telemetry.log import logs
+from tests.tables import named_by
 
 ROOT = Path(__file__).parents[3]
 KIBERNETIKA = "ie_serving.compat.kibernetika.dialect:parse"
@@ -70,7 +71,8 @@ def test_contradictions_and_paths_that_no_store_serves_are_told_together(
     assert [word in told for word in ("ftp", "--tls_key", "--enable_auth")] == [True] * 3
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("arguments", "text"),
     [
         (["--tls_client_ca=a"], "--tls_client_ca needs --tls_certificate"),

@@ -41,18 +41,48 @@ def test_equal_within_the_tolerance(got: Any, right: Any) -> None:
 @pytest.mark.parametrize(
     ("got", "right", "text"),
     [
-        (floats(1, 1.5), floats(1, 1), "1 of 2 differ, from element 1: got [1.5], expected [1]"),
-        (floats(np.nan), floats(0), "1 of 1 differ, from element 0: got [nan], expected [0]"),
-        (
+        pytest.param(
+            floats(1, 1.5),
+            floats(1, 1),
+            "1 of 2 differ, from element 1: got [1.5], expected [1]",
+            id="one of two elements",
+        ),
+        pytest.param(
+            floats(np.nan),
+            floats(0),
+            "1 of 1 differ, from element 0: got [nan], expected [0]",
+            id="NaN",
+        ),
+        pytest.param(
             floats(3e38),
             floats(np.inf),
             "1 of 1 differ, from element 0: got [3e+38], expected [inf]",
+            id="infinity",
         ),
-        (np.uint8([5]), np.uint8([6]), "1 of 1 differ, from element 0: got [5], expected [6]"),
-        (np.int64([-(2**63)]), np.int64([2**63 - 1]), "1 of 1 differ, from element 0: got"),
-        (np.array(["a"], object), np.array(["b"], object), "1 of 1 differ, from element 0: got"),
-        (floats(1), np.float64([1]), "type float32, expected float64"),
-        (floats(1), floats(1).reshape(1, 1), "shape (1,), expected (1, 1)"),
+        pytest.param(
+            np.uint8([5]),
+            np.uint8([6]),
+            "1 of 1 differ, from element 0: got [5], expected [6]",
+            id="bytes",
+        ),
+        pytest.param(
+            np.int64([-(2**63)]),
+            np.int64([2**63 - 1]),
+            "1 of 1 differ, from element 0: got",
+            id="the ends of int64",
+        ),
+        pytest.param(
+            np.array(["a"], object),
+            np.array(["b"], object),
+            "1 of 1 differ, from element 0: got",
+            id="texts",
+        ),
+        pytest.param(
+            floats(1), np.float64([1]), "type float32, expected float64", id="another dtype"
+        ),
+        pytest.param(
+            floats(1), floats(1).reshape(1, 1), "shape (1,), expected (1, 1)", id="another shape"
+        ),
     ],
 )
 def test_a_difference_is_told(got: Any, right: Any, text: str) -> None:
@@ -68,10 +98,10 @@ def test_json_has_no_types_and_no_shapes_without_elements() -> None:
 @pytest.mark.parametrize(
     ("got", "kind"),
     [
-        ({"y": floats(1)}, Kind.RIGHT),
-        ({"y": floats(1), "z": floats(1)}, Kind.RIGHT),
-        ({"y": floats(2)}, Kind.WRONG),
-        ({"z": floats(1)}, Kind.REFUSED),
+        pytest.param({"y": floats(1)}, Kind.RIGHT, id="the same"),
+        pytest.param({"y": floats(1), "z": floats(1)}, Kind.RIGHT, id="one output more"),
+        pytest.param({"y": floats(2)}, Kind.WRONG, id="another value"),
+        pytest.param({"z": floats(1)}, Kind.REFUSED, id="another output"),
     ],
 )
 def test_an_answer_is_judged_by_the_outputs_that_are_expected(got: Any, kind: Kind) -> None:

@@ -7,7 +7,13 @@ from ie_serving.engines.run import threads
 
 
 @pytest.mark.parametrize(
-    ("workers", "whole", "part"), [(1, 7, 7), (2, 7, 3), (2, 1, 1), (64, 64, 1)]
+    ("workers", "whole", "part"),
+    [
+        pytest.param(1, 7, 7, id="one has all"),
+        pytest.param(2, 7, 3, id="two share seven"),
+        pytest.param(2, 1, 1, id="two share one"),
+        pytest.param(64, 64, 1, id="64 share 64"),
+    ],
 )
 def test_parts_fill_the_whole_once(workers: int, whole: int, part: int) -> None:
     share = Share()

@@ -27,12 +27,39 @@ def test_floats_are_compared_as_numpy_compares_them(
 @pytest.mark.parametrize(
     ("found", "expected", "said"),
     [
-        (np.array([1, 2]), np.array([1, 3]), "1 of 2 values: at [1] it is 2, not 3"),
-        (np.array([True]), np.array([False]), "1 of 1 values: at [0] it is True, not False"),
-        (np.array([b"a"], object), np.array([b"b"], object), "at [0] it is b'a', not b'b'"),
-        (np.float32([1, np.nan]), np.float32([2, 1]), "2 of 2 values: at [1] it is nan, not 1.0"),
-        (np.float32(1), np.float32(2), "1 of 1 values: at [] it is 1.0, not 2.0, by 1"),
-        (np.float32([[5]]), np.float32([5]), 'output "y" has shape [1, 1], not [1]'),
+        pytest.param(
+            np.array([1, 2]),
+            np.array([1, 3]),
+            "1 of 2 values: at [1] it is 2, not 3",
+            id="integers",
+        ),
+        pytest.param(
+            np.array([True]),
+            np.array([False]),
+            "1 of 1 values: at [0] it is True, not False",
+            id="booleans",
+        ),
+        pytest.param(
+            np.array([b"a"], object),
+            np.array([b"b"], object),
+            "at [0] it is b'a', not b'b'",
+            id="texts",
+        ),
+        pytest.param(
+            np.float32([1, np.nan]),
+            np.float32([2, 1]),
+            "2 of 2 values: at [1] it is nan, not 1.0",
+            id="NaN",
+        ),
+        pytest.param(
+            np.float32(1),
+            np.float32(2),
+            "1 of 1 values: at [] it is 1.0, not 2.0, by 1",
+            id="scalars",
+        ),
+        pytest.param(
+            np.float32([[5]]), np.float32([5]), 'output "y" has shape [1, 1], not [1]', id="shapes"
+        ),
     ],
 )
 def test_the_value_that_differs_most_is_shown(found: Array, expected: Array, said: str) -> None:

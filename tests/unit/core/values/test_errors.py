@@ -25,11 +25,25 @@ LOST = NotFound(advised("Servable not found", ": no such model"))
 @pytest.mark.parametrize(
     ("error", "said", "whole"),
     [
-        (LOST, "Servable not found", "Servable not found: no such model"),
-        (placed("x", LOST), "x: Servable not found", "x: Servable not found: no such model"),
-        (portable(LOST), "Servable not found", "Servable not found: no such model"),
-        (ConfigError([advised("a", ", b"), "c"]), "a; c", "a, b; c"),
-        (InvalidRequest("a", "b"), "ab", "ab"),
+        pytest.param(
+            LOST, "Servable not found", "Servable not found: no such model", id="an error"
+        ),
+        pytest.param(
+            placed("x", LOST),
+            "x: Servable not found",
+            "x: Servable not found: no such model",
+            id="an error with its place",
+        ),
+        pytest.param(
+            portable(LOST),
+            "Servable not found",
+            "Servable not found: no such model",
+            id="a portable error",
+        ),
+        pytest.param(
+            ConfigError([advised("a", ", b"), "c"]), "a; c", "a, b; c", id="several faults"
+        ),
+        pytest.param(InvalidRequest("a", "b"), "ab", "ab", id="advice"),
     ],
 )
 def test_texts(error: ServingError, said: str, whole: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.fit import cast, cast_all, exact, fit, fits, have_dtypes, shed
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
+from tests.tables import named_by
 
 
 def signature(**inputs: tuple[DataType, tuple[int, ...] | None]) -> Signature:
@@ -75,11 +76,17 @@ def test_every_wrong_name_is_in_one_error(inputs: dict[str, Any], phrases: list[
 @pytest.mark.parametrize(
     ("spec", "shape", "phrase"),
     [
-        ((-1, 3), (2, 4), "Obtained shape [2, 4], required shape [-1, 3]"),
-        ((-1, 3), (3,), "Obtained shape [3], required shape [-1, 3]"),
-        ((5, 3), (2, 3), "Obtained batch size 2, required batch size 5"),
-        ((-1, 3), (1, 2, 3), "Obtained shape [1, 2, 3]"),
-        ((), (1,), "required shape []"),
+        pytest.param(
+            (-1, 3), (2, 4), "Obtained shape [2, 4], required shape [-1, 3]", id="fewer columns"
+        ),
+        pytest.param(
+            (-1, 3), (3,), "Obtained shape [3], required shape [-1, 3]", id="fewer dimensions"
+        ),
+        pytest.param(
+            (5, 3), (2, 3), "Obtained batch size 2, required batch size 5", id="another batch"
+        ),
+        pytest.param((-1, 3), (1, 2, 3), "Obtained shape [1, 2, 3]", id="more dimensions"),
+        pytest.param((), (1,), "required shape []", id="a scalar"),
     ],
 )
 def test_a_shape_that_does_not_fit(
@@ -145,7 +152,8 @@ def test_kinds_of_numbers_go_together_where_no_value_is_lost(
         assert result.dtype == wanted.numpy
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "wanted",
     ("value", "wanted"),
     [
         (np.array([1e300]), DataType.FP32),
@@ -190,7 +198,7 @@ def test_doubles_are_rounded_nan_and_infinity_included(array: Any) -> None:
         np.testing.assert_array_equal(result, array.astype(np.float32))
 
 
-@pytest.mark.parametrize("shape", [(), (-1,), (2,), (-1, 3), (2, 3), (-1, 1), (-1, 2, 3)])
+@pytest.mark.parametrize("shape", [(), (-1,), (2,), (-1, 3), (2, 3), (-1, 1), (-1, 2, 3)], ids=str)
 @given(array=hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)))
 def test_inputs_that_are_seen_to_fit_fit_as_they_are(shape: tuple[int, ...], array: Any) -> None:
     only = signature(x=(DataType.FP32, shape))

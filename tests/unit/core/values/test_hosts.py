@@ -3,6 +3,7 @@
 import pytest
 
 from ie_serving.core.values.hosts import host_of, is_public
+from tests.tables import named_by
 
 OWN = (
     *("localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "127.8.9.1", "::1"),
@@ -46,7 +47,8 @@ def test_public(host: str) -> None:
     assert is_public(host)
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "address",
     ("address", "host"),
     [
         ("minio", "minio"),

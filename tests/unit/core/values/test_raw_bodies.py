@@ -21,7 +21,7 @@ def one(text: bytes) -> "np.ndarray[tuple[int, ...], np.dtype[np.object_]]":
     return np.array(text, np.object_)
 
 
-@pytest.mark.parametrize("shape", [(), (-1,), (1,), (1, -1)])
+@pytest.mark.parametrize("shape", [(), (-1,), (1,), (1, -1)], ids=str)
 def test_a_body_is_one_string(shape: tuple[int, ...]) -> None:
     array = body_of(signature([spec("a", "STRING", *shape)], [spec("b")]), b"\0x")["a"]
     assert (array.shape, array.item()) == ((1,) * len(shape), b"\0x")
@@ -30,12 +30,12 @@ def test_a_body_is_one_string(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("inputs", "outputs"),
     [
-        ([spec("a", "FP32")], [spec("b")]),
-        ([spec("a")], [spec("b", "FP32")]),
-        ([spec("a"), spec("c")], [spec("b")]),
-        ([spec("a")], [spec("b"), spec("c")]),
-        ([spec("a", "STRING", 2)], [spec("b")]),
-        ([spec("a")], [spec("content_type")]),
+        pytest.param([spec("a", "FP32")], [spec("b")], id="an input of numbers"),
+        pytest.param([spec("a")], [spec("b", "FP32")], id="an output of numbers"),
+        pytest.param([spec("a"), spec("c")], [spec("b")], id="two inputs"),
+        pytest.param([spec("a")], [spec("b"), spec("c")], id="two outputs"),
+        pytest.param([spec("a", "STRING", 2)], [spec("b")], id="two rows"),
+        pytest.param([spec("a")], [spec("content_type")], id="another output"),
     ],
 )
 def test_a_signature_that_takes_no_bytes_refuses_them(

@@ -24,6 +24,7 @@ from ie_serving.telemetry.log.logs import (
     reopen,
     unhear,
 )
+from tests.tables import named_by
 
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
@@ -86,7 +87,8 @@ def test_a_message_of_others_cannot_forge_a_line(written: Written) -> None:
     assert written().count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "level",
     ("level", "ours", "theirs"),
     [
         ("DEBUG", ["DEBUG", "INFO", "WARNING", "ERROR"], ["WARNING", "ERROR"]),
@@ -194,7 +196,8 @@ def test_configuring_again_replaces_the_last_handlers(written: Written) -> None:
     assert written().count("once") == 1
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "text",
     ("text", "masked"),
     [
         ("https://user:hunter2@host/x", f"https://{MASK}@host/x"),

@@ -1,9 +1,8 @@
 """Each family of TensorFlow Serving: its name, type, labels, and what it counts."""
 
-import pytest
-
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import SeriesKey
+from tests.tables import named_by
 from tests.unit.telemetry.pages import GRPC, REST, Version, fail, families, of, serve
 
 FAMILIES = {
@@ -111,7 +110,8 @@ def test_batches_before_and_after_they_are_filled_up() -> None:
     assert of(metrics, f"{session}queuing_latency_count") == {(): 3}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "entrypoint method",
     ("entrypoint", "method", "counted"),
     [
         ("GRPC", "Predict", 2),

@@ -35,6 +35,7 @@ from ie_serving.telemetry.request.entry import (
 )
 from ie_serving.telemetry.request.request_id import LONGEST_ID, made_ids, safe
 from tests.process import PATIENCE_S, until
+from tests.tables import named_by
 
 
 def entry(**known: object) -> RequestEntry:
@@ -126,7 +127,8 @@ def test_text_that_a_client_sends_forges_nothing(form: str, path: str) -> None:
         assert ' id="a=b" ' in line
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "client",
     ("client", "written"),
     [
         (("127.0.0.1", 5123), "127.0.0.1:5123"),

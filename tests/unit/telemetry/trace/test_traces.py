@@ -26,6 +26,7 @@ from ie_serving.telemetry.request.trace_context import Parent, Trace
 from ie_serving.telemetry.trace import installed, traces
 from ie_serving.telemetry.trace.spans import _route
 from ie_serving.telemetry.trace.traces import Traces
+from tests.tables import named_by
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 MILLISECOND = 1_000_000
@@ -42,15 +43,15 @@ def test_a_context_that_is_taken(given: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        "",
-        ON[:-1],
-        ON.upper(),
-        f"{ON}-more",
-        f"ff{ON[2:]}",
-        f"00-{'0' * 32}-{SPAN}-01",
-        f"00-{TRACE}-{'0' * 16}-01",
-        f"00-{TRACE}-{SPAN}-0x",
-        f" {ON}",
+        pytest.param("", id="nothing"),
+        pytest.param(ON[:-1], id="a character too few"),
+        pytest.param(ON.upper(), id="capitals"),
+        pytest.param(f"{ON}-more", id="more behind"),
+        pytest.param(f"ff{ON[2:]}", id="version ff"),
+        pytest.param(f"00-{'0' * 32}-{SPAN}-01", id="no trace"),
+        pytest.param(f"00-{TRACE}-{'0' * 16}-01", id="no span"),
+        pytest.param(f"00-{TRACE}-{SPAN}-0x", id="no flags"),
+        pytest.param(f" {ON}", id="a blank before"),
     ],
 )
 def test_a_header_that_is_no_context_begins_a_trace(given: str) -> None:
@@ -67,16 +68,20 @@ def test_a_context_is_handed_on_as_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("sampler", "argument", "header", "kept"),
     [
-        ("parentbased_always_on", "", "", True),
-        ("parentbased_always_on", "", OFF, False),
-        ("parentbased_always_off", "", ON, True),
-        ("always_off", "", ON, False),
-        ("always_on", "", OFF, True),
-        ("traceidratio", "0", ON, False),
-        ("parentbased_traceidratio", "0", "", False),
-        ("parentbased_traceidratio", "1", "no context", True),
-        ("parentbased_traceidratio", "0", ON, True),
-        ("parentbased_traceidratio", "1e-05", "", False),
+        pytest.param("parentbased_always_on", "", "", True, id="always on by a parent or none"),
+        pytest.param("parentbased_always_on", "", OFF, False, id="off by its parent"),
+        pytest.param("parentbased_always_off", "", ON, True, id="on by its parent"),
+        pytest.param("always_off", "", ON, False, id="always off"),
+        pytest.param("always_on", "", OFF, True, id="always on"),
+        pytest.param("traceidratio", "0", ON, False, id="a share of 0"),
+        pytest.param(
+            "parentbased_traceidratio", "0", "", False, id="a share of 0 without a parent"
+        ),
+        pytest.param(
+            "parentbased_traceidratio", "1", "no context", True, id="a share of 1 without a parent"
+        ),
+        pytest.param("parentbased_traceidratio", "0", ON, True, id="a share of 0 on by its parent"),
+        pytest.param("parentbased_traceidratio", "1e-05", "", False, id="a small share"),
     ],
 )
 def test_the_sampler_of_the_environment_decides(
@@ -218,7 +223,8 @@ def test_parts_of_a_request_are_bounded() -> None:
     assert {part.waited_s for part in entry.parts} == {0.0}
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "path",
     ("path", "code", "route"),
     [
         ("/v1/models/m:predict", 200, "/v1/models/{model}:predict"),

@@ -191,12 +191,12 @@ def test_keys_come_in_two_headers_and_passwords_in_one(server: Guarded) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        issuer.unsigned(),
-        issuer.signed_by_secret(issuer.pem(issuer.ec_key())),
-        issuer.token(issuer.ec_key(1), sub="part"),
-        issuer.token(sub="part", exp=1),
-        issuer.token(sub="part", aud="elsewhere"),
-        issuer.token(sub="part", kid="none"),
+        pytest.param(issuer.unsigned(), id="unsigned"),
+        pytest.param(issuer.signed_by_secret(issuer.pem(issuer.ec_key())), id="signed by a secret"),
+        pytest.param(issuer.token(issuer.ec_key(1), sub="part"), id="signed by another key"),
+        pytest.param(issuer.token(sub="part", exp=1), id="expired"),
+        pytest.param(issuer.token(sub="part", aud="elsewhere"), id="for another audience"),
+        pytest.param(issuer.token(sub="part", kid="none"), id="by an unknown key"),
     ],
 )
 def test_wrong_tokens(server: Guarded, wrong: str) -> None:

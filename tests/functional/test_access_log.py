@@ -230,11 +230,11 @@ def test_a_websocket_has_one_line_when_it_ends(logged: Logged) -> None:
 @pytest.mark.parametrize(
     ("given", "taken"),
     [
-        ("0f7a-1.b:c=d/e", True),
-        ("x" * 128, True),
-        ("x" * 129, False),
-        ('a"b', False),
-        ("two words", False),
+        pytest.param("0f7a-1.b:c=d/e", True, id="every character that is safe"),
+        pytest.param("x" * 128, True, id="128 characters"),
+        pytest.param("x" * 129, False, id="129 characters"),
+        pytest.param('a"b', False, id="a quotation mark"),
+        pytest.param("two words", False, id="a blank"),
     ],
 )
 def test_the_clients_own_id_is_taken_where_it_is_safe(

@@ -123,14 +123,22 @@ def test_a_request_is_the_one_of_the_route(server: Server) -> None:
 @pytest.mark.parametrize(
     ("target", "status", "words"),
     [
-        (
+        pytest.param(
             "line/gen_client?language=cobol",
             400,
             "expected one of python, bash, javascript, go, java",
+            id="another language",
         ),
-        ("line/gen_client?lang=go", 400, "expected language or signature_name"),
-        ("line/gen_json?signature_name=s", 400, 'no signature "s"'),
-        ("gone/gen_json", 404, "gone"),
+        pytest.param(
+            "line/gen_client?lang=go",
+            400,
+            "expected language or signature_name",
+            id="another parameter",
+        ),
+        pytest.param(
+            "line/gen_json?signature_name=s", 400, 'no signature "s"', id="no such signature"
+        ),
+        pytest.param("gone/gen_json", 404, "gone", id="no such model"),
     ],
 )
 def test_a_program_that_cannot_be_made_up_is_refused(

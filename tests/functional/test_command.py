@@ -17,6 +17,7 @@ from tests.certificates import PAST, Authority
 from tests.functional.conftest import Serve
 from tests.functional.servers import PLAIN, READY, SAMPLE, SAMPLE_FLAGS, Server, config_flag
 from tests.process import PATIENCE_S, Process, free_ports, until
+from tests.tables import named_by
 
 
 def test_version() -> None:
@@ -28,10 +29,16 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "places"),
     [
-        (["model"], ["model_name", "model_path"]),
-        (["model", *SAMPLE_FLAGS, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
-        (["model", *SAMPLE_FLAGS, "--port=0", "--rest_port=0"], ["port"]),
-        (["config", "--config_path=/nowhere.json"], ["/nowhere.json"]),
+        pytest.param(["model"], ["model_name", "model_path"], id="no model"),
+        pytest.param(
+            ["model", *SAMPLE_FLAGS, "--port=x", "--nireq=-1"],
+            ["--port", "--nireq"],
+            id="values that are no numbers",
+        ),
+        pytest.param(["model", *SAMPLE_FLAGS, "--port=0", "--rest_port=0"], ["port"], id="no port"),
+        pytest.param(
+            ["config", "--config_path=/nowhere.json"], ["/nowhere.json"], id="no such file"
+        ),
     ],
 )
 def test_a_wrong_command_line_names_every_fault(arguments: list[str], places: list[str]) -> None:
@@ -64,7 +71,8 @@ def test_a_check_fails_where_something_would_not_work_as_written(
         assert fault in process.log or code == 0
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "fault",
     ("path", "environ", "fault"),
     [
         ("ftp://host/m", {}, "ftp://host/m: unknown scheme"),

@@ -205,36 +205,86 @@ def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("status", "digts"), REFUSED, 'did you mean "digits"?'),
-        (("predict", "--model_name=digts"), REFUSED, 'did you mean "digits"?'),
-        (
+        pytest.param(
+            ("status", "digts"), REFUSED, 'did you mean "digits"?', id="a model that is misspelt"
+        ),
+        pytest.param(
+            ("predict", "--model_name=digts"),
+            REFUSED,
+            'did you mean "digits"?',
+            id="a model that is misspelt in a request",
+        ),
+        pytest.param(
             ("predict", "--model_name=digts", "--url=grpc://127.0.0.1:{grpc}"),
             REFUSED,
             "Latest(digts): no such model; served models: digits",
+            id="a model that is misspelt over gRPC",
         ),
-        (("status", "digits", "--label=stabel"), REFUSED, 'has no label "stabel"; it has stable'),
-        (("status", "--label=stable"), USAGE, "belong to a MODEL"),
-        (("status", "--url=ftp://host"), USAGE, "is no address of a server"),
-        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "no server listens at"),
-        (("status", "--url=http://127.0.0.1:{grpc}"), UNREACHABLE, "is the gRPC port"),
-        (("status", "--url=https://127.0.0.1:{rest}"), UNREACHABLE, "does not speak TLS"),
-        (("status", "--url=unix:///nowhere"), UNREACHABLE, "no server listens at unix:///nowhere"),
-        (("labels", "set", "digits", "stable=x"), USAGE, "expected one such as stable=3"),
-        (("predict", "--model_name=m", "--file=/nowhere.npy"), USAGE, "cannot be read"),
-        (
+        pytest.param(
+            ("status", "digits", "--label=stabel"),
+            REFUSED,
+            'has no label "stabel"; it has stable',
+            id="a label that is misspelt",
+        ),
+        pytest.param(
+            ("status", "--label=stable"), USAGE, "belong to a MODEL", id="a label without a model"
+        ),
+        pytest.param(
+            ("status", "--url=ftp://host"), USAGE, "is no address of a server", id="another scheme"
+        ),
+        pytest.param(
+            ("status", "--url=http://127.0.0.1:{closed}"),
+            UNREACHABLE,
+            "no server listens at",
+            id="a closed port",
+        ),
+        pytest.param(
+            ("status", "--url=http://127.0.0.1:{grpc}"),
+            UNREACHABLE,
+            "is the gRPC port",
+            id="the gRPC port for REST",
+        ),
+        pytest.param(
+            ("status", "--url=https://127.0.0.1:{rest}"),
+            UNREACHABLE,
+            "does not speak TLS",
+            id="https without TLS",
+        ),
+        pytest.param(
+            ("status", "--url=unix:///nowhere"),
+            UNREACHABLE,
+            "no server listens at unix:///nowhere",
+            id="a socket that is not there",
+        ),
+        pytest.param(
+            ("labels", "set", "digits", "stable=x"),
+            USAGE,
+            "expected one such as stable=3",
+            id="a version that is no number",
+        ),
+        pytest.param(
+            ("predict", "--model_name=m", "--file=/nowhere.npy"),
+            USAGE,
+            "cannot be read",
+            id="a file that is not there",
+        ),
+        pytest.param(
             ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{rest}"),
             UNREACHABLE,
             "it is the REST port",
+            id="the REST port for gRPC",
         ),
-        (
+        pytest.param(
             ("predict", "--model_name=digits", "--url=grpcs://127.0.0.1:{grpc}"),
             UNREACHABLE,
             "does not speak TLS",
+            id="grpcs without TLS",
         ),
-        (
+        pytest.param(
             ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{closed}"),
             UNREACHABLE,
             "no server that listens",
+            id="a closed port over gRPC",
         ),
     ],
 )

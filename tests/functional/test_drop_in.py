@@ -27,6 +27,7 @@ from tests.functional import drop_in_models
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S, Process
+from tests.tables import named_by
 
 GENERATIONS = ["half_plus_two", "second_generation"]
 """A graph of TensorFlow 1, and a module of TensorFlow 2, with the same signatures."""
@@ -205,7 +206,8 @@ def test_predict_of_the_models_of_a_file(
     assert predict(server.prediction, model, "serving_default", 1, *only) == value
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "model signature",
     ("model", "signature", "value"),
     [
         ("lite", "serving_default", 3.0),

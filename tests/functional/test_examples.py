@@ -144,11 +144,36 @@ def test_metadata_shows_the_signatures(server: Server) -> None:
 @pytest.mark.parametrize(
     ("signature", "pixels", "text"),
     [
-        ("nothing", IMAGES[0], "No signature was found with the name: nothing"),
-        ("serving_default", IMAGES[0], "No classification inputs found in SignatureDef"),
-        ("serving_default", IMAGES[0], "; say signature_name: name_it"),
-        ("number_it", IMAGES[0], "Expected classification signature outputs to contain"),
-        ("name_it", IMAGES[0][:5], 'example 0: feature "pixels" has 5 values'),
+        pytest.param(
+            "nothing",
+            IMAGES[0],
+            "No signature was found with the name: nothing",
+            id="no such signature",
+        ),
+        pytest.param(
+            "serving_default",
+            IMAGES[0],
+            "No classification inputs found in SignatureDef",
+            id="a signature without Examples",
+        ),
+        pytest.param(
+            "serving_default",
+            IMAGES[0],
+            "; say signature_name: name_it",
+            id="the signature to name instead",
+        ),
+        pytest.param(
+            "number_it",
+            IMAGES[0],
+            "Expected classification signature outputs to contain",
+            id="outputs that are no classes",
+        ),
+        pytest.param(
+            "name_it",
+            IMAGES[0][:5],
+            'example 0: feature "pixels" has 5 values',
+            id="too few values",
+        ),
     ],
 )
 def test_an_example_that_cannot_be_classified_is_refused(

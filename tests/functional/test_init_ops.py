@@ -12,6 +12,7 @@ from tests.functional.asking import over_grpc
 from tests.functional.exports import init_ops
 from tests.functional.exports.answers import assert_equal, configuration, expected, over_rest
 from tests.functional.servers import Server
+from tests.tables import named_by
 
 CASES = [(model, name) for model, names in init_ops.INPUTS.items() for name in names]
 
@@ -50,7 +51,8 @@ def test_the_smallest_one_is_set_to_five(root: Path) -> None:
     assert outputs["y"].tolist() == (inputs["x"] + 5).tolist()
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "model name",
     ("model", "name", "variable", "operation"),
     [
         ("unclear", "drawn", "drawn", "RandomStandardNormal"),

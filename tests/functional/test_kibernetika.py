@@ -242,13 +242,41 @@ def test_bytes_that_are_no_text_are_told_apart_in_json(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "text"),
     [
-        ("GET", "/predict/", {}, 405, "POST is expected"),
-        ("POST", "/predict/a/b/c", {}, 404, "VERSION a number"),
-        ("POST", "/predict/a/serving_default/7", {"inputs": {}}, 404, "Servable not found"),
-        ("POST", "/predict/a/other", {"inputs": {}}, 404, 'no signature "other"'),
-        ("POST", "/predict/", {}, 400, 'expected {"inputs"'),
-        ("POST", "/predict/", {"inputs": {"x": {"dtype": 99, "data": 1}}}, 400, "dtype 99 given"),
-        ("POST", "/predict/", {"inputs": {"x": {"dtype": 3, "data": 0.5}}}, 400, 'input "x": '),
+        pytest.param("GET", "/predict/", {}, 405, "POST is expected", id="another method"),
+        pytest.param("POST", "/predict/a/b/c", {}, 404, "VERSION a number", id="another path"),
+        pytest.param(
+            "POST",
+            "/predict/a/serving_default/7",
+            {"inputs": {}},
+            404,
+            "Servable not found",
+            id="no such version",
+        ),
+        pytest.param(
+            "POST",
+            "/predict/a/other",
+            {"inputs": {}},
+            404,
+            'no signature "other"',
+            id="no such signature",
+        ),
+        pytest.param("POST", "/predict/", {}, 400, 'expected {"inputs"', id="no inputs"),
+        pytest.param(
+            "POST",
+            "/predict/",
+            {"inputs": {"x": {"dtype": 99, "data": 1}}},
+            400,
+            "dtype 99 given",
+            id="another dtype",
+        ),
+        pytest.param(
+            "POST",
+            "/predict/",
+            {"inputs": {"x": {"dtype": 3, "data": 0.5}}},
+            400,
+            'input "x": ',
+            id="a value that does not fit",
+        ),
     ],
 )
 def test_errors_are_plain_text(

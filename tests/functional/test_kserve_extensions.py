@@ -16,6 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.functional.conftest import Serve
 from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server
+from tests.tables import named_by
 
 Refused = InferenceServerException
 FLAGS = (
@@ -70,7 +71,8 @@ def test_the_configuration_of_a_model(client: Any) -> None:
         client.get_model_config("none")
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path", "status", "text"),
     [
         ("DELETE", "/v2/models/digits/versions/1/nonsense", 404, "no path"),

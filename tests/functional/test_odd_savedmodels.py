@@ -170,7 +170,7 @@ def test_a_saved_model_as_text_is_served(server: Server) -> None:
     assert server.rest.post("/v1/models/text:predict", json=body).json()["predictions"] == Y
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (1, 2, 3), (2, 1, 1, 2)])
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (1, 2, 3), (2, 1, 1, 2)], ids=str)
 def test_inputs_of_unknown_rank_take_every_rank(server: Server, shape: tuple[int, ...]) -> None:
     a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     b = np.full((1,) * len(shape) if shape != (3,) else (), -1, np.float32)

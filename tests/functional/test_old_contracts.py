@@ -92,10 +92,18 @@ def test_the_reply_is_announced_as_json(server: Server) -> None:
 @pytest.mark.parametrize(
     ("model", "body", "status", "text"),
     [
-        ("echo", b"fail", 500, "kernel Echo left this task without a reply"),
-        ("echo", b"\xff", 400, "the body is no text in UTF-8"),
-        ("nobody", b"", 404, "nobody"),
-        ("double", b"", 400, "takes no bytes"),
+        pytest.param(
+            "echo",
+            b"fail",
+            500,
+            "kernel Echo left this task without a reply",
+            id="a task that is left alone",
+        ),
+        pytest.param(
+            "echo", b"\xff", 400, "the body is no text in UTF-8", id="bytes for a kernel of texts"
+        ),
+        pytest.param("nobody", b"", 404, "nobody", id="no such model"),
+        pytest.param("double", b"", 400, "takes no bytes", id="a model of numbers"),
     ],
 )
 def test_a_failure_is_told_with_its_status(
@@ -222,29 +230,48 @@ FAILED = r'^:tensorflow:serving:request_count{model_name="default",status="(?!OK
 @pytest.mark.parametrize(
     ("headers", "body", "status", "code", "text"),
     [
-        ({}, "{}", 400, "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER", "Content-Type is missing"),
-        (
+        pytest.param(
+            {},
+            "{}",
+            400,
+            "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER",
+            "Content-Type is missing",
+            id="no content type",
+        ),
+        pytest.param(
             {"content-type": "application/octet-stream"},
             "{}",
             400,
             "INVALID_CONTENT_TYPE_HEADER",
             "expected application/json or a form",
+            id="another content type",
         ),
-        (
+        pytest.param(
             {**JSON, "accept": "text/html"},
             "{}",
             400,
             "INVALID_ACCEPT_HEADER",
             "replies are application/json",
+            id="another type of reply",
         ),
-        (JSON, "{", 400, "DATA_PARSING_ERROR", "the body is no JSON"),
-        (JSON, '{"which": "x"}', 400, "DATA_PARSING_ERROR", 'step "select" (SWITCH): which is'),
-        (
+        pytest.param(
+            JSON, "{", 400, "DATA_PARSING_ERROR", "the body is no JSON", id="a body that is cut"
+        ),
+        pytest.param(
+            JSON,
+            '{"which": "x"}',
+            400,
+            "DATA_PARSING_ERROR",
+            'step "select" (SWITCH): which is',
+            id="a value without a branch",
+        ),
+        pytest.param(
             JSON,
             '{"which": "script", "x": ["a"]}',
             500,
             "PIPELINE_PROCESSING_ERROR",
             'step "triple" (PYTHON): ',
+            id="a step that fails",
         ),
     ],
 )

@@ -20,6 +20,7 @@ from tests.functional.conftest import Serve
 from tests.functional.page_models import MARKUP
 from tests.functional.servers import SAMPLE, SAMPLE_FLAGS, Server, config_flag
 from tests.process import PATIENCE_S
+from tests.tables import named_by
 
 pytestmark = [
     pytest.mark.deployed,
@@ -519,7 +520,8 @@ def test_other_sites_are_shut_out(server: Server, guarded: Server) -> None:
     assert ["Basic" in each for each in challenges] == [True, False]
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "method path",
     ("method", "path", "callers"),
     [
         ("GET", "/", "ann eve bob nobody"),

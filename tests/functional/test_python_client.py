@@ -124,12 +124,28 @@ def test_a_version_is_chosen_and_described(client: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        (lambda c: c.predict("none", {"x": IMAGE}), Code.NOT_FOUND),
-        (lambda c: c.infer("digits", {"image": IMAGE}, version=9), Code.NOT_FOUND),
-        (lambda c: c.infer("digits", {"image": IMAGE[:, :3]}), Code.INVALID_ARGUMENT),
-        (lambda c: c.predict("digits", {"image": [{}]}), Code.INVALID_ARGUMENT),
-        (lambda c: c.predict("digits", {}, version=1, label="a"), Code.INVALID_ARGUMENT),
-        (lambda c: c.predict("", {}), Code.INVALID_ARGUMENT),
+        pytest.param(lambda c: c.predict("none", {"x": IMAGE}), Code.NOT_FOUND, id="no such model"),
+        pytest.param(
+            lambda c: c.infer("digits", {"image": IMAGE}, version=9),
+            Code.NOT_FOUND,
+            id="no such version",
+        ),
+        pytest.param(
+            lambda c: c.infer("digits", {"image": IMAGE[:, :3]}),
+            Code.INVALID_ARGUMENT,
+            id="another shape",
+        ),
+        pytest.param(
+            lambda c: c.predict("digits", {"image": [{}]}),
+            Code.INVALID_ARGUMENT,
+            id="a value of no type",
+        ),
+        pytest.param(
+            lambda c: c.predict("digits", {}, version=1, label="a"),
+            Code.INVALID_ARGUMENT,
+            id="version and label",
+        ),
+        pytest.param(lambda c: c.predict("", {}), Code.INVALID_ARGUMENT, id="no name"),
     ],
 )
 def test_errors_have_the_same_codes_over_both_interfaces(

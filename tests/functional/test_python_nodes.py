@@ -303,22 +303,40 @@ def test_the_quickstart(client: Any, shape: list[int]) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (raw("x", b"ab\0", [3]), ["BYTES", [3], "B", [3], "616200"]),
-        (raw("x", b"ab\0", [7, 2]), ["BYTES", [7, 2], "B", [3], "616200"]),
-        (raw("x", b"", [0]), ["BYTES", [0], "B", [0], ""]),
-        (
+        pytest.param(
+            raw("x", b"ab\0", [3]), ["BYTES", [3], "B", [3], "616200"], id="bytes with a zero"
+        ),
+        pytest.param(
+            raw("x", b"ab\0", [7, 2]),
+            ["BYTES", [7, 2], "B", [3], "616200"],
+            id="a shape of its own",
+        ),
+        pytest.param(raw("x", b"", [0]), ["BYTES", [0], "B", [0], ""], id="nothing"),
+        pytest.param(
             raw("x", b"null0two0", [2], "my_string"),
             ["my_string", [2], "B", [9], b"null0two0".hex()],
+            id="a type of its own",
         ),
-        (raw("x", b"\1\2", [1], "BF16"), ["BF16", [1], "B", [2], "0102"]),
-        (raw("x", b"\1\0\0\0", [], "INT32"), ["INT32", [], "i", [], "01000000"]),
-        (
+        pytest.param(raw("x", b"\1\2", [1], "BF16"), ["BF16", [1], "B", [2], "0102"], id="BF16"),
+        pytest.param(
+            raw("x", b"\1\0\0\0", [], "INT32"), ["INT32", [], "i", [], "01000000"], id="a scalar"
+        ),
+        pytest.param(
             array("x", np.float32([[1.0], [2.0]]), "FP32"),
             ["FP32", [2, 1], "f", [2, 1], "0000803f00000040"],
+            id="FP32",
         ),
-        (array("x", np.float16([1.0]), "FP16"), ["FP16", [1], "e", [1], "003c"]),
-        (array("x", np.array([True, False]), "BOOL"), ["BOOL", [2], "?", [2], "0100"]),
-        (array("x", texts(b"a", b""), "BYTES"), ["BYTES", [2], "B", [9], "010000006100000000"]),
+        pytest.param(
+            array("x", np.float16([1.0]), "FP16"), ["FP16", [1], "e", [1], "003c"], id="FP16"
+        ),
+        pytest.param(
+            array("x", np.array([True, False]), "BOOL"), ["BOOL", [2], "?", [2], "0100"], id="BOOL"
+        ),
+        pytest.param(
+            array("x", texts(b"a", b""), "BYTES"),
+            ["BYTES", [2], "B", [9], "010000006100000000"],
+            id="texts",
+        ),
     ],
 )
 def test_a_node_gets_the_buffer_as_it_was_sent(client: Any, given: Any, said: Any) -> None:

@@ -15,6 +15,7 @@ from openvino import opset13
 from ie_serving.core.values.tensors import DataType
 from tests.functional.servers import PLAIN, SAMPLE
 from tests.process import Process, free_ports
+from tests.tables import named_by
 from tests.unit.engines.openvino.models import unary
 
 REST_READY = "REST server listens on"
@@ -73,12 +74,12 @@ def invoke(client: httpx.Client, body: Any, kind: str, **more: str) -> httpx.Res
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        ("application/json", json.dumps({"instances": ROWS})),
-        ("application/json; charset=utf-8", json.dumps(ROWS)),
-        ("application/jsonlines", LINES),
-        ("text/csv", CSV),
-        ("application/x-npy", npy(np.float32(ROWS))),
-        ("application/x-npy", npy(np.array(ROWS, np.int64))),
+        pytest.param("application/json", json.dumps({"instances": ROWS}), id="JSON with instances"),
+        pytest.param("application/json; charset=utf-8", json.dumps(ROWS), id="JSON with a charset"),
+        pytest.param("application/jsonlines", LINES, id="JSON lines"),
+        pytest.param("text/csv", CSV, id="CSV"),
+        pytest.param("application/x-npy", npy(np.float32(ROWS)), id="npy of floats"),
+        pytest.param("application/x-npy", npy(np.array(ROWS, np.int64)), id="npy of integers"),
     ],
 )
 def test_each_form_of_a_request(
@@ -121,7 +122,8 @@ def test_several_outputs_are_no_table(client: httpx.Client) -> None:
     assert "room for one output" in reply.text
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "attributes",
     ("attributes", "status", "text"),
     [
         ("tfs-model-name=double,tfs-model-version=2", 400, ""),
@@ -142,12 +144,12 @@ def test_custom_attributes(client: httpx.Client, attributes: str, status: int, t
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
-        ("text/plain", CSV, 415),
-        ("text/csv", "", 400),
-        ("text/csv", "a,b", 400),
-        ("application/json", "{", 400),
-        ("application/x-npy", b"no", 400),
-        ("application/x-npy", npy(np.float32([1])), 400),
+        pytest.param("text/plain", CSV, 415, id="another type"),
+        pytest.param("text/csv", "", 400, id="an empty CSV"),
+        pytest.param("text/csv", "a,b", 400, id="a CSV of texts"),
+        pytest.param("application/json", "{", 400, id="JSON that is cut"),
+        pytest.param("application/x-npy", b"no", 400, id="npy that is none"),
+        pytest.param("application/x-npy", npy(np.float32([1])), 400, id="npy of another shape"),
     ],
 )
 def test_a_body_that_cannot_be_used_has_its_status(
@@ -167,10 +169,17 @@ def test_ping_and_the_status_of_all_versions_are_answered(client: httpx.Client) 
 @pytest.mark.parametrize(
     ("kind", "body", "text"),
     [
-        ("application/json", "{", "offset: 1"),
-        ("application/json", '[1, 2, "', "offset: 8"),
-        ("application/json", '{"x": 1}\n{"x": }', "line 2: JSON Parse error"),
-        ("application/jsonlines", "[1]\n{", "line 2: JSON Parse error"),
+        pytest.param("application/json", "{", "offset: 1", id="an object that is cut"),
+        pytest.param("application/json", '[1, 2, "', "offset: 8", id="a text that is cut"),
+        pytest.param(
+            "application/json",
+            '{"x": 1}\n{"x": }',
+            "line 2: JSON Parse error",
+            id="a line without a value",
+        ),
+        pytest.param(
+            "application/jsonlines", "[1]\n{", "line 2: JSON Parse error", id="a line that is cut"
+        ),
     ],
 )
 def test_the_place_of_wrong_json_is_told_by_the_body(
@@ -184,11 +193,18 @@ def test_the_place_of_wrong_json_is_told_by_the_body(
 @pytest.mark.parametrize(
     ("variables", "inside", "text"),
     [
-        ({}, "", "no model; expected versions"),
-        ({"SAGEMAKER_MULTI_MODEL": "true"}, "m/1", "not served"),
-        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "x"}, "m/1", "x given; expected m"),
-        ({"SAGEMAKER_BIND_TO_PORT": "x"}, "m/1", "SAGEMAKER_BIND_TO_PORT: x given"),
-        ({}, "code/inference.py", "are not run"),
+        pytest.param({}, "", "no model; expected versions", id="no model"),
+        pytest.param({"SAGEMAKER_MULTI_MODEL": "true"}, "m/1", "not served", id="several models"),
+        pytest.param(
+            {"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "x"},
+            "m/1",
+            "x given; expected m",
+            id="no such default",
+        ),
+        pytest.param(
+            {"SAGEMAKER_BIND_TO_PORT": "x"}, "m/1", "SAGEMAKER_BIND_TO_PORT: x given", id="no port"
+        ),
+        pytest.param({}, "code/inference.py", "are not run", id="code beside the models"),
     ],
 )
 def test_a_model_that_cannot_be_had_ends_the_start_with_its_cause(

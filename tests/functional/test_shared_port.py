@@ -17,6 +17,7 @@ from tests.functional.asking import predict_request
 from tests.functional.protocols import http2_client
 from tests.functional.servers import PLAIN, READY, ROOT, SAMPLE_FLAGS, Server
 from tests.process import PATIENCE_S, free_ports
+from tests.tables import named_by
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
 PREDICT = "/v1/models/digits:predict"
@@ -79,7 +80,8 @@ def channel(server: Server, authority: Authority) -> grpc.Channel:
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(authority.path.read_bytes()))
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "offered",
     ("offered", "agreed"),
     [
         (["h2"], "h2"),

@@ -201,12 +201,23 @@ def test_the_list_of_models_describes_each_model(plain: Old, models: Path) -> No
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"data": {"keys": [[1]]}}, 400, "lacks features"),
-        ({"keys": [[1]]}, 400, 'the key "data" is missing'),
-        ({"data": DATA, "model_name": "nobody"}, 404, "no such model"),
-        ({"data": DATA, "model_name": "gone"}, 404, "no version of it is AVAILABLE"),
-        ({"data": DATA, "model_version": 2}, 404, "available versions: 1"),
-        ({"data": DATA, "signature_name": "s"}, 400, "s"),
+        pytest.param(
+            {"data": {"keys": [[1]]}}, 400, "lacks features", id="a feature that is missing"
+        ),
+        pytest.param({"keys": [[1]]}, 400, 'the key "data" is missing', id="no data"),
+        pytest.param(
+            {"data": DATA, "model_name": "nobody"}, 404, "no such model", id="no such model"
+        ),
+        pytest.param(
+            {"data": DATA, "model_name": "gone"},
+            404,
+            "no version of it is AVAILABLE",
+            id="a model that is gone",
+        ),
+        pytest.param(
+            {"data": DATA, "model_version": 2}, 404, "available versions: 1", id="no such version"
+        ),
+        pytest.param({"data": DATA, "signature_name": "s"}, 400, "s", id="no such signature"),
     ],
 )
 def test_refusals(plain: Old, body: Any, status: int, words: str) -> None:

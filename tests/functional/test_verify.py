@@ -100,15 +100,30 @@ def test_an_answer_that_differs_is_told_and_nothing_is_written(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "code", "cause"),
     [
-        (("nowhere", "--against=tensorflow"), 2, "nowhere is no directory"),
-        ((".", "--against=tensorflow", "--requests=nothing"), 2, "there is no file nothing"),
-        ((".", "--against=onnxruntime"), 1, "has 0 files *.onnx; expected one"),
-        (("broken", "--against=onnxruntime"), 1, "onnxruntime does not take the file"),
+        pytest.param(
+            ("nowhere", "--against=tensorflow"), 2, "nowhere is no directory", id="no directory"
+        ),
+        pytest.param(
+            (".", "--against=tensorflow", "--requests=nothing"),
+            2,
+            "there is no file nothing",
+            id="no file of requests",
+        ),
+        pytest.param(
+            (".", "--against=onnxruntime"), 1, "has 0 files *.onnx; expected one", id="no ONNX file"
+        ),
+        pytest.param(
+            ("broken", "--against=onnxruntime"),
+            1,
+            "onnxruntime does not take the file",
+            id="a broken ONNX file",
+        ),
         pytest.param(
             *((".", "--against=tensorflow"), 1, "tensorflow does not take the version"),
-            marks=pytest.mark.soak,  # it imports TensorFlow
+            marks=pytest.mark.soak,
+            id="a version that TensorFlow does not take",  # it imports TensorFlow
         ),
-        ((".", "--against=caffe"), 2, "invalid choice: 'caffe'"),
+        pytest.param((".", "--against=caffe"), 2, "invalid choice: 'caffe'", id="another engine"),
     ],
 )
 def test_a_version_that_cannot_be_compared_is_told_with_its_cause(

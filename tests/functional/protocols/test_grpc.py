@@ -13,6 +13,7 @@ from ie_serving.wire.protobuf import messages
 from tests.functional.protocols.http2_client import HELLO, Client, data, headers, request
 from tests.functional.servers import Server, rpc_refused
 from tests.process import PATIENCE_S
+from tests.tables import named_by
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -60,7 +61,8 @@ def test_too_much_metadata_fails_its_call_alone(digits: Server) -> None:
     assert digits.prediction.GetModelMetadata(asked(), PATIENCE_S).model_spec.name == "digits"
 
 
-@pytest.mark.parametrize(
+@named_by(
+    "accepted",
     ("accepted", "compressed"),
     [("gzip", True), ("identity, deflate, gzip", True), ("deflate", False), ("", False)],
 )

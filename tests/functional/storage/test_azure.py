@@ -32,6 +32,7 @@ from tests.functional.storage.servers import SECRET, Answers, Azurite, Fault, Pr
 from tests.functional.storage.serving import Launcher, only_at, put
 from tests.functional.storage.test_refusals import refused
 from tests.process import free_ports, until
+from tests.tables import named_by
 from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
@@ -197,7 +198,8 @@ class TestAnswers:
 
             yield open_answering
 
-    @pytest.mark.parametrize(
+    @named_by(
+        "code",
         ("status", "code", "kind", "words"),
         [
             (403, "AuthenticationFailed", Unauthorized, ["credentials were refused", "expires"]),
@@ -232,7 +234,8 @@ class TestAnswers:
         storage = answering(reply, AZURE_STORAGE_SAS_TOKEN="sig=a")
         refused(Unauthorized, ["clocks", "set this machine's clock"], storage.directories)
 
-    @pytest.mark.parametrize(
+    @named_by(
+        "code",
         ("status", "code", "kind"),
         [
             (404, "BlobNotFound", EntryChanged),

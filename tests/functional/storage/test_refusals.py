@@ -39,6 +39,7 @@ from tests.functional.storage.servers import (
     Weed,
 )
 from tests.process import free_ports
+from tests.tables import named_by
 from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
@@ -142,7 +143,8 @@ class TestS3Protocol:
         endpoint = endpoint.format(closed=closed, open=repository.proxy.port)
         refused(kind, words, repository.opened(endpoint=endpoint).directories)
 
-    @pytest.mark.parametrize(
+    @named_by(
+        "code",
         ("status", "code", "kind", "words"),
         [
             (503, "SlowDown", Throttled, ["asks to slow down", "poll less often"]),
@@ -323,7 +325,8 @@ class TestGcs:
 
             yield open_refusing
 
-    @pytest.mark.parametrize(
+    @named_by(
+        "status",
         ("status", "kind", "words"),
         [
             (401, Unauthorized, ["refuses requests without credentials (401)", "GOOGLE_APPL"]),

@@ -16,7 +16,7 @@ from types import FrameType
 from ie_serving.config.dialects import environment, own_flags
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.schema import contradictions
-from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings, TuneSettings
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime import interruption
 from ie_serving.core.runtime.handover import Handover, Handovers
@@ -111,7 +111,7 @@ def as_other(command: str, place: str, argv: Sequence[str]) -> int:
     """
     _ignore_orders()
     try:
-        parsed: Parsed = imported(place)(argv, os.environ)
+        parsed: ParsedCommandLine = imported(place)(argv, os.environ)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):
@@ -120,13 +120,13 @@ def as_other(command: str, place: str, argv: Sequence[str]) -> int:
     return _serve(parsed).code
 
 
-def _command(given: Sequence[str]) -> Parsed:
+def _command(given: Sequence[str]) -> ParsedCommandLine:
     other = by_name("words").get(given[0]) if given else None
-    parsed: Parsed = (imported(other) if other else own.parse)(given, os.environ)
+    parsed: ParsedCommandLine = (imported(other) if other else own.parse)(given, os.environ)
     return parsed
 
 
-def _prepare(parsed: Parsed) -> None:
+def _prepare(parsed: ParsedCommandLine) -> None:
     """Set up the log and other state of the process; check settings that need the storage.
 
     Raises:
@@ -164,7 +164,7 @@ def _start_log(server: ServerSettings) -> None:
         log.warning(Event("LOG_PATH has no effect", cause=str(error)))
 
 
-def _serve(parsed: Parsed) -> gunicorn_app.ServerEnd:
+def _serve(parsed: ParsedCommandLine) -> gunicorn_app.ServerEnd:
     # A stop by signal is success: exit code 0. The arbiter installs its own handlers later.
     for number in interruption.SIGNALS:
         signal.signal(number, _stop_at_once)
@@ -172,7 +172,7 @@ def _serve(parsed: Parsed) -> gunicorn_app.ServerEnd:
     return gunicorn_app.run(parsed.settings, build, environment=os.environ)
 
 
-def _check(parsed: Parsed) -> int:
+def _check(parsed: ParsedCommandLine) -> int:
     from ie_serving.app.engine_stack import engine_of
     from ie_serving.commands.check import check
     from ie_serving.config import credentials
@@ -202,7 +202,9 @@ def _check(parsed: Parsed) -> int:
     )
 
 
-def _with_directories(parsed: Parsed) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
+def _with_directories(
+    parsed: ParsedCommandLine,
+) -> tuple[tuple[ModelConfig, ...], list[str], list[str]]:
     """Give the models with those of directories; see `listed_once`."""
     from ie_serving.config.files.fleet_models import listed_once
     from ie_serving.models.fleet.repository import FILES
@@ -215,7 +217,7 @@ def _with_directories(parsed: Parsed) -> tuple[tuple[ModelConfig, ...], list[str
     return listed_once(parsed.settings, opened)
 
 
-def _limit_memory(parsed: Parsed) -> None:
+def _limit_memory(parsed: ParsedCommandLine) -> None:
     """Apply the memory limit of requests to models that are loaded without a server."""
     from ie_serving.core.runtime.budget import BUDGET
     from ie_serving.core.runtime.machine_share import budget_of
@@ -223,7 +225,7 @@ def _limit_memory(parsed: Parsed) -> None:
     BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
 
 
-def _tune(parsed: Parsed, asked: TuneSettings) -> int:
+def _tune(parsed: ParsedCommandLine, asked: TuneSettings) -> int:
     from ie_serving.app.engine_stack import tools
     from ie_serving.commands.tune.command import tune
 

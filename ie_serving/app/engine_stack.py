@@ -52,7 +52,7 @@ from ie_serving.wire.tfs.prediction_log import count_records, predict_record, re
 from ie_serving.wire.tfs.prediction_log import read_golden as golden_records
 
 if TYPE_CHECKING:
-    from ie_serving.commands.tune.search import Tools
+    from ie_serving.commands.tune.search import SearchTools
 
 VERIFIER: Final = Verifier()
 """Compares outputs for all models of this process, in one child process that ends when idle."""
@@ -82,12 +82,12 @@ def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     return graph_models_of(directory)
 
 
-def tools(config: ModelConfig) -> "Tools":
+def tools(config: ModelConfig) -> "SearchTools":
     """Build the tools that `ie_serving tune` works with."""
-    from ie_serving.commands.tune.search import Tools  # here: a server does not tune
+    from ie_serving.commands.tune.search import SearchTools  # here: a server does not tune
     from ie_serving.config.schema.model import with_keys
 
-    return Tools(
+    return SearchTools(
         engine=engine_of(config),
         with_keys=with_keys,
         lower=lower_precisions,

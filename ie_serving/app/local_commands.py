@@ -74,7 +74,7 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
     return run(asked)
 
 
-def _verify(asked: verify.Verify) -> int:
+def _verify(asked: verify.VerifyRun) -> int:
     from ie_serving.app.engine_stack import engine_of
     from ie_serving.commands.verify import run
 

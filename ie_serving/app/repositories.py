@@ -80,7 +80,7 @@ class Repositories:
         """Return the repository of a model. The first listing opens its store."""
         url = config.base_path
         store, sibling = store_of(url), sibling_of(url, self._neighbours)
-        opened = OpenedLater(
+        opened = LazyStorage(
             url, partial(open_storage, url, self._options, self._stopping, sibling)
         )
         storage = stated_or(opened, config.graph, config.fault)
@@ -101,7 +101,7 @@ class Repositories:
         self._fetches.shutdown()
 
 
-class OpenedLater:
+class LazyStorage:
     """The storage that `open_store` gives, opened by the thread that first calls a method.
 
     Opening imports a client, which takes about 0.2 s: too long for the event loop, which configures

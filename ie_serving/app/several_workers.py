@@ -16,7 +16,7 @@ from ie_serving.app.workers import Follow, WorkerGroup, Workers
 from ie_serving.config.files.followed import AppliedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
-from ie_serving.core.runtime.handover import Left
+from ie_serving.core.runtime.handover import HandoverStore
 from ie_serving.models.admin.reload_requests import PollModel, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import ModelRepository
@@ -53,7 +53,7 @@ first to open them would get all clients that connect meanwhile. After that it o
 class SeveralWorkers(Workers):
     """Several workers. Lives on one event loop; methods of `Workers` are described there."""
 
-    def __init__(self, ledger: Left, server: ServerSettings) -> None:
+    def __init__(self, ledger: HandoverStore, server: ServerSettings) -> None:
         assert isinstance(ledger, Ledger)  # the arbiter makes it where it starts several workers
         self.member = member = Member(ledger.crew, ledger.slot)
         self.ledger = ledger
@@ -123,13 +123,13 @@ class SeveralWorkerGroup(WorkerGroup):
         except asyncio.TimeoutError:
             return
 
-    def _newest(self) -> "_Wanted":
+    def _newest(self) -> "_WantedConfig":
         applied: AppliedConfig = pickle.loads(self._ledger.newest_copy())
-        return _Wanted(applied.desired, applied.seen, applied.repositories)
+        return _WantedConfig(applied.desired, applied.seen, applied.repositories)
 
-    def _wanted(self, configs: Sequence[ModelConfig]) -> "_Wanted":
+    def _wanted(self, configs: Sequence[ModelConfig]) -> "_WantedConfig":
         check_models(self._server, configs)
-        return _Wanted(configs, self.config.seen, self.config.repositories)
+        return _WantedConfig(configs, self.config.seen, self.config.repositories)
 
     def leads(self) -> bool:
         """Return whether this worker is the one that watches the configuration file."""
@@ -152,7 +152,7 @@ class SeveralWorkerGroup(WorkerGroup):
         """Change labels in all workers; see `ModelManager.relabel`."""
         await self._changes.change(How.LABELS, lambda: self._wanted(edit(self._models.desired)))
 
-    async def _apply_here(self, how: How, wanted: "_Wanted", agreed: Agreed) -> None:
+    async def _apply_here(self, how: How, wanted: "_WantedConfig", agreed: Agreed) -> None:
         async def commit() -> None:
             await agreed()
             self.config.seen = wanted.seen
@@ -266,7 +266,7 @@ def _shown(member: Member) -> list[KnownStatuses]:
     return [board.statuses for board in member.open.values()]
 
 
-class _Wanted(NamedTuple):
+class _WantedConfig(NamedTuple):
     """A configuration of all workers, with the file's digest and directories of models."""
 
     configs: Sequence[ModelConfig]

@@ -22,7 +22,7 @@ Follow = Callable[[WorkersChange | None], FollowedConfig]
 """Makes what follows the configuration; the argument is that of `FollowedConfig`."""
 
 
-class Changing(Protocol):
+class ModelChanges(Protocol):
     """Changes the models of all workers; with one worker, `ModelManager` is this."""
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
@@ -48,7 +48,7 @@ class WorkerGroup:
 
     sharing: Sharing | None = None
 
-    def __init__(self, changes: Changing, among: WorkersChange | None, follow: Follow) -> None:
+    def __init__(self, changes: ModelChanges, among: WorkersChange | None, follow: Follow) -> None:
         self.changes = changes
         self.config = follow(among)
 

@@ -18,7 +18,7 @@ CallHeaders: TypeAlias = Mapping[str, str]
 Signatures: TypeAlias = Mapping[str, Signature]
 
 
-class Which(NamedTuple):
+class ModelAddress(NamedTuple):
     """The model, its version or a label of one, and the signature. Empty: the server's default."""
 
     model: str
@@ -46,7 +46,7 @@ class ClientCall(Generic[T]):
     headers: CallHeaders = field(default_factory=dict)
 
 
-def check(which: Which) -> None:
+def check(which: ModelAddress) -> None:
     """Refuse what no server takes. Raises: ClientError."""
     if not which.model:
         raise wrong("the model has no name")

@@ -9,9 +9,9 @@ from ie_serving.client.calls import (
     CallOutputs,
     ClientCall,
     Inputs,
+    ModelAddress,
     Signatures,
     VersionStatus,
-    Which,
     signature_of,
 )
 from ie_serving.client.failures import ClientError, unreadable
@@ -47,7 +47,7 @@ class AsyncClient:
         self._calls = GrpcCalls() if connection.is_grpc else RestCalls()
         kind = RpcTransport if connection.is_grpc else RestTransport
         self._transport = kind(connection, blocking=self._blocking)
-        self._signatures: dict[Which, Signatures] = {}
+        self._signatures: dict[ModelAddress, Signatures] = {}
 
     async def predict(
         self,
@@ -63,7 +63,7 @@ class AsyncClient:
         Over REST the first call asks for the metadata, since JSON says neither dtypes nor the name
         of a single output. An answer that does not fit it, as of a new version, asks again.
         """
-        which = Which(model, version, label, signature)
+        which = ModelAddress(model, version, label, signature)
         try:
             known = await self._signature(which)
             return await self._ask(self._calls.predict(which, inputs, known))
@@ -74,11 +74,11 @@ class AsyncClient:
 
     async def infer(self, model: str, inputs: Inputs, *, version: Version = None) -> CallOutputs:
         """Ask for an inference by the Open Inference Protocol; give the outputs by name."""
-        return await self._ask(self._calls.infer(Which(model, version), inputs))
+        return await self._ask(self._calls.infer(ModelAddress(model, version), inputs))
 
     async def metadata(self, model: str, *, version: Version = None, label: str = "") -> Signatures:
         """Ask for the signatures of a version, with names, dtypes and shapes of their tensors."""
-        which = Which(model, version, label)
+        which = ModelAddress(model, version, label)
         found = self._signatures[which] = await self._ask(self._calls.metadata(which))
         return found
 
@@ -86,7 +86,7 @@ class AsyncClient:
         self, model: str, *, version: Version = None, label: str = ""
     ) -> list[VersionStatus]:
         """Ask for the states of a model's versions."""
-        return await self._ask(self._calls.status(Which(model, version, label)))
+        return await self._ask(self._calls.status(ModelAddress(model, version, label)))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -98,7 +98,7 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _signature(self, which: Which) -> Signature | None:
+    async def _signature(self, which: ModelAddress) -> Signature | None:
         if isinstance(self._calls, GrpcCalls):
             return None
         known = self._signatures.get(which._replace(signature=""))
@@ -124,7 +124,7 @@ class AsyncClient:
         await asyncio.sleep(seconds)
 
 
-class _Blocking(AsyncClient):
+class _BlockingClient(AsyncClient):
     """An `AsyncClient` whose coroutines end without a pause."""
 
     _blocking = True
@@ -137,7 +137,7 @@ class Client:
     """The calls of `AsyncClient`, which wait for their answers. Threads may share one client."""
 
     def __init__(self, connection: Connection | str, **options: Any) -> None:  # noqa: ANN401
-        self._calls = _Blocking(connection, **options)
+        self._calls = _BlockingClient(connection, **options)
 
     def predict(
         self,
@@ -178,10 +178,10 @@ class Client:
 
 
 def _ended(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine of `_Blocking`, which waits for nothing; give its result."""
+    """Run a coroutine of `_BlockingClient`, which waits for nothing; give its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         found: T = end.value
         return found
-    raise RuntimeError("a blocking call waited")  # a defect: no coroutine of _Blocking pauses
+    raise RuntimeError("a blocking call waited")  # a defect: no coroutine of _BlockingClient pauses

@@ -7,9 +7,9 @@ from ie_serving.client.calls import (
     CallOutputs,
     ClientCall,
     Inputs,
+    ModelAddress,
     Signatures,
     VersionStatus,
-    Which,
     check,
     typed,
 )
@@ -30,7 +30,9 @@ _INFERENCE = "/inference.GRPCInferenceService/"
 class GrpcCalls:
     """Every tensor on the wire says its dtype, so `predict` needs no signature."""
 
-    def predict(self, which: Which, inputs: Inputs, _: Signature | None) -> ClientCall[CallOutputs]:
+    def predict(
+        self, which: ModelAddress, inputs: Inputs, _: Signature | None
+    ) -> ClientCall[CallOutputs]:
         """Make a PredictRequest."""
         request = messages.PredictRequest(model_spec=_spec(which))
         request.model_spec.signature_name = which.signature
@@ -42,7 +44,7 @@ class GrpcCalls:
             request.inputs[name].ParseFromString(head + bytes(body))
         return ClientCall(f"{_PREDICTION}Predict", _read_predict, request.SerializeToString())
 
-    def infer(self, which: Which, inputs: Inputs) -> ClientCall[CallOutputs]:
+    def infer(self, which: ModelAddress, inputs: Inputs) -> ClientCall[CallOutputs]:
         """Make a ModelInferRequest with raw contents."""
         check(which)
         version = "" if which.version is None else str(which.version)
@@ -55,7 +57,7 @@ class GrpcCalls:
             request.raw_input_contents.append(bytes(encode_raw(array, dtype)))
         return ClientCall(f"{_INFERENCE}ModelInfer", _read_infer, request.SerializeToString())
 
-    def metadata(self, which: Which) -> ClientCall[Signatures]:
+    def metadata(self, which: ModelAddress) -> ClientCall[Signatures]:
         """Make a GetModelMetadataRequest."""
         request = messages.GetModelMetadataRequest(
             model_spec=_spec(which), metadata_field=["signature_def"]
@@ -63,13 +65,13 @@ class GrpcCalls:
         payload = request.SerializeToString()
         return ClientCall(f"{_PREDICTION}GetModelMetadata", _read_metadata, payload)
 
-    def status(self, which: Which) -> ClientCall[list[VersionStatus]]:
+    def status(self, which: ModelAddress) -> ClientCall[list[VersionStatus]]:
         """Make a GetModelStatusRequest."""
         request = messages.GetModelStatusRequest(model_spec=_spec(which))
         return ClientCall(f"{_MODEL}GetModelStatus", _read_status, request.SerializeToString())
 
 
-def _spec(which: Which) -> Proto:
+def _spec(which: ModelAddress) -> Proto:
     check(which)
     spec = messages.ModelSpec(name=which.model)
     if which.version is not None:

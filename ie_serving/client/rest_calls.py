@@ -14,9 +14,9 @@ from ie_serving.client.calls import (
     CallOutputs,
     ClientCall,
     Inputs,
+    ModelAddress,
     Signatures,
     VersionStatus,
-    Which,
     check,
     typed,
 )
@@ -43,7 +43,7 @@ class RestCalls:
     """JSON says neither dtypes nor the name of a single output, so `predict` needs a signature."""
 
     def predict(
-        self, which: Which, inputs: Inputs, signature: Signature | None
+        self, which: ModelAddress, inputs: Inputs, signature: Signature | None
     ) -> ClientCall[CallOutputs]:
         """Make a body of `:predict` in columns."""
         assert signature is not None
@@ -55,7 +55,7 @@ class RestCalls:
         read = partial(_read_predict, signature.outputs)
         return ClientCall(f"{_path(which)}:predict", read, json.dumps(body).encode(), headers=_JSON)
 
-    def infer(self, which: Which, inputs: Inputs) -> ClientCall[CallOutputs]:
+    def infer(self, which: ModelAddress, inputs: Inputs) -> ClientCall[CallOutputs]:
         """Make a body of the binary data extension."""
         check(which)
         heads, raws = [], []
@@ -72,16 +72,16 @@ class RestCalls:
         path = f"/v2/models/{quote(which.model, safe='')}{version}/infer"
         return ClientCall(path, _read_infer, b"".join([text, *raws]), headers=headers)
 
-    def metadata(self, which: Which) -> ClientCall[Signatures]:
+    def metadata(self, which: ModelAddress) -> ClientCall[Signatures]:
         """Make a GET of the metadata."""
         return ClientCall(f"{_path(which)}/metadata", _read_metadata, method="GET")
 
-    def status(self, which: Which) -> ClientCall[list[VersionStatus]]:
+    def status(self, which: ModelAddress) -> ClientCall[list[VersionStatus]]:
         """Make a GET of the states."""
         return ClientCall(_path(which), _read_status, method="GET")
 
 
-def _path(which: Which) -> str:
+def _path(which: ModelAddress) -> str:
     check(which)
     return model_path(which.model, which.version, which.label or None)
 

@@ -83,7 +83,7 @@ NO_VERSION = -1
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _UsableVersion:
     """A version that graphs may use, with the parts that a graph needs at load."""
 
     version: int
@@ -135,7 +135,7 @@ class _Examination:
             which = f" with the label {spec.label}" if spec.label else ""
             number = "" if spec.version is None else f" {spec.version}"
             raise NotFound(f'no version{number} of model "{spec.name}"{which} would be served')
-        return _Seen(found.version, found.signatures)
+        return _UsableVersion(found.version, found.signatures)
 
     def _versions(self, name: str) -> Iterator[ExaminedVersion]:
         model = self._models[name]

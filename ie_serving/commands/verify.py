@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.config.dialects.verify import Verify
+from ie_serving.config.dialects.verify import VerifyRun
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.fit import fit
 from ie_serving.core.values.requests import ATOL, RTOL
@@ -53,7 +53,7 @@ MOST_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptRequest:
     """A request with equal answers, and the framework's answer."""
 
     signature: Signature
@@ -61,7 +61,7 @@ class _Kept:
     outputs: Arrays
 
 
-def run(asked: Verify, engine: Engine) -> int:
+def run(asked: VerifyRun, engine: Engine) -> int:
     """Print a line for each signature on standard output; give the exit code.
 
     Args:
@@ -82,7 +82,7 @@ def run(asked: Verify, engine: Engine) -> int:
         return NOT_ALIKE
 
 
-def _framework(asked: Verify) -> Framework:
+def _framework(asked: VerifyRun) -> Framework:
     try:
         return FRAMEWORKS[asked.against](asked.directory)
     except ImportError as error:
@@ -91,8 +91,8 @@ def _framework(asked: Verify) -> Framework:
         raise LoadFailed(f"{asked.against} does not take the version: {error}") from error
 
 
-def _compared(asked: Verify, model: CompiledModel, framework: Framework) -> int:
-    alike, kept = True, list[_Kept]()
+def _compared(asked: VerifyRun, model: CompiledModel, framework: Framework) -> int:
+    alike, kept = True, list[_KeptRequest]()
     for name, signature in model.signatures.items():
         if not (signature.left_out or signature.definition):
             found = _Comparison(model, signature, framework)
@@ -113,9 +113,9 @@ class _Comparison:
         self._framework = framework
         self._refused = 0
         self._difference = ""
-        self.kept: list[_Kept] = []
+        self.kept: list[_KeptRequest] = []
 
-    def of(self, asked: Verify) -> None:
+    def of(self, asked: VerifyRun) -> None:
         """Compare on the given requests, or on generated ones."""
         if asked.requests is not None:
             for inputs in _given(asked.requests, self._signature):
@@ -174,7 +174,7 @@ class _Comparison:
         if difference:
             self._difference = self._difference or f"{label}: {difference}"
         elif kept:
-            self.kept.append(_Kept(self._signature, inputs, shared))
+            self.kept.append(_KeptRequest(self._signature, inputs, shared))
 
 
 def _given(file: Path, signature: Signature) -> Iterator[Arrays]:
@@ -186,7 +186,7 @@ def _given(file: Path, signature: Signature) -> Iterator[Arrays]:
             yield fit(signature, body.decode(signature)[0])[0]
 
 
-def _write(path: Path, kept: list[_Kept]) -> None:
+def _write(path: Path, kept: list[_KeptRequest]) -> None:
     """Write golden requests, up to `MOST_BYTES`, in one atomic step."""
     entries: list[str] = []
     for each in kept:
@@ -201,7 +201,7 @@ def _write(path: Path, kept: list[_Kept]) -> None:
     print(f"{path}: {len(entries)} golden requests")
 
 
-def _entry(kept: _Kept) -> str:
+def _entry(kept: _KeptRequest) -> str:
     inputs = {name: _in_json(array) for name, array in kept.inputs.items()}
     request = json.dumps({"signature_name": kept.signature.name, "inputs": inputs})
     outputs = encode_predictions(kept.outputs, Format.COLUMN, kept.signature.outputs)

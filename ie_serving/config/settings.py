@@ -460,7 +460,7 @@ class TuneSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parsed:
+class ParsedCommandLine:
     """The result of parsing a command line."""
 
     settings: Settings

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ie_serving.core.values.breaking_changes import summary
-from ie_serving.core.values.errors import HeldBack
+from ie_serving.core.values.errors import VersionHeldBack
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature
 from ie_serving.models.configuration import REFUSE
@@ -34,7 +34,7 @@ class SignatureChanges:
         self._models = models
 
     async def __call__(self, servable: Servable, directory: Path) -> None:
-        """Compare. Raises: HeldBack, where the model's setting is `refuse`."""
+        """Compare. Raises: VersionHeldBack, where the model's setting is `refuse`."""
         served = self._models.entries.get(servable.name)
         if served is None or (before := _answers(served.stream)) is None:
             return
@@ -48,11 +48,11 @@ class SignatureChanges:
         if served.config.signature_changes == REFUSE:
             why = f"clients of version {number} would fail: {changes}"
             if served.config.repository:
-                raise HeldBack(
+                raise VersionHeldBack(
                     f"{why}; set signature_changes to allow in {served.config.base_path}/model.json"
                     ", or serve it under another name"
                 )
-            raise HeldBack(
+            raise VersionHeldBack(
                 why,
                 Hint("; set {model.signature_changes} to allow, or serve it under another name"),
             )

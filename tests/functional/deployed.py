@@ -11,7 +11,7 @@ import kubernetes_validate
 import yaml
 
 from ie_serving.config.dialects import ie_serving
-from ie_serving.config.settings import Parsed, Settings
+from ie_serving.config.settings import ParsedCommandLine, Settings
 
 ROOT = Path(__file__).resolve().parents[2]  # that of `servers` would bring TensorFlow
 Manifest = dict[str, Any]
@@ -86,7 +86,7 @@ class Deployed:
     def settings(self, files: Path) -> Settings:
         return self.parsed(files).settings
 
-    def parsed(self, files: Path) -> Parsed:
+    def parsed(self, files: Path) -> ParsedCommandLine:
         """Parse the arguments and the ConfigMap as the server does."""
         mounted = self.mounts["/config"]["name"]
         config = self.manifests["ConfigMap"]

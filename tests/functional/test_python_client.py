@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ie_serving.client import AsyncClient, Client, ClientError, Code, Connection, Unavailable
-from ie_serving.client.clients import _Blocking
+from ie_serving.client.clients import _BlockingClient
 from ie_serving.config.files.access_file import key_credential, line
 from tests.certificates import Authority
 from tests.functional.servers import ROOT, SAMPLE, SAMPLE_FLAGS, Server, config_flag
@@ -322,4 +322,4 @@ def test_both_clients_have_the_same_calls() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert calls(Client) == calls(AsyncClient) == calls(_Blocking)
+    assert calls(Client) == calls(AsyncClient) == calls(_BlockingClient)

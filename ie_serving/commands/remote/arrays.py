@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.commands.remote.failures import Misused, NoAnswer
+from ie_serving.commands.remote.failures import CommandMisused, ServerSilent
 from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.grpc_predict import NamedArrays
 from ie_serving.commands.remote.metadata import metadata_of
@@ -24,7 +24,7 @@ def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
     """Read a .npy for the input `name`, or a .npz whose arrays have the names of inputs.
 
     Raises:
-        Misused: the file is damaged, or holds Python objects.
+        CommandMisused: the file is damaged, or holds Python objects.
     """
     try:
         found = np.load(io.BytesIO(data), allow_pickle=False)
@@ -33,9 +33,9 @@ def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
         with found:
             arrays = {each: found[each] for each in found.files}
     except (ValueError, OSError, EOFError, KeyError) as error:
-        raise Misused(f"--file {file} is no .npy or .npz of plain arrays: {error}") from None
+        raise CommandMisused(f"--file {file} is no .npy or .npz of plain arrays: {error}") from None
     if name:
-        raise Misused("--input is for one array; a .npz names its inputs itself")
+        raise CommandMisused("--input is for one array; a .npz names its inputs itself")
     return arrays
 
 
@@ -52,7 +52,7 @@ def _listed(array: Array) -> Any:  # noqa: ANN401  lists of JSON
         return array.tolist()
     if array.dtype.kind == "S":
         return _encoded(array.tolist())
-    raise Misused(f"an array has the dtype {array.dtype}, which no model takes")
+    raise CommandMisused(f"an array has the dtype {array.dtype}, which no model takes")
 
 
 def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
@@ -72,11 +72,11 @@ def signature_over_rest(rest: RestPort, given: argparse.Namespace) -> Signature:
 def known_signatures(
     place: ServerAddress, metadata: Mapping[str, Any], *, with_outputs: bool = True
 ) -> Mapping[str, Signature]:
-    """Read the signatures in metadata; see `signatures_in`. Raises: NoAnswer."""
+    """Read the signatures in metadata; see `signatures_in`. Raises: ServerSilent."""
     try:
         return signatures_in(metadata["signature_def"], with_outputs=with_outputs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise NoAnswer(f"{place.url} answers with odd metadata: {error}") from None
+        raise ServerSilent(f"{place.url} answers with odd metadata: {error}") from None
 
 
 def _chosen(place: ServerAddress, metadata: Mapping[str, Any], name: str) -> Signature:
@@ -84,7 +84,9 @@ def _chosen(place: ServerAddress, metadata: Mapping[str, Any], name: str) -> Sig
     wanted = name or SERVING_DEFAULT
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"
-        raise Misused(f'the model has no signature "{wanted}"; choose one by --signature: {known}')
+        raise CommandMisused(
+            f'the model has no signature "{wanted}"; choose one by --signature: {known}'
+        )
     return found[wanted]
 
 
@@ -92,13 +94,13 @@ def from_json(answer: bytes, signature: Signature) -> NamedArrays:
     """Read the answer of a `:predict` as arrays with the signature's dtypes.
 
     Raises:
-        NoAnswer: it is not an answer of this API.
+        ServerSilent: it is not an answer of this API.
     """
     try:
         document = json.loads(answer)
         found = document["predictions"] if "predictions" in document else document["outputs"]
     except (ValueError, LookupError, TypeError) as error:
-        raise NoAnswer(f"the answer is no answer of :predict: {error}") from None
+        raise ServerSilent(f"the answer is no answer of :predict: {error}") from None
     outputs = signature.outputs
     alone = next(iter(outputs)) if len(outputs) == 1 else ""
     if isinstance(found, dict):
@@ -129,14 +131,16 @@ def ask_over_grpc(
     try:
         return tensors.ask(given, place, asked, _chosen, as_json=as_json)
     except ServingError as error:  # of our own readers and writers of JSON and tensors
-        raise Misused(f"--file {given.file}: {error}") from None
+        raise CommandMisused(f"--file {given.file}: {error}") from None
 
 
 def save(output: str, arrays: NamedArrays) -> None:
-    """Write arrays to a .npz, or the only one to a .npy. Raises: Misused."""
+    """Write arrays to a .npz, or the only one to a .npy. Raises: CommandMisused."""
     plain = {name: _plain(name, array) for name, array in arrays.items()}
     if output.endswith(".npy") and len(plain) != 1:
-        raise Misused(f"the answer has {len(plain)} outputs ({', '.join(plain)}): write a .npz")
+        raise CommandMisused(
+            f"the answer has {len(plain)} outputs ({', '.join(plain)}): write a .npz"
+        )
     try:
         with Path(output).open("wb") as file:
             if output.endswith(".npy"):
@@ -144,7 +148,7 @@ def save(output: str, arrays: NamedArrays) -> None:
             else:
                 np.savez(file, **plain)  # type: ignore[arg-type]  # numpy's stub has a flag there
     except OSError as error:
-        raise Misused(f"--output {output} cannot be written: {error.strerror}") from None
+        raise CommandMisused(f"--output {output} cannot be written: {error.strerror}") from None
 
 
 def _plain(name: str, array: Array) -> Array:
@@ -154,5 +158,7 @@ def _plain(name: str, array: Array) -> Array:
     plain = array.astype(np.bytes_)
     # numpy drops zero bytes at the end as padding.
     if plain.tolist() != array.tolist():
-        raise Misused(f'output "{name}" has strings that end with a zero byte: write .json instead')
+        raise CommandMisused(
+            f'output "{name}" has strings that end with a zero byte: write .json instead'
+        )
     return plain

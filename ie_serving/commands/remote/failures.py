@@ -22,7 +22,7 @@ class CommandFailure(Exception):
     code = REFUSED
 
 
-class Refused(CommandFailure):
+class ServerRefused(CommandFailure):
     """The server has answered with an error.
 
     Attributes:
@@ -48,19 +48,19 @@ class Refused(CommandFailure):
         self.wants_tls = wants_tls
 
 
-class Misused(CommandFailure):
+class CommandMisused(CommandFailure):
     """The command line, or a file that it names, cannot be used."""
 
     code = USAGE
 
 
-class NoAnswer(CommandFailure):
+class ServerSilent(CommandFailure):
     """There is no answer."""
 
     code = UNREACHABLE
 
 
-class TimeIsUp(CommandFailure):
+class TimeLimitReached(CommandFailure):
     """The condition of `--wait` was not met in time."""
 
     code = TIME_IS_UP

@@ -8,7 +8,7 @@ import argparse
 
 from ie_serving.commands.remote import place
 from ie_serving.commands.remote.arrays import known_signatures
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.metadata import metadata_of
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.core.values.errors import InvalidRequest
@@ -48,6 +48,6 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     try:
         made = sample.predict(sample.checked_url(where.url), model, known)
     except InvalidRequest as error:
-        raise Misused(str(error)) from None
+        raise CommandMisused(str(error)) from None
     print(sample.program(given.lang, made) if given.what == "client" else sample.text_of(made.body))
     return 0

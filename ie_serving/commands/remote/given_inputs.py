@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.given_request import GivenRequest
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
@@ -37,7 +37,7 @@ def read(file: str, form: str | None, name: str, signature: str) -> GivenRequest
         signature: name of the signature; empty for the default, or for the one that JSON names.
 
     Raises:
-        Misused: the file cannot be read, or does not have this form.
+        CommandMisused: the file cannot be read, or does not have this form.
     """
     form = form or _form_of(file)
     data = _bytes_of(file)
@@ -47,7 +47,9 @@ def read(file: str, form: str | None, name: str, signature: str) -> GivenRequest
         return GivenRequest(None, read_arrays(file, data, name))
     if form == "json":
         if name:
-            raise Misused("--input is for arrays, tables and images; JSON names its inputs itself")
+            raise CommandMisused(
+                "--input is for arrays, tables and images; JSON names its inputs itself"
+            )
         return GivenRequest(_with_signature(file, data, signature))
     if form == "image":
         return GivenRequest(_body([_image(data, name)], signature), image=(name, data))
@@ -59,7 +61,7 @@ def _form_of(file: str) -> str:
         return "json"
     found = BY_SUFFIX.get(Path(file).suffix.lower())
     if found is None:
-        raise Misused(f"--file {file}: its name does not say what it is; say it by --format")
+        raise CommandMisused(f"--file {file}: its name does not say what it is; say it by --format")
     return found
 
 
@@ -73,7 +75,7 @@ def _bytes_of(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise Misused(f"--file {file} cannot be read: {error.strerror}") from None
+        raise CommandMisused(f"--file {file} cannot be read: {error.strerror}") from None
 
 
 def _with_signature(file: str, data: bytes, signature: str) -> bytes:
@@ -82,9 +84,11 @@ def _with_signature(file: str, data: bytes, signature: str) -> bytes:
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise Misused(f"--file {file} is no JSON: {error}") from None
+        raise CommandMisused(f"--file {file} is no JSON: {error}") from None
     if not isinstance(document, dict) or document.get("signature_name", signature) != signature:
-        raise Misused(f'--file {file} does not ask for the signature "{signature}": change one')
+        raise CommandMisused(
+            f'--file {file} does not ask for the signature "{signature}": change one'
+        )
     return json.dumps({"signature_name": signature, **document}).encode()
 
 
@@ -104,12 +108,12 @@ def _table(file: str, data: bytes, name: str) -> list[Any]:
         text = data.decode("utf-8-sig")
         lines = [line for line in csv.reader(io.StringIO(text), _dialect(file, text)) if line]
     except (ValueError, csv.Error) as error:
-        raise Misused(f"--file {file} is no table that can be read: {error}") from None
+        raise CommandMisused(f"--file {file} is no table that can be read: {error}") from None
     if not lines:
-        raise Misused(f"--file {file} has no rows")
+        raise CommandMisused(f"--file {file} has no rows")
     for number, line in enumerate(lines, 1):
         if len(line) != len(lines[0]):
-            raise Misused(
+            raise CommandMisused(
                 f"--file {file}: row {number} has {len(line)} columns, and the first"
                 f" {len(lines[0])}: give all the same number"
             )
@@ -123,7 +127,7 @@ def _table(file: str, data: bytes, name: str) -> list[Any]:
 def _columns(file: str, lines: list[list[str]], name: str) -> list[Any]:
     head, rows = lines[0], lines[1:]
     if not rows:
-        raise Misused(f"--file {file} has a line of names and no row below it")
+        raise CommandMisused(f"--file {file} has a line of names and no row below it")
     if name:  # the header names features, and all of them form one input
         return [{name: [_cell(cell) for cell in row]} for row in rows]
     return [dict(zip(head, map(_cell, row), strict=True)) for row in rows]

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rpc import PREDICTION, GrpcPort
@@ -80,21 +80,21 @@ def _metadata(rpc: GrpcPort, spec: Proto) -> Mapping[str, Any]:
 
 
 def _named(arrays: Mapping[str, Array], signature: Signature) -> NamedArrays:
-    """Give arrays by input, each as the dtype of its input. Raises: Misused."""
+    """Give arrays by input, each as the dtype of its input. Raises: CommandMisused."""
     named = {_input(name, signature): array for name, array in arrays.items()}
     return {name: _cast(array, signature.inputs[name]) for name, array in named.items()}
 
 
 def _input(name: str, signature: Signature) -> str:
-    """Give the name of an input; for the empty name, the only input's. Raises: Misused."""
+    """Give the name of an input; for the empty name, the only input's. Raises: CommandMisused."""
     specs = signature.inputs
     if name in specs:
         return name
     if not name and len(specs) == 1:
         return next(iter(specs))
     if name:
-        raise Misused(f"the model has no input {name}; it has {', '.join(specs)}")
-    raise Misused(f"the model has the inputs {', '.join(specs)}: choose one by --input")
+        raise CommandMisused(f"the model has no input {name}; it has {', '.join(specs)}")
+    raise CommandMisused(f"the model has the inputs {', '.join(specs)}: choose one by --input")
 
 
 def _cast(array: Array, spec: TensorSpec) -> Array:
@@ -109,7 +109,7 @@ def _cast(array: Array, spec: TensorSpec) -> Array:
     found = array.astype(wanted) if array.dtype.kind in "fiub" else None
     # Floats may lose digits, as in JSON; any other change of a value is an error.
     if found is None or (wanted.kind != "f" and not np.array_equal(found, array)):
-        raise Misused(
+        raise CommandMisused(
             f'input "{spec.name}" takes {spec.dtype.word}; the array is {array.dtype} and has'
             " values that are none"
         )

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.wire.clients.paths import model_path
@@ -42,9 +42,9 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
         after = before
         if changes:
             after = rest.post(f"{model_path(model)}:labels", {"labels": changes})
-    except Refused as error:
+    except ServerRefused as error:
         if error.lacks_route:
-            raise Refused(
+            raise ServerRefused(
                 f"{where.url} has no route for labels alone: another server of this API takes them"
                 " by `ie_serving reload --config FILE`, whose file has all of its models"
             ) from None
@@ -65,9 +65,11 @@ def _changes(words: list[str]) -> dict[str, int | None]:
         label, equals, number = word.rpartition("=")
         is_number = number.isascii() and number.isdecimal() and len(number) < 19
         if not equals or not label or not (is_number or not number):
-            raise Misused(f"{word!r} is no label with its version; expected one such as stable=3")
+            raise CommandMisused(
+                f"{word!r} is no label with its version; expected one such as stable=3"
+            )
         if label in found:
-            raise Misused(f'label "{label}" is named twice')
+            raise CommandMisused(f'label "{label}" is named twice')
         found[label] = int(number) if number else None
     return found
 

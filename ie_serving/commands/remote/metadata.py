@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import NoAnswer, Refused
+from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.wire.clients.paths import model_path
@@ -42,10 +42,10 @@ def metadata_of(
     """Give the metadata of a version as the server's JSON. Raises: CommandFailure."""
     try:
         document = rest.json(f"{model_path(model, version, label)}/metadata")
-    except Refused as error:
+    except ServerRefused as error:
         raise named(rest, model, error) from None
     if not isinstance(document, dict) or "metadata" not in document:
-        raise NoAnswer(
+        raise ServerSilent(
             f"{rest.place.url} answers something else than metadata: give the REST port of a server"
             " of TensorFlow Serving's API"
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ie_serving.commands.remote.failures import NoAnswer, Refused
+from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.core.values.versions import NOT_LOADED, without_unapplied
 from ie_serving.wire.clients.paths import model_path
@@ -70,10 +70,10 @@ def all_models(rest: RestPort) -> list[Model]:
     """Ask for every model. Raises: CommandFailure."""
     try:
         states = rest.json("/v1/config")
-    except Refused as error:
+    except ServerRefused as error:
         if error.status not in NO_SUCH or error.wants_tls:
             raise
-        raise Refused(f"{error}; name a model to be told of that one", error.status) from None
+        raise ServerRefused(f"{error}; name a model to be told of that one", error.status) from None
     if not isinstance(states, dict):
         raise _odd(rest)
     details = _details(rest, "/v1/config/details")
@@ -89,7 +89,7 @@ def budget(rest: RestPort) -> Mapping[str, int]:
     try:
         server = rest.json("/page/state")["server"]
         return {**server["budget"], "workers": server["workers"]} if server["budget"] else {}
-    except (Refused, LookupError, TypeError):
+    except (ServerRefused, LookupError, TypeError):
         return {}  # the page is off, or not for this caller
 
 
@@ -102,26 +102,26 @@ def one_model(rest: RestPort, name: str) -> Model:
     path = model_path(name)
     try:
         state = rest.json(path)
-    except Refused as error:
+    except ServerRefused as error:
         raise named(rest, name, error) from None
     return _model(rest, name, state, _details(rest, f"{path}/details"))
 
 
-def named(rest: RestPort, name: str, error: Refused) -> Refused:
+def named(rest: RestPort, name: str, error: ServerRefused) -> ServerRefused:
     """Add to a 404 the nearest names among the server's models."""
     if error.status != 404:
         return error
     try:
         known = list(rest.json("/v1/models")["models"])
-    except (Refused, NoAnswer, LookupError, TypeError):
+    except (ServerRefused, ServerSilent, LookupError, TypeError):
         return error  # a server without a list, or a caller who may not see it
     from ie_serving.core.values.hints import nearest
 
-    return Refused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
+    return ServerRefused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
 
 
-def _odd(rest: RestPort) -> NoAnswer:
-    return NoAnswer(
+def _odd(rest: RestPort) -> ServerSilent:
+    return ServerSilent(
         f"{rest.place.url} answers something else than states of versions: give the REST port of a"
         " server of TensorFlow Serving's API"
     )
@@ -130,7 +130,7 @@ def _odd(rest: RestPort) -> NoAnswer:
 def _details(rest: RestPort, path: str) -> Mapping[str, Any]:
     try:
         found = rest.json(path)
-    except Refused as error:
+    except ServerRefused as error:
         # 403: a caller with rights for one model may lack them for the list.
         if error.status in (*NO_SUCH, 403):
             return {}

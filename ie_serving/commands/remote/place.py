@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 
 URL: Final = "IE_SERVING_URL"
 KEY: Final = "IE_SERVING_API_KEY"
@@ -86,11 +86,13 @@ def add_version(parser: "argparse._ActionsContainer", help: str = "(the default 
 
 
 def model_of(given: argparse.Namespace) -> str:
-    """Return the model that `add_model` has read. Raises: Misused, if there is none, or two."""
+    """Return the model that `add_model` has read. Raises: CommandMisused, for none, or two."""
     named = {each for each in (given.model, given.model_name) if each}
     if len(named) != 1:
         found = f"{given.model} and --model_name {given.model_name}" if named else "none"
-        raise Misused(f"models given: {found}; expected one, as MODEL or as --model_name MODEL")
+        raise CommandMisused(
+            f"models given: {found}; expected one, as MODEL or as --model_name MODEL"
+        )
     return str(named.pop())
 
 
@@ -125,7 +127,7 @@ def place_of(
         warn: called with each warning about security.
 
     Raises:
-        Misused: an address or file cannot be used.
+        CommandMisused: an address or file cannot be used.
     """
     scheme, host, port = _address(given.url or environ.get(URL) or local_address(environ))
     place = ServerAddress(
@@ -139,9 +141,11 @@ def place_of(
         timeout_s=_positive(given.timeout_seconds),
     )
     if bool(place.certificate) != bool(place.private_key):
-        raise Misused("--cert and --key belong together: give both files, or neither")
+        raise CommandMisused("--cert and --key belong together: give both files, or neither")
     if (place.ca or place.certificate) and not place.secure:
-        raise Misused(f"certificates are for https:// and grpcs://, and --url is {place.url}")
+        raise CommandMisused(
+            f"certificates are for https:// and grpcs://, and --url is {place.url}"
+        )
     if place.headers and place.is_open:
         warn(f"credentials go unencrypted to {place.url}: use https:// or grpcs://")
     return place
@@ -151,14 +155,14 @@ def local_address(environ: Mapping[str, str]) -> str:
     """Give the address of the one server that this user runs here; `DEFAULT_URL` without one.
 
     Raises:
-        Misused: there are several.
+        CommandMisused: there are several.
     """
     from ie_serving.core.runtime.run_files import running
 
     found = {each.rest or each.grpc: each.pid for each in running(environ)}
     if len(found) > 1:
         listed = ", ".join(f"{url} (process {pid})" for url, pid in found.items())
-        raise Misused(f"{len(found)} servers run here, {listed}: name one by --url or {URL}")
+        raise CommandMisused(f"{len(found)} servers run here, {listed}: name one by --url or {URL}")
     return next(iter(found), DEFAULT_URL)
 
 
@@ -168,7 +172,7 @@ def _address(text: str) -> tuple[str, str, int]:
         return "unix", socket["path"], 0
     found = _URL.fullmatch(text if "://" in text else f"http://{text}")
     if not found or not 0 < int(found["port"] or 1) <= 65535:
-        raise Misused(
+        raise CommandMisused(
             f"{text[:80]!r} is no address of a server; expected one such as {DEFAULT_URL},"
             " localhost:8000, grpc://localhost:9000 or unix:///run/rest.sock"
         )
@@ -178,7 +182,7 @@ def _address(text: str) -> tuple[str, str, int]:
 
 def _positive(seconds: float) -> float:
     if not 0 < seconds < 1e6:
-        raise Misused(f"--timeout_seconds is {seconds:g}; expected more than 0 seconds")
+        raise CommandMisused(f"--timeout_seconds is {seconds:g}; expected more than 0 seconds")
     return seconds
 
 
@@ -193,7 +197,7 @@ def _credentials(
     if key:
         # Only visible characters: others would break the request's headers.
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise Misused(
+            raise CommandMisused(
                 "the API key has characters that no key has: look at the file, or at its end"
             )
         return {"x-api-key": key}
@@ -209,10 +213,10 @@ def _key_in(file: str | None) -> str:
     try:
         lines = Path(file).read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise Misused(f"--api_key_file {file} cannot be read: {error}") from None
+        raise CommandMisused(f"--api_key_file {file} cannot be read: {error}") from None
     found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if len(found) != 1:
-        raise Misused(f"--api_key_file {file} has {len(found)} lines; expected one, the key")
+        raise CommandMisused(f"--api_key_file {file} has {len(found)} lines; expected one, the key")
     return found[0]
 
 
@@ -224,8 +228,8 @@ def _basic(user: str, environ: Mapping[str, str]) -> str:
     password = environ.get(PASSWORD)
     if password is None:
         if not sys.stdin.isatty():
-            raise Misused(f"--user {user} has no password: set the variable {PASSWORD}")
+            raise CommandMisused(f"--user {user} has no password: set the variable {PASSWORD}")
         password = getpass()
     if ":" in user:
-        raise Misused("--user has a colon, which basic authentication cannot send")
+        raise CommandMisused("--user has a colon, which basic authentication cannot send")
     return base64.b64encode(f"{user}:{password}".encode()).decode()

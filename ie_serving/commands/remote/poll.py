@@ -4,7 +4,7 @@ import argparse
 import json
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Refused
+from ie_serving.commands.remote.failures import ServerRefused
 from ie_serving.commands.remote.models import named, one_model
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.commands.remote.status import table
@@ -24,7 +24,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     rest = RestPort(where)
     try:
         answer = rest.post(f"{model_path(model)}:poll", {})
-    except Refused as error:
+    except ServerRefused as error:
         raise named(rest, model, error) from None
     print(json.dumps(answer) if given.json else table([one_model(rest, model)]))
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.models import named
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     given.model_name = place.model_of(given)
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
-        raise Misused(
+        raise CommandMisused(
             f"--output {given.output}: expected a name that ends with .json, .npy or .npz"
         )
     asked = read(given.file, given.format, given.input, given.signature)
@@ -69,7 +69,7 @@ def _over_rest(
         with ProgressLine("sending", len(body)) as progress:
             pieces = in_pieces(body, progress)
             answer = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
-    except Refused as error:
+    except ServerRefused as error:
         raise named(rest, given.model_name, error) from None
     if not given.output.endswith(ARRAYS):
         return answer
@@ -107,4 +107,4 @@ def _write(output: str, answer: "bytes | NamedArrays") -> None:
     try:
         Path(output).write_bytes(text)
     except OSError as error:
-        raise Misused(f"--output {output} cannot be written: {error.strerror}") from None
+        raise CommandMisused(f"--output {output} cannot be written: {error.strerror}") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.models import Model, all_models
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import RestPort
@@ -38,9 +38,9 @@ def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStat
     """Send another configuration to a server; give the states of its models before and after.
 
     Raises:
-        Misused: the file is broken, or has settings that the message lacks.
-        Refused: the server refuses the configuration and has changed nothing.
-        NoAnswer: there is no answer.
+        CommandMisused: the file is broken, or has settings that the message lacks.
+        ServerRefused: the server refuses the configuration and has changed nothing.
+        ServerSilent: there is no answer.
     """
     models = _read(Path(file))
     request = messages.ReloadConfigRequest()
@@ -52,7 +52,7 @@ def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStat
             MODEL, "HandleReloadConfigRequest", request, messages.ReloadConfigResponse
         )
         if answer.status.error_code:
-            raise Refused(f"{place.url} does not take it: {answer.status.error_message}")
+            raise ServerRefused(f"{place.url} does not take it: {answer.status.error_message}")
         return before, _states(rpc, names)
 
 
@@ -60,9 +60,9 @@ def _read(path: Path) -> Sequence[ModelConfig]:
     try:
         found = source.read(path)
     except ConfigError as error:
-        raise Misused("; ".join(error.faults)) from None
+        raise CommandMisused("; ".join(error.faults)) from None
     if found.repositories:
-        raise Misused(
+        raise CommandMisused(
             f"{path}: has model_repository_list, which HandleReloadConfigRequest cannot say: change"
             " the server's own file, then `ie_serving reload`"
         )
@@ -79,7 +79,7 @@ def _message(models: Sequence[ModelConfig]) -> Proto:
         lost = [name for name in vars(wanted) if getattr(wanted, name) != getattr(told, name)]
         lost = [name for name in lost if name != "platform"]
         if lost:
-            raise Misused(
+            raise CommandMisused(
                 f"model {wanted.name} has settings that HandleReloadConfigRequest cannot say"
                 f" ({', '.join(lost)}): change the server's own file, then `ie_serving reload`"
             )
@@ -108,7 +108,7 @@ def _states(rpc: GrpcPort, names: Sequence[str]) -> ModelStates:
         request.model_spec.name = name
         try:
             answer = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
-        except Refused as error:
+        except ServerRefused as error:
             if error.rpc_code != "NOT_FOUND":
                 raise
             continue

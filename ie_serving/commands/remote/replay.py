@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
 from ie_serving.commands.remote.rpc import MODEL, PREDICTION, GrpcPort
 from ie_serving.core.values.difference import TOLERANCE, drifts
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
@@ -57,7 +57,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument(
         "--model",
-        action=_Served,
+        action=_DirectoryAction,
         metavar="BASE_PATH",
         help="serve this directory of versions meanwhile",
     )
@@ -86,7 +86,7 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
         return _replayed(given, records, own)
 
 
-class _Served(argparse.Action):
+class _DirectoryAction(argparse.Action):
     """Notes the directory, and that no other server is asked."""
 
     def __call__(self, _: object, given: argparse.Namespace, value: object, *__: object) -> None:
@@ -108,14 +108,14 @@ def _grpc(text: str) -> str:
 
 
 def _records(file: str) -> list[tuple[int, Proto]]:
-    """Read the Predicts of a file, each with its number in it. Raises: Misused."""
+    """Read the Predicts of a file, each with its number in it. Raises: CommandMisused."""
     logs: list[Proto] = []
     try:
         with open(file, "rb") as opened:
             logs.extend(read_logs(opened))
     except (OSError, InvalidRequest) as error:
         if not (logs and isinstance(error, CutOff)):
-            raise Misused(
+            raise CommandMisused(
                 f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
             ) from None
         # The server still writes the file, or was killed while it wrote.
@@ -126,11 +126,13 @@ def _records(file: str) -> list[tuple[int, Proto]]:
         if log.WhichOneof("log_type") == "predict_log" and log.predict_log.response.outputs
     ]
     if not found:
-        raise Misused(f"{file} has no Predict with its answer; there are {len(logs)} records")
+        raise CommandMisused(
+            f"{file} has no Predict with its answer; there are {len(logs)} records"
+        )
     for number, log in found:
         inputs = log.request.inputs.items()
         if dropped := [name for name, each in inputs if each.tensor_shape.unknown_rank]:
-            raise Misused(
+            raise CommandMisused(
                 f"{file}: record {number} has no values of {', '.join(sorted(dropped))}, which"
                 " drop_inputs of the recording leaves out: it cannot be asked again"
             )
@@ -138,7 +140,7 @@ def _records(file: str) -> list[tuple[int, Proto]]:
             try:
                 decode_tensor(each, name)
             except InvalidTensor as error:
-                raise Misused(f"{file}: the answer of record {number}: {error}") from None
+                raise CommandMisused(f"{file}: the answer of record {number}: {error}") from None
     if len(found) < len(logs):
         print(f"{len(logs) - len(found)} records are no Predict with its answer: left out")
     return found
@@ -170,7 +172,7 @@ def _difference(rpc: GrpcPort, log: Proto, tolerance: float, took_ms: list[float
     began = time.perf_counter()
     try:
         answer = rpc.call(PREDICTION, "Predict", log.request, messages.PredictResponse)
-    except Refused as error:
+    except ServerRefused as error:
         return f"is refused: {error}"
     finally:
         took_ms.append(1e3 * (time.perf_counter() - began))
@@ -187,7 +189,7 @@ def _served(base_path: str, name: str) -> Iterator[int]:
     path = Path(base_path)
     held = list(path.iterdir()) if path.is_dir() else []
     if not any(each.name.isdecimal() or each.is_file() for each in held):
-        raise Misused(
+        raise CommandMisused(
             f"--model {base_path} has no numbered versions: give a directory that has some"
         )
     with socket.create_server((LOOPBACK, 0)) as free:
@@ -215,7 +217,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO) -> None:
-    """Wait until a version serves. Raises: Misused, NoAnswer."""
+    """Wait until a version serves. Raises: CommandMisused, ServerSilent."""
     own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
     request = messages.GetModelStatusRequest()
     request.model_spec.name = name
@@ -224,17 +226,19 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO
         if child.poll() is not None:
             log.seek(0)
             said = log.read().decode(errors="replace").strip()[-MOST_SAID:]
-            raise Misused(f"the server for --model has ended; it said: {said}")
+            raise CommandMisused(f"the server for --model has ended; it said: {said}")
         try:
             with GrpcPort(own) as rpc:
                 found = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
-        except (NoAnswer, Refused):
+        except (ServerSilent, ServerRefused):
             found = messages.GetModelStatusResponse()
         versions = found.model_version_status
         if any(each.state == State.AVAILABLE for each in versions):
             return
         for each in versions:
             if each.status.error_code:
-                raise Misused(f"version {each.version} cannot serve: {each.status.error_message}")
+                raise CommandMisused(
+                    f"version {each.version} cannot serve: {each.status.error_message}"
+                )
         time.sleep(0.05)
-    raise NoAnswer(f"no version of --model serves after {START_S:g} s")
+    raise ServerSilent(f"no version of --model serves after {START_S:g} s")

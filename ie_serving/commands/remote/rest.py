@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
 from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 
@@ -56,7 +56,9 @@ class RestPort:
 
     def __init__(self, place: ServerAddress) -> None:
         if place.is_grpc:
-            raise Misused(f"this is asked over REST, and --url is {place.url}: give the REST port")
+            raise CommandMisused(
+                f"this is asked over REST, and --url is {place.url}: give the REST port"
+            )
         self.place = place
 
     def json(self, path: str) -> Any:  # noqa: ANN401  any JSON
@@ -85,8 +87,8 @@ class RestPort:
             read: reports progress of the answer.
 
         Raises:
-            Refused: the server answers with an error.
-            NoAnswer: there is no answer.
+            ServerRefused: the server answers with an error.
+            ServerSilent: there is no answer.
         """
         form = {"Content-Type": "application/json"} if body is not None else {}
         connection = self._connection()
@@ -102,13 +104,13 @@ class RestPort:
                     unquote(response.headers.get(WHOLE, "")),
                 )
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer(_unreachable(self.place, error)) from error
+            raise ServerSilent(_unreachable(self.place, error)) from error
         finally:
             connection.close()
         if reply.status == 400 and GRPC_HERE in reply.body:
-            raise NoAnswer(f"{self.place.url} is the gRPC port: name the REST port by --url")
+            raise ServerSilent(f"{self.place.url} is the gRPC port: name the REST port by --url")
         if reply.status >= 400:
-            raise Refused(
+            raise ServerRefused(
                 _refused(self.place, method, path, reply),
                 reply.status,
                 lacks_route=NO_SUCH_ROUTE in _error_text(reply),
@@ -120,7 +122,7 @@ class RestPort:
         try:
             return json.loads(reply.body)
         except ValueError:
-            raise NoAnswer(
+            raise ServerSilent(
                 f"{self.place.url}{path} answers with {reply.form} instead of JSON: give the REST"
                 " port of a server of TensorFlow Serving's API"
             ) from None
@@ -156,7 +158,7 @@ def _context(place: ServerAddress) -> ssl.SSLContext:
             context.load_cert_chain(place.certificate, place.private_key)
     except (OSError, ValueError) as error:
         files = " ".join(filter(None, (place.ca, place.certificate, place.private_key)))
-        raise Misused(f"certificates cannot be used ({files}): {error}") from None
+        raise CommandMisused(f"certificates cannot be used ({files}): {error}") from None
     return context
 
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from ie_serving.commands.remote.failures import Misused, NoAnswer, Refused
+from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
 from ie_serving.commands.remote.place import KEY, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.wire.protobuf.messages import Proto
@@ -31,7 +31,9 @@ class GrpcPort:
 
     def __init__(self, place: ServerAddress) -> None:
         if not place.is_grpc:
-            raise Misused(f"this is asked over gRPC, and --url is {place.url}: give grpc(s)://")
+            raise CommandMisused(
+                f"this is asked over gRPC, and --url is {place.url}: give grpc(s)://"
+            )
         self._place = place
         host = f"[{place.host}]" if ":" in place.host else place.host
         target = f"{host}:{place.port}"
@@ -51,8 +53,8 @@ class GrpcPort:
         """Call a method; give its answer as a message of `kind`.
 
         Raises:
-            Refused: the server answers with an error.
-            NoAnswer: there is no answer.
+            ServerRefused: the server answers with an error.
+            ServerSilent: there is no answer.
         """
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         ask: Any = self._channel.unary_unary(f"/{service}/{method}", None, None)
@@ -62,24 +64,24 @@ class GrpcPort:
             raise self._failure(error) from None
         return kind.FromString(answer)
 
-    def _failure(self, error: Any) -> Refused | NoAnswer:  # noqa: ANN401  it is a Call as well
+    def _failure(self, error: Any) -> ServerRefused | ServerSilent:  # noqa: ANN401  it is a Call as well
         more = dict(error.trailing_metadata() or ())
         text = unquote(more.get(WHOLE, "")) or str(error.details() or "without a text")
         code = error.code()
         where = self._place.url
         if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
-            return NoAnswer(f"{where} {why}")
+            return ServerSilent(f"{where} {why}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return NoAnswer(
+            return ServerSilent(
                 f"{where} did not answer within {self._place.timeout_s:g} s ({text}): it is busy,"
                 " or no gRPC port; raise --timeout_seconds"
             )
         if code is grpc.StatusCode.UNAUTHENTICATED:
-            return Refused(
+            return ServerRefused(
                 f"{where} does not know who asks ({text}): give a key by {KEY} or --api_key_file",
                 rpc_code=code.name,
             )
-        return Refused(f"{where} answers {code.name}: {text}", rpc_code=code.name)
+        return ServerRefused(f"{where} answers {code.name}: {text}", rpc_code=code.name)
 
 
 def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:
@@ -89,7 +91,7 @@ def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:
             for path in (place.ca, place.private_key, place.certificate)
         }
     except OSError as error:
-        raise Misused(f"certificates cannot be used: {error}") from None
+        raise CommandMisused(f"certificates cannot be used: {error}") from None
     return grpc.ssl_channel_credentials(
         read[place.ca], read[place.private_key], read[place.certificate]
     )

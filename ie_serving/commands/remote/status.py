@@ -16,7 +16,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import REFUSED, Misused, NoAnswer, Refused, TimeIsUp
+from ie_serving.commands.remote.failures import (
+    REFUSED,
+    CommandMisused,
+    ServerRefused,
+    ServerSilent,
+    TimeLimitReached,
+)
 from ie_serving.commands.remote.models import (
     NONE_SEEN,
     Model,
@@ -81,15 +87,17 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
 
 def _check(given: argparse.Namespace) -> None:
     if (given.version is not None or given.label) and not given.model:
-        raise Misused("--version and --label belong to a MODEL: name it")
+        raise CommandMisused("--version and --label belong to a MODEL: name it")
     if given.wait and given.watch is not None:
-        raise Misused("--wait ends with what it waits for, and --watch does not end: give one")
+        raise CommandMisused(
+            "--wait ends with what it waits for, and --watch does not end: give one"
+        )
     if given.timeout is not None and not given.wait:
-        raise Misused(
+        raise CommandMisused(
             "--timeout belongs to --wait; the patience of one request is --timeout_seconds"
         )
     if given.watch is not None and not 0.1 <= given.watch <= 86400:
-        raise Misused(f"--watch is {given.watch:g}; expected 0.1 to 86400 seconds")
+        raise CommandMisused(f"--watch is {given.watch:g}; expected 0.1 to 86400 seconds")
 
 
 def _asked(given: argparse.Namespace, rest: RestPort) -> list[Model]:
@@ -107,7 +115,7 @@ def _chosen(given: argparse.Namespace, model: Model) -> Sequence[ShownVersion]:
     else:
         return model.versions
     if not found:
-        raise Refused(_lacks(given, model), 404)
+        raise ServerRefused(_lacks(given, model), 404)
     return found
 
 
@@ -140,13 +148,13 @@ def _awaited(given: argparse.Namespace, rest: RestPort) -> list[Model]:
             if models and _all_serve(models):
                 return models
             last = "; ".join(_lacking(models)) or "the server has no models"
-        except (Refused, NoAnswer) as error:
+        except (ServerRefused, ServerSilent) as error:
             # Waiting does not correct wrong credentials or a wrong address.
-            if isinstance(error, Refused) and error.status not in (404, 429, 503):
+            if isinstance(error, ServerRefused) and error.status not in (404, 429, 503):
                 raise
             last = str(error)
         if time.monotonic() + PAUSE_S > until:
-            raise TimeIsUp(f"not AVAILABLE within {patience_s:g} s: {last}")
+            raise TimeLimitReached(f"not AVAILABLE within {patience_s:g} s: {last}")
         time.sleep(PAUSE_S)
 
 
@@ -163,7 +171,7 @@ def _watch(given: argparse.Namespace, rest: RestPort) -> None:
     while True:
         try:
             text = _shown(given, _asked(given, rest))
-        except (Refused, NoAnswer) as error:
+        except (ServerRefused, ServerSilent) as error:
             # The server may come back, and `--watch` should show the end of a restart as well.
             text = json.dumps({"error": str(error)}) if given.json else str(error)
         if terminal and not given.json:

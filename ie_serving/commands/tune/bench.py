@@ -88,7 +88,7 @@ now = time.monotonic
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialOutcome:
     """The result of trying keys: a measurement, or a fault."""
 
     keys: Keys
@@ -120,7 +120,7 @@ class Bench:
     callers: int
     seconds: float
     tolerance: float
-    report: Callable[[Tried], object]
+    report: Callable[[TrialOutcome], object]
     _began: float = field(default_factory=now)
 
     @property
@@ -157,14 +157,18 @@ class Bench:
                 changed.append(await self._slice(second))
         return as_it_is, changed
 
-    async def _tried(self, keys: Keys) -> Tried:
+    async def _tried(self, keys: Keys) -> TrialOutcome:
         try:
             with closing(await self._open(keys)) as model:
                 fault = await self._fault(keys, model)
-                return Tried(keys, fault=fault) if fault else Tried(keys, await self._slice(model))
+                return (
+                    TrialOutcome(keys, fault=fault)
+                    if fault
+                    else TrialOutcome(keys, await self._slice(model))
+                )
         except ServingError as error:
             # A refusal by the device or the model is a result too; the search goes on.
-            return Tried(keys, fault=str(error))
+            return TrialOutcome(keys, fault=str(error))
 
     async def _open(self, keys: Keys) -> CompiledModel:
         options = self.with_keys(self.options, keys)

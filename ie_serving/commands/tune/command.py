@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ie_serving.commands.tune.bench import Bench, Tried, warm
+from ie_serving.commands.tune.bench import Bench, TrialOutcome, warm
 from ie_serving.commands.tune.search import (
     Keys,
     Measurement,
     ReadSamples,
     SearchSpace,
-    Tools,
+    SearchTools,
     middle,
     wins,
 )
@@ -45,7 +45,7 @@ from ie_serving.telemetry.log.progress import ProgressLine
 _LONGER = Hint("; {tune.seconds} gives more")
 
 
-def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools) -> None:
+def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: SearchTools) -> None:
     """Print the tried settings, and the keys to put into the configuration. Blocking.
 
     Raises:
@@ -71,10 +71,10 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
     with storage.copy(newest.directory, newest.entries) as directory:
         print(f"model {model.name}, version {newest.version}", flush=True)
         with ProgressLine("measuring", unit="") as progress:
-            asyncio.run(_Tuning(model.engine, asked, directory, tools, progress).run())
+            asyncio.run(_TuningRun(model.engine, asked, directory, tools, progress).run())
 
 
-class _Tuning:
+class _TuningRun:
     """One run, on an event loop of its own."""
 
     def __init__(
@@ -82,7 +82,7 @@ class _Tuning:
         options: EngineOptions,
         asked: TuneSettings,
         directory: Path,
-        tools: Tools,
+        tools: SearchTools,
         progress: ProgressLine,
     ) -> None:
         self._options = options
@@ -90,7 +90,7 @@ class _Tuning:
         self._directory = directory
         self._tools = tools
         self._progress = progress
-        self._tried: list[Tried] = []
+        self._tried: list[TrialOutcome] = []
 
     async def run(self) -> None:
         requests, space = await self._looked_at()
@@ -142,7 +142,7 @@ class _Tuning:
         )
 
     def _bench(self, requests: Sequence[TrialRequest]) -> Bench:
-        def told(tried: Tried) -> None:
+        def told(tried: TrialOutcome) -> None:
             self._tried.append(tried)
             self._print(row(tried))
 
@@ -173,7 +173,7 @@ class _Tuning:
         return kept, [*lines, *verdict(kept, space, middle(as_it_is), middle(changed))]
 
 
-def _lower(tools: Tools, own: OpenVinoOptions, used: str) -> list[str]:
+def _lower(tools: SearchTools, own: OpenVinoOptions, used: str) -> list[str]:
     """Name the precisions to try: those below f32 that are not in use already."""
     return [precision for precision in tools.lower(own) if precision != used]
 
@@ -250,7 +250,7 @@ WIDTH = 60
 HEAD = f"{'tried':{WIDTH}} {'requests/s':>10} {'p50 ms':>9} {'p99 ms':>9}"
 
 
-def row(tried: Tried) -> str:
+def row(tried: TrialOutcome) -> str:
     """Write the line of one result."""
     found = tried.measured
     if found is None:
@@ -310,12 +310,12 @@ def verdict(
         )
 
 
-def document(keys: Keys, tried: Sequence[Tried]) -> Mapping[str, Any]:
+def document(keys: Keys, tried: Sequence[TrialOutcome]) -> Mapping[str, Any]:
     """Give the report as JSON."""
     return {"keys": keys, "tried": [_entry(each) for each in tried]}
 
 
-def _entry(tried: Tried) -> Mapping[str, Any]:
+def _entry(tried: TrialOutcome) -> Mapping[str, Any]:
     found = tried.measured
     if found is None:
         return {"keys": tried.keys, "fault": tried.fault}

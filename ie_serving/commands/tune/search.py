@@ -170,7 +170,7 @@ ReadSamples = Callable[[Path], Iterable[SampleRequest]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tools:
+class SearchTools:
     """See above.
 
     Attributes:

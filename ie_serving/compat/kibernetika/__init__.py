@@ -26,10 +26,10 @@ def main() -> int:
 
 def around(engine: "Engine", options: "EngineOptions") -> "Engine":
     """Put hooks around `engine`, the outermost layer: tensors of hooks share batches, too."""
-    from ie_serving.compat.kibernetika.hooks.engine import ChainEngine, WithHooks
+    from ie_serving.compat.kibernetika.hooks.engine import ChainEngine, HookEngine
     from ie_serving.engines.kernels import HookOptions
 
-    hooked = WithHooks(engine)
+    hooked = HookEngine(engine)
     return ChainEngine(hooked) if options.of(HookOptions).chain else hooked
 
 

@@ -17,7 +17,7 @@ from ie_serving.compat.kibernetika.hooks.hook_faults import fault
 from ie_serving.compat.kibernetika.hooks.links import DRIVERS, link_of
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import SERVER, names_in_ie_serving
-from ie_serving.config.settings import Parsed, ServerSettings, Settings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings
 from ie_serving.core.settings.declaration import fields_of
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.settings.numbers import LARGEST_PORT, integer
@@ -40,7 +40,7 @@ DEAD = {
 """Flags without effect, and why."""
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
     """Read the command line and the environment.
 
     Args:
@@ -76,7 +76,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         raise SystemExit(f"kibernetika-serving: error: {why}")
     # A configuration that names hooks permits them to run.
     engine = EngineOptions(allow_python=hooks is not None or _brings_class(links))
-    return Parsed(
+    return ParsedCommandLine(
         settings=Settings(
             server=server, models=(_model(links, hooks, options, engine),), engine=engine
         ),

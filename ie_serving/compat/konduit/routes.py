@@ -41,7 +41,7 @@ _PICTURES: Final = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPG", b"GIF8": "GIF", b
 """Formats by the first bytes of a file."""
 
 
-class _Refused(InvalidRequest):
+class _HeadRefused(InvalidRequest):
     """A request that is refused by its head, with Konduit's code."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -79,7 +79,7 @@ class KonduitRoutes(OtherFront[str]):
         reply = refusal(error)
         text = json.loads(bytes(reply.body))["error"]
         usual = PARSING if reply.status == BAD_REQUEST else FAILED
-        code = error.code if isinstance(error, _Refused) else usual
+        code = error.code if isinstance(error, _HeadRefused) else usual
         body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
         return reply._replace(body=body)
 
@@ -88,14 +88,14 @@ def _check_head(head: RequestHead) -> None:
     """Refuse headers that this route does not support. Raises: InvalidRequest."""
     kind = head.fields.get(b"content-type", b"").lower()
     if not kind:
-        raise _Refused(NO_TYPE, "Content-Type is missing; expected application/json")
+        raise _HeadRefused(NO_TYPE, "Content-Type is missing; expected application/json")
     if not (kind.startswith(b"application/json") or is_form(kind)):
         text = f"Content-Type is {kind.decode('latin-1')}; expected application/json or a form"
-        raise _Refused(WRONG_TYPE, text)
+        raise _HeadRefused(WRONG_TYPE, text)
     accept = head.fields.get(b"accept", b"").lower()
     if accept and not any(each in accept for each in (b"application/json", b"/*")):
         text = f"Accept is {accept.decode('latin-1')}; replies are application/json"
-        raise _Refused(WRONG_ACCEPT, text)
+        raise _HeadRefused(WRONG_ACCEPT, text)
 
 
 def data_of(body: bytes, kind: bytes) -> bytes:

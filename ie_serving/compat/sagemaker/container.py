@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ie_serving.config.dialects import ie_serving
-from ie_serving.config.settings import Parsed
+from ie_serving.config.settings import ParsedCommandLine
 from ie_serving.core.values.errors import ConfigError
 
 MODEL_DIR: Final = "/opt/ml/model"
@@ -52,7 +52,7 @@ _VARIABLES: Mapping[str, str] = {"rest_port": PORT_VARIABLE, "port": RANGE, "wor
 _PORT: Final = re.compile(r"[1-9][0-9]*")
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
     """Read the environment, and the flags behind the command.
 
     Args:

@@ -13,7 +13,7 @@ from ie_serving.compat.stfs.flags import FLAGS, given, session_options
 from ie_serving.config.dialects import environment
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.settings import Parsed, ServerSettings, Settings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings
 from ie_serving.core.settings import words
 from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.structures import json_text
@@ -53,7 +53,7 @@ RETIRED: Final[Mapping[str, str]] = {
 """Platforms that are not served, and what to do instead."""
 
 
-class _Entry(NamedTuple):
+class _ModelEntry(NamedTuple):
     """One model, as flags or the file say it."""
 
     name: str
@@ -62,7 +62,7 @@ class _Entry(NamedTuple):
     custom_op_paths: str
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
     """Read the command line, the file that it names, and the environment.
 
     Args:
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     models = tuple(_models(values, faults))
     server = _server(values, faults)
     faults.check()
-    return Parsed(
+    return ParsedCommandLine(
         settings=Settings(server=server, models=models),
         storage=storage,
         warnings=tuple(_warnings(found)),
@@ -133,7 +133,7 @@ def _models(values: Mapping[str, Any], faults: Faults) -> Iterator[ModelConfig]:
         found = faults.take(lambda given, place: _entries(given, place, faults), text, file) or []
     else:
         names = ("model_name", "model_base_path", "model_platform", "custom_op_paths")
-        found = [("--", _Entry(*(values[name] for name in names)))]
+        found = [("--", _ModelEntry(*(values[name] for name in names)))]
     for place, entry in found:
         config = faults.take(_model, entry, place)
         if config is not None:
@@ -148,7 +148,7 @@ def _text(path: Path, faults: Faults) -> str:
         return '{"model_config_list": []}'
 
 
-def _entries(text: str, place: str, faults: Faults) -> list[tuple[str, _Entry]]:
+def _entries(text: str, place: str, faults: Faults) -> list[tuple[str, _ModelEntry]]:
     document = json_text(text, place)
     listed = document.get(MODEL_LIST) if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -166,13 +166,13 @@ def _entries(text: str, place: str, faults: Faults) -> list[tuple[str, _Entry]]:
     return found
 
 
-def _entry(given: object, place: str) -> _Entry:
+def _entry(given: object, place: str) -> _ModelEntry:
     if not isinstance(given, dict):
         raise fault(place.rstrip("."), given, "an object with name and base_path")
     for key in given:
         if key not in MODEL_KEYS:
             raise ConfigError([f"{place}{key}: unknown key{nearest(str(key), MODEL_KEYS)}"])
-    return _Entry(
+    return _ModelEntry(
         words.text(given.get("name"), f"{place}name"),
         words.text(given.get("base_path"), f"{place}base_path"),
         words.text(given.get("platform", "tensorflow"), f"{place}platform"),
@@ -181,7 +181,7 @@ def _entry(given: object, place: str) -> _Entry:
 
 
 # All paths begin where the command is started, as in the original, also the file's.
-def _model(entry: _Entry, place: str) -> ModelConfig:
+def _model(entry: _ModelEntry, place: str) -> ModelConfig:
     base_path = words.resolved(entry.base_path, Path.cwd())
     # TensorFlow computes in f32; OpenVINO would choose bf16 on processors that have it.
     openvino = OpenVinoOptions(inference_precision="f32")
@@ -209,7 +209,7 @@ def _model(entry: _Entry, place: str) -> ModelConfig:
     )
 
 
-def _driver(entry: _Entry, place: str) -> str:
+def _driver(entry: _ModelEntry, place: str) -> str:
     platform, at = entry.platform, f"{place}{'model_' if place == '--' else ''}platform"
     if platform in RETIRED:
         raise ConfigError([f"{at}: {platform} is not served: {RETIRED[platform]}"])
@@ -225,7 +225,7 @@ def _driver(entry: _Entry, place: str) -> str:
     return "sklearn" if platform == "xgboost" and _is_pickle(entry) else DRIVERS[platform]
 
 
-def _is_pickle(entry: _Entry) -> bool:
+def _is_pickle(entry: _ModelEntry) -> bool:
     return entry.base_path.endswith(PICKLES)
 
 

@@ -39,7 +39,7 @@ from ie_serving.config.schema.catalogue import (
     TUNE,
 )
 from ie_serving.config.schema.model import beside, conflicts, model_config, with_own
-from ie_serving.config.settings import Parsed, ServerSettings, Settings, TuneSettings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings, TuneSettings
 from ie_serving.core.settings import structures, words
 from ie_serving.core.settings.declaration import Setting, fields_of
 from ie_serving.core.settings.faults import Faults
@@ -56,7 +56,7 @@ _ANSWERED_AT_ONCE = ("-h", "--help", "--version")
 
 
 @dataclass
-class _Reading:
+class _ParseState:
     """The state while a command line is read.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
     """Read the command line, the file it names, and the environment.
 
     Args:
@@ -91,7 +91,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     command, as_json = given.pop("command"), bool(given.pop(JSON, False))
     lenient = bool(given.pop(LENIENT, command != CHECK))
-    reading = _Reading(command, _meant(command, given), given, environ)
+    reading = _ParseState(command, _meant(command, given), given, environ)
     _note_unknown(unknown, reading)
     _check_subject(unknown, reading)
     reading.warnings += _warnings(reading)
@@ -107,7 +107,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     tuned, models = _tuned(command, file.models, reading)
     # Faults are raised at the end, so that all are reported together.
     reading.faults.check()
-    return Parsed(
+    return ParsedCommandLine(
         settings=Settings(
             server=server,
             models=models,
@@ -127,7 +127,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
 
 
 def _tuned(
-    command: str, models: tuple[ModelConfig, ...], reading: _Reading
+    command: str, models: tuple[ModelConfig, ...], reading: _ParseState
 ) -> tuple[TuneSettings | None, tuple[ModelConfig, ...]]:
     """Give the settings of `tune`, and its single model."""
     if command != TUNE_COMMAND:
@@ -192,7 +192,7 @@ def _meant(command: str, given: dict[str, str]) -> str:
     return MODEL_COMMAND
 
 
-def _check_subject(unknown: Sequence[str], reading: _Reading) -> None:
+def _check_subject(unknown: Sequence[str], reading: _ParseState) -> None:
     """Check what `check` and `tune` are about: a file, or one model, and not both.
 
     Raises:
@@ -231,7 +231,7 @@ def _in_file(key: str) -> str:
     return f'a setting of one model: set the key "{key}" in its entry of the file'
 
 
-def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
+def _note_unknown(unknown: Sequence[str], reading: _ParseState) -> None:
     """Report arguments unknown to argparse; a value after an unknown flag belongs to it."""
     # argparse gives the value of an unknown flag as an argument of its own.
     flags = [argument for argument in unknown if argument.startswith("-")]
@@ -249,7 +249,7 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
         reading.faults.add(name, text)
 
 
-def _warnings(reading: _Reading) -> Iterator[str]:
+def _warnings(reading: _ParseState) -> Iterator[str]:
     """Name the given settings without effect."""
     called = names(reading.command)
     for name, advice in foreign.FLAGS.items():
@@ -262,7 +262,7 @@ def _warnings(reading: _Reading) -> Iterator[str]:
         yield from environment.warnings(reading.environ)
 
 
-def _server_values(reading: _Reading) -> dict[str, Any]:
+def _server_values(reading: _ParseState) -> dict[str, Any]:
     """Give the server's settings that have a valid flag or variable, by place."""
     found: dict[str, Any] = {}
     for setting in SERVER:
@@ -275,7 +275,7 @@ def _server_values(reading: _Reading) -> dict[str, Any]:
     return found
 
 
-def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
+def _engine(found: Mapping[str, Any], reading: _ParseState) -> EngineOptions:
     """Give the options that hold for every model; a cache that was named keeps compiled ones."""
     cache = found.get("storage.cache_dir")
     consent = fields_of("engine", found)
@@ -292,7 +292,7 @@ def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
 
 
 def _models(
-    engine: EngineOptions, storage: StorageOptions, reading: _Reading
+    engine: EngineOptions, storage: StorageOptions, reading: _ParseState
 ) -> tuple[source.FilePlace | None, ConfigFile]:
     """Read the models from the file or from the flags; none when there are faults."""
     if reading.command == CONFIG:
@@ -307,7 +307,7 @@ def _models(
 
 
 def _from_file(
-    engine: EngineOptions, storage: StorageOptions, reading: _Reading
+    engine: EngineOptions, storage: StorageOptions, reading: _ParseState
 ) -> tuple[source.FilePlace | None, ConfigFile]:
     path = reading.given.get(CONFIG_PATH.flag)
     if not path and MODEL_REPOSITORY.flag in reading.given:
@@ -323,7 +323,7 @@ def _from_file(
         return None, ConfigFile(models=())
 
 
-def _repositories(reading: _Reading) -> tuple[ModelRepository, ...]:
+def _repositories(reading: _ParseState) -> tuple[ModelRepository, ...]:
     flag = MODEL_REPOSITORY.flag
     if flag not in reading.given:
         return ()
@@ -331,7 +331,7 @@ def _repositories(reading: _Reading) -> tuple[ModelRepository, ...]:
 
 
 def _from_flags(
-    engine: EngineOptions, reading: _Reading
+    engine: EngineOptions, reading: _ParseState
 ) -> tuple[tuple[ModelConfig, ...], list[str]]:
     found: dict[str, Any] = {}
     before = len(reading.faults.found)
@@ -352,11 +352,11 @@ def _from_flags(
     return (model,), warnings
 
 
-def _note_missing(setting: Setting, reading: _Reading) -> None:
+def _note_missing(setting: Setting, reading: _ParseState) -> None:
     reading.faults.add(f"--{setting.flag}", f"missing; expected the {setting.meaning}")
 
 
-def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> ServerSettings:
+def _server(given: dict[str, Any], file: ConfigFile, reading: _ParseState) -> ServerSettings:
     """Make the settings of the server, including those that follow from several flags."""
     transport = given.get("grpc_transport", ServerSettings.grpc_transport)
     reading.warnings += structures.settle(given, transport)
@@ -376,7 +376,7 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
 
 
 def _with_workers(
-    settings: ServerSettings, is_said: bool, file: ConfigFile, reading: _Reading
+    settings: ServerSettings, is_said: bool, file: ConfigFile, reading: _ParseState
 ) -> ServerSettings:
     """Take old flags for several workers, where several workers can serve the models."""
     workers, words = ovms.workers(reading.given, len(os.sched_getaffinity(0)), reading.faults)

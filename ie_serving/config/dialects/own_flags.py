@@ -60,7 +60,7 @@ def version_text(more: Sequence[str] = ()) -> str:
         return f"ie_serving {__version__}\nOpenVINO is not installed"
 
 
-class _Joined(argparse.Action):
+class _NamesAction(argparse.Action):
     """Takes a flag of names that stands several times, as Triton's `--load-model` may."""
 
     def __call__(
@@ -98,7 +98,7 @@ def add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting
         # A flag is given bare or with a value, as in TensorFlow Serving.
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
     elif setting.form in (NAMES.form, PLACES):
-        group.add_argument(flag, action=_Joined, metavar=metavar, help=text)
+        group.add_argument(flag, action=_NamesAction, metavar=metavar, help=text)
     else:
         group.add_argument(flag, metavar=metavar, help=text)
 

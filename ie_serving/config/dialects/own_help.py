@@ -135,7 +135,7 @@ serve is what Amazon SageMaker starts: everything comes by the environment (docs
 ie_serving COMMAND --help shows the flags of a command."""
 
 
-class _ShowVersions(argparse.Action):
+class _VersionsAction(argparse.Action):
     """Prints the versions and ends. argparse's own action would look them up at every start."""
 
     def __call__(self, *of_argparse: object) -> NoReturn:
@@ -143,7 +143,7 @@ class _ShowVersions(argparse.Action):
         raise SystemExit(0)
 
 
-class _ShowHelp(argparse.Action):
+class _HelpAction(argparse.Action):
     """Prints the help of a command, or of one topic, and ends."""
 
     def __call__(
@@ -154,7 +154,7 @@ class _ShowHelp(argparse.Action):
         raise SystemExit(0)
 
 
-class _ShowOverview(argparse.Action):
+class _OverviewAction(argparse.Action):
     """Prints all commands, or one topic's flags of `model`, which has all topics, and ends."""
 
     def __call__(
@@ -182,12 +182,12 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         argv: arguments without the program's name. A command that it does not name gets no flags.
     """
     built = argparse.ArgumentParser(prog="ie_serving", add_help=False)
-    built.add_argument("-h", "--help", action=_ShowOverview, nargs="?")
-    built.add_argument("--version", action=_ShowVersions, nargs=0)
+    built.add_argument("-h", "--help", action=_OverviewAction, nargs="?")
+    built.add_argument("--version", action=_VersionsAction, nargs=0)
     commands = built.add_subparsers(dest="command", required=True)
     for name in OWN_FLAGS:
         command = commands.add_parser(name, usage=usage(name), add_help=False)
-        command.add_argument("-h", "--help", action=_ShowHelp, nargs="?")
+        command.add_argument("-h", "--help", action=_HelpAction, nargs="?")
         if name in argv:  # creating a command's eighty flags takes longer than parsing them
             for setting in (*OWN_FLAGS[name], *SERVER):
                 add_flag(command, setting)

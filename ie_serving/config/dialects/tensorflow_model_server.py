@@ -12,10 +12,17 @@ from typing import Any, NoReturn
 
 from ie_serving import __version__
 from ie_serving.config.dialects import environment
-from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, FlagValue, Split, split, usage
+from ie_serving.config.dialects.tfs_flags import (
+    BY_NAME,
+    READ,
+    FlagValue,
+    SplitCommandLine,
+    split,
+    usage,
+)
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SERVER, names_in_tensorflow_model_server
-from ie_serving.config.settings import Parsed, ServerSettings, Settings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings
 from ie_serving.core.settings import numbers, structures, words
 from ie_serving.core.settings.declaration import fields_of
 from ie_serving.core.settings.faults import Faults
@@ -49,7 +56,7 @@ UNUSED_FILES = (
 FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE, *UNUSED_FILES)
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
     """Read the command line, the files it names, and the environment.
 
     Args:
@@ -92,7 +99,7 @@ def version_text() -> str:
     return f"TensorFlow ModelServer: {__version__} (ie_serving)\nTensorFlow Library: {openvino}"
 
 
-def _flags(argv: Sequence[str]) -> Split:
+def _flags(argv: Sequence[str]) -> SplitCommandLine:
     """Split the arguments, and print the original's texts about them."""
     if "--help" in argv[:1]:
         print(usage())
@@ -111,7 +118,7 @@ def _flags(argv: Sequence[str]) -> Split:
 
 
 def _files(
-    flags: Split, storage: StorageOptions
+    flags: SplitCommandLine, storage: StorageOptions
 ) -> tuple[dict[str, source.FilePlace], dict[str, str]]:
     """Find and read the files that flags name; both by flag."""
     files: dict[str, source.FilePlace] = {}
@@ -130,13 +137,13 @@ def _files(
 
 
 def _parsed(
-    flags: Split,
+    flags: SplitCommandLine,
     config: source.FilePlace | None,
     texts: Mapping[str, str],
     environ: Mapping[str, str],
     storage: StorageOptions,
     faults: Faults,
-) -> Parsed:
+) -> ParsedCommandLine:
     faults.found += [*_conflicts(flags), *_port_faults(flags)]
     _check_unused(flags, texts, faults)
     engine = _engine(flags, faults).having(_batching(flags, texts, faults))
@@ -151,7 +158,7 @@ def _parsed(
     config_path = config.absolute() if config else None
     ports, open_ports = _encrypted_ports(flags, variables)
     server = _server(flags, metrics, fields_of("server", ports | variables))
-    return Parsed(
+    return ParsedCommandLine(
         settings=Settings(server=server, models=models, config_path=config_path, engine=engine),
         storage=storage,
         warnings=(*open_ports, *_warnings(flags, texts), *environment.warnings(environ)),
@@ -160,7 +167,7 @@ def _parsed(
     )
 
 
-def _conflicts(flags: Split) -> Iterator[str]:
+def _conflicts(flags: SplitCommandLine) -> Iterator[str]:
     """Name flags that exclude each other or that would promise a security there is not."""
     if flags.text(BATCHING_FILE) and not flags.on("enable_batching"):
         yield (
@@ -183,7 +190,7 @@ def _conflicts(flags: Split) -> Iterator[str]:
         )
 
 
-def _check_unused(flags: Split, texts: Mapping[str, str], faults: Faults) -> None:
+def _check_unused(flags: SplitCommandLine, texts: Mapping[str, str], faults: Faults) -> None:
     """Tell the faults of files that have no effect here."""
     for name in UNUSED_FILES:
         if name in texts:
@@ -198,7 +205,7 @@ NO_GRPC_PORT = (
 """The original's words."""
 
 
-def _port_faults(flags: Split) -> Iterator[str]:
+def _port_faults(flags: SplitCommandLine) -> Iterator[str]:
     port, rest_port = flags.integer("port"), flags.integer("rest_api_port")
     for name, given in (("port", port), ("rest_api_port", rest_port)):
         if not 0 <= given <= LARGEST_PORT:
@@ -211,7 +218,7 @@ def _port_faults(flags: Split) -> Iterator[str]:
         yield "--rest_api_timeout_in_ms: expected more than 0 milliseconds"
 
 
-def _engine(flags: Split, faults: Faults) -> EngineOptions:
+def _engine(flags: SplitCommandLine, faults: Faults) -> EngineOptions:
     """Give the options for every model: full precision by default, as the original."""
     # f32 is the default: OpenVINO would choose bf16 on processors that have it, and answers would
     # differ from those of the original in the third digit.
@@ -248,7 +255,7 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
     return options.having(openvino).having(tensorflow)
 
 
-def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batching:
+def _batching(flags: SplitCommandLine, texts: Mapping[str, str], faults: Faults) -> Batching:
     """Give the batching options for every model; off without `--enable_batching`."""
     if not flags.on("enable_batching"):
         return Batching()
@@ -261,7 +268,7 @@ def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batchin
     return Batching(in_version=True, num_batch_threads=given.num_batch_threads)
 
 
-def _metrics(flags: Split, texts: Mapping[str, str], faults: Faults) -> dict[str, str]:
+def _metrics(flags: SplitCommandLine, texts: Mapping[str, str], faults: Faults) -> dict[str, str]:
     """Give the settings that the monitoring file decides: where the metrics are beside /metrics."""
     if MONITORING_FILE not in texts:
         return {}
@@ -283,7 +290,7 @@ def _file_models(
 
 
 def _flag_models(
-    flags: Split, environ: Mapping[str, str], engine: EngineOptions, faults: Faults
+    flags: SplitCommandLine, environ: Mapping[str, str], engine: EngineOptions, faults: Faults
 ) -> tuple[ModelConfig, ...]:
     """Make the one model of the flags or the environment, checked as one of a file."""
     from ie_serving.config.files.graph_directories import alone
@@ -308,13 +315,13 @@ def _flag_models(
     return faults.take(lambda given, _: from_message(given, engine), message, "") or ()
 
 
-def _name(flags: Split, environ: Mapping[str, str]) -> str:
+def _name(flags: SplitCommandLine, environ: Mapping[str, str]) -> str:
     if "model_name" in flags.given:
         return flags.text("model_name")
     return environ.get("MODEL_NAME") or flags.text("model_name")
 
 
-def _base_path(flags: Split, environ: Mapping[str, str]) -> str:
+def _base_path(flags: SplitCommandLine, environ: Mapping[str, str]) -> str:
     """Source: `--model_base_path=${MODEL_BASE_PATH}/${MODEL_NAME}` of the image's entry point."""
     parent, name = environ.get("MODEL_BASE_PATH"), environ.get("MODEL_NAME")
     if "model_base_path" in flags.given or not parent or not name:
@@ -323,7 +330,7 @@ def _base_path(flags: Split, environ: Mapping[str, str]) -> str:
 
 
 def _server(
-    flags: Split, metrics: Mapping[str, str], variables: Mapping[str, Any]
+    flags: SplitCommandLine, metrics: Mapping[str, str], variables: Mapping[str, Any]
 ) -> ServerSettings:
     """Give the settings of the server.
 
@@ -354,7 +361,7 @@ def _server(
 
 
 def _encrypted_ports(
-    flags: Split, variables: Mapping[str, Any]
+    flags: SplitCommandLine, variables: Mapping[str, Any]
 ) -> tuple[dict[str, str], list[str]]:
     """Give the ports that `ssl_config_file` encrypts, as in the original, and a warning or none."""
     if not flags.text("ssl_config_file") or TLS_PORTS in variables:
@@ -370,7 +377,7 @@ def _same(value: FlagValue) -> FlagValue:
     return value
 
 
-def _warnings(flags: Split, texts: Mapping[str, str]) -> Iterator[str]:
+def _warnings(flags: SplitCommandLine, texts: Mapping[str, str]) -> Iterator[str]:
     """Name the flags that have no effect, once."""
     dead = [f"--{name}" for name in flags.given if not BY_NAME[name].meaning]
     if dead:

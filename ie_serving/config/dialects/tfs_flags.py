@@ -182,7 +182,7 @@ _PARSERS: Mapping[str, Parser[FlagValue]] = {
 
 
 @dataclass
-class Split:
+class SplitCommandLine:
     """A split command line.
 
     Attributes:
@@ -214,9 +214,9 @@ class Split:
 
 # The original skips unknown arguments, so that one manifest fits several of its versions; a value
 # after a blank is such an argument too.
-def split(argv: Sequence[str]) -> Split:
+def split(argv: Sequence[str]) -> SplitCommandLine:
     """Split a command line; refuse nothing."""
-    found = Split()
+    found = SplitCommandLine()
     for argument in argv:
         name, equals, text = argument.removeprefix("--").partition("=")
         flag = BY_NAME.get(name) if argument.startswith("--") else None

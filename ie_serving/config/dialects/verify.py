@@ -17,7 +17,7 @@ PRECISIONS = ("f32", "bf16", "f16", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify:
+class VerifyRun:
     """The version and the requests to compare.
 
     Attributes:
@@ -35,7 +35,7 @@ class Verify:
     precision: str
 
 
-def parse(argv: Sequence[str]) -> Verify:
+def parse(argv: Sequence[str]) -> VerifyRun:
     """Read the command line, without the program's name.
 
     Raises:
@@ -51,7 +51,7 @@ def parse(argv: Sequence[str]) -> Verify:
     if requests is not None and not requests.is_file():
         faults.add("--requests", f"there is no file {given.requests}")
     faults.check()
-    return Verify(
+    return VerifyRun(
         directory=directory,
         against=given.against,
         requests=requests,

@@ -47,7 +47,7 @@ _CERTIFICATE = re.compile(r"certificate:(\S+)")
 _TOKEN = re.compile(r"jwt:(?:([^=\s]+)=(\S+)|\*)")
 
 
-class _Found(NamedTuple):
+class _FoundCallers(NamedTuple):
     keys: dict[bytes, Principal]
     users: dict[str, Password]
     certificates: dict[str, Principal]
@@ -61,7 +61,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
         ConfigError: all faults of the file, or the settings contradict each other.
     """
     check_access(settings)
-    found = _Found({}, {}, {}, {})
+    found = _FoundCallers({}, {}, {}, {})
     path = settings.api_key_file
     if path:
         _take_lines(source.read_text(Path(path)), path, found)
@@ -84,7 +84,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
 def line(name: str, rights: str, models: str, credential: str) -> str:
     """Write a line of the file, and check it. Raises: ConfigError."""
     text = f"{name} {rights} {models} {credential}"
-    _take_lines(text, "line", _Found({}, {}, {}, {}))
+    _take_lines(text, "line", _FoundCallers({}, {}, {}, {}))
     return text
 
 
@@ -101,7 +101,7 @@ def password_credential(password: str) -> str:
     return f"scrypt:{cost}:{salt.hex()}:{digest.hex()}"
 
 
-def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
+def _tokens(settings: ServerSettings, found: _FoundCallers) -> TokenMaterial:
     place, is_url = settings.jwt_keys, server.is_url(settings.jwt_keys)
     return TokenMaterial(
         place=place,
@@ -126,7 +126,7 @@ def _plain(settings: ServerSettings) -> Password:
     return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
 
 
-def _take_lines(text: str, path: str, found: _Found) -> None:
+def _take_lines(text: str, path: str, found: _FoundCallers) -> None:
     faults = Faults()
     for number, each in enumerate(text.splitlines(), 1):
         words = each.split()
@@ -139,7 +139,7 @@ def _take_lines(text: str, path: str, found: _Found) -> None:
         )
 
 
-def _take(words: list[str], place: str, found: _Found) -> None:
+def _take(words: list[str], place: str, found: _FoundCallers) -> None:
     if len(words) != 4:
         raise ConfigError(
             [f"{place}: {len(words)} words; expected 4: name, rights, models, credential"]

@@ -26,7 +26,7 @@ from ie_serving.storage.directories import Directories
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
-    from ie_serving.config.files.triton_models import Imported
+    from ie_serving.config.files.triton_models import ImportedModels
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class FleetModels:
 
     def _keys(
         self, shelf: Shelf, name: str, place: str, file: Entry | None
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, "Imported | None"]:
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, "ImportedModels | None"]:
         """Give the keys of a model, or those of a graph instead, and what Triton's file says."""
         if file is None:
             return {}, None, None

@@ -16,7 +16,7 @@ from ie_serving.config.files.json_file import ConfigFile
 from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.schema.contradictions import check_models, refusal
 from ie_serving.config.settings import ALL_MODELS, Settings
-from ie_serving.core.runtime.handover import Handovers, Left
+from ie_serving.core.runtime.handover import Handovers, HandoverStore
 from ie_serving.core.values.errors import ConfigError, ServingError
 from ie_serving.models.configuration import ModelConfig, labelled
 from ie_serving.models.fleet.repository import ModelRepository
@@ -45,7 +45,7 @@ class AppliedConfig:
     repositories: tuple[ModelRepository, ...] = ()
 
 
-def read_applied(place: Left) -> AppliedConfig | None:
+def read_applied(place: HandoverStore) -> AppliedConfig | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
     left = place.read()
     # Pickled, not JSON: a configuration has policies and options of many classes. Only processes of
@@ -54,23 +54,23 @@ def read_applied(place: Left) -> AppliedConfig | None:
     return applied
 
 
-def leave_applied(place: Left, applied: AppliedConfig) -> None:
+def leave_applied(place: HandoverStore, applied: AppliedConfig) -> None:
     """Replace the stored state by `applied`; log a failure."""
     _write(place, pickle.dumps(applied))
 
 
-def read_answering(place: Left) -> dict[str, int]:
+def read_answering(place: HandoverStore) -> dict[str, int]:
     """Give the versions that answered when an earlier worker died, by the model's name."""
     found: dict[str, int] = json.loads(place.read() or b"{}")
     return found
 
 
-def leave_answering(place: Left, versions: Mapping[str, int]) -> None:
+def leave_answering(place: HandoverStore, versions: Mapping[str, int]) -> None:
     """Replace the stored answering versions; log a failure."""
     _write(place, json.dumps(versions).encode())
 
 
-def _write(place: Left, data: bytes) -> None:
+def _write(place: HandoverStore, data: bytes) -> None:
     try:
         place.write(data)
     except OSError as error:

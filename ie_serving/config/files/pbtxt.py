@@ -40,10 +40,10 @@ def read(text: str) -> TextMessage:
     Raises:
         ValueError: naming the line with the syntax error.
     """
-    return _Reader(text).message("", 0)
+    return _PbtxtReader(text).message("", 0)
 
 
-class _Reader:
+class _PbtxtReader:
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
         self._kind, self._token, self._line = next(self._tokens)

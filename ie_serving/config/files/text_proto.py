@@ -62,7 +62,7 @@ def parse_text(text: str, make: Callable[[], M], place: str, *, lenient: bool = 
     return message
 
 
-class Unread(NamedTuple):
+class UnreadField(NamedTuple):
     """A field of a text that the message does not have.
 
     Attributes:
@@ -74,7 +74,7 @@ class Unread(NamedTuple):
     known: Collection[str]
 
 
-def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator[Unread]:  # noqa: ANN401
+def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator[UnreadField]:  # noqa: ANN401
     """Name the fields that `parse_text` has skipped as `lenient`, each once.
 
     Args:
@@ -83,7 +83,7 @@ def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator
         skipped: full names of messages whose fields are not looked at.
     """
     tokens = text_format.Tokenizer(text.split("\n"))
-    found: dict[str, Unread] = {}
+    found: dict[str, UnreadField] = {}
     # The message around a token, None for one that is not looked at; its place; its last field;
     # whether the token stands in a list of values or messages of that field.
     levels: list[tuple[Any, str, str, bool]] = [(descriptor, "", "", False)]
@@ -103,7 +103,7 @@ def unread(text: str, descriptor: Any, skipped: Container[str] = ()) -> Iterator
         elif not in_list and before != ":" and token.isidentifier():
             levels[-1] = (message, place, token, False)
             if message and token not in message.fields_by_name:
-                found[place + token] = Unread(place + token, message.fields_by_name.keys())
+                found[place + token] = UnreadField(place + token, message.fields_by_name.keys())
         before = token
         tokens.NextToken()
     yield from found.values()

@@ -53,7 +53,7 @@ _OPENVINO: Final = {"NUM_STREAMS", "INFERENCE_NUM_THREADS"}
 _GPU: Final = 1
 
 
-class Imported(NamedTuple):
+class ImportedModels(NamedTuple):
     """What was read, in the form of the configuration file, and notes.
 
     Attributes:
@@ -73,14 +73,14 @@ def is_triton(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".pbtxt"
 
 
-def translated(path: Path) -> Imported:
+def translated(path: Path) -> ImportedModels:
     """Translate a `config.pbtxt`, the directory of a model, or a repository.
 
     Raises:
         ConfigError: every fault.
     """
     faults = Faults()
-    found = Imported([], [], [])
+    found = ImportedModels([], [], [])
     directories = list(_directories(path))
     if not directories:
         faults.add(str(path), f"no {FILE}, and no directory of a model with versions")
@@ -95,7 +95,7 @@ def translated(path: Path) -> Imported:
     return found
 
 
-def translated_text(text: str, place: str, name: str) -> Imported:
+def translated_text(text: str, place: str, name: str) -> ImportedModels:
     """Translate one `config.pbtxt` in a repository of models, whose directories name them.
 
     Args:
@@ -107,7 +107,7 @@ def translated_text(text: str, place: str, name: str) -> Imported:
         ConfigError: every fault.
     """
     faults = Faults()
-    found = Imported([], [], [])
+    found = ImportedModels([], [], [])
     config = parse_text(text, inference_messages.ModelConfig, place, lenient=True)
     if config.name not in ("", name):
         faults.add(place, f'name: "{config.name}" given; expected "{name}", as its directory')
@@ -146,7 +146,7 @@ class _Model:
     """
 
     def __init__(
-        self, config: Proto, text: str, directory: Path, found: Imported, faults: Faults
+        self, config: Proto, text: str, directory: Path, found: ImportedModels, faults: Faults
     ) -> None:
         self.unknown: list[str] = []
         self._config = config

@@ -26,7 +26,7 @@ ApplyConfig = Callable[[ConfigFile], Awaitable[None]]
 """Applies a configuration. Raises ServingError, and then nothing has changed."""
 
 
-class _Refused(NamedTuple):
+class _RefusedContent(NamedTuple):
     """The content that was refused last, as a digest, and why; empty where none was."""
 
     digest: str | None = None
@@ -61,7 +61,7 @@ class ConfigWatch:
         self._apply = apply
         self._poll_wait_s = poll_wait_s
         self._unreadable = ""
-        self._refused = _Refused()
+        self._refused = _RefusedContent()
         # Polls, SIGHUP and clients start reloads. Of two overlapping reloads, the one that read
         # first could apply last, and the older content would serve.
         self._turn = asyncio.Lock()
@@ -87,7 +87,7 @@ class ConfigWatch:
         if digest not in (None, self.seen):
             await self._reload_and_log(digest)
         elif digest not in (None, self._refused.digest):
-            self._refused = _Refused()  # the applied content is back
+            self._refused = _RefusedContent()  # the applied content is back
 
     async def reload(self) -> None:
         """Read and apply the file now, changed or not.
@@ -109,7 +109,7 @@ class ConfigWatch:
         async with self._turn:
             digest = await asyncio.to_thread(self._read_digest)
             if digest == self.seen != self._refused.digest:
-                self._refused = _Refused()
+                self._refused = _RefusedContent()
                 return False
             await self._read_and_apply()
             return True
@@ -120,13 +120,13 @@ class ConfigWatch:
         try:
             await self._apply_newest(digest)
         except ServingError as error:
-            self._refused = _Refused(digest, str(error))
+            self._refused = _RefusedContent(digest, str(error))
             raise
-        self._refused = _Refused()
+        self._refused = _RefusedContent()
 
     def note(self, error: ServingError) -> None:
         """Take note that the content that was seen last cannot be used."""
-        self._refused = _Refused(self.seen, str(error))
+        self._refused = _RefusedContent(self.seen, str(error))
 
     async def _apply_newest(self, digest: str | None) -> None:
         content = await asyncio.to_thread(self._load, self._path)
@@ -147,7 +147,9 @@ class ConfigWatch:
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
         except Exception as error:
             log.exception(Event("configuration not applied", path=self._path))
-            self._refused = _Refused(digest, f"{self._path}: {error!r}; the log has its traceback")
+            self._refused = _RefusedContent(
+                digest, f"{self._path}: {error!r}; the log has its traceback"
+            )
         else:
             return
         # Set although not applied, so that a fault is logged once and not at every poll.

@@ -46,7 +46,7 @@ def yaml_text(value: str, place: str) -> Json:
             [f"{place}: YAML needs PyYAML: pip install '.[yaml]', or write JSON"]
         ) from None
     try:
-        return _Plain(place).value(yaml.load(value, _loader()))
+        return _PlainValues(place).value(yaml.load(value, _loader()))
     except yaml.YAMLError as error:
         raise ConfigError([_told(error, place)]) from None
     except RecursionError:
@@ -65,7 +65,7 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
     """Make PyYAML's safe loader know the words of YAML 1.2 alone, and refuse equal keys."""
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+    class YamlLoader(yaml.SafeLoader):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML's own)
 
     def mapping(loader: Any, node: Any) -> dict[Hashable, Any]:  # noqa: ANN401
@@ -84,10 +84,10 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
     for name, form, first in _SCALARS:
         # The whole word: PyYAML looks at its beginning alone.
         whole = re.compile(rf"(?:{form.pattern})\Z")
-        Loader.add_implicit_resolver(f"{_PREFIX}{name}", whole, first)
-    Loader.add_constructor(f"{_PREFIX}map", mapping)
-    Loader.add_constructor(f"{_PREFIX}int", integer)  # 010 is ten
-    return Loader
+        YamlLoader.add_implicit_resolver(f"{_PREFIX}{name}", whole, first)
+    YamlLoader.add_constructor(f"{_PREFIX}map", mapping)
+    YamlLoader.add_constructor(f"{_PREFIX}int", integer)  # 010 is ten
+    return YamlLoader
 
 
 def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
@@ -97,7 +97,7 @@ def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
     return f'key "{key}" stands twice in one object' if key in found else ""
 
 
-class _Plain:
+class _PlainValues:
     """Constructs only values that JSON could have."""
 
     def __init__(self, place: str) -> None:

@@ -9,7 +9,7 @@ first step without a task: `asyncio.current_task()` is then the surrounding task
 code that limits the time of such work must cancel the task that `begin` returns.
 
 Requests in a batch all wait once, for their batch. `begin_unawaited` lets work that no code awaits
-continue after a `Direct` future without a task, too, in every version of Python. Making and running
+continue after a `DirectFuture` without a task, too, in every version of Python. Making and running
 a task costs 4 us, this costs 2.
 """
 
@@ -34,7 +34,7 @@ class UnfinishedWork(Protocol):
         """
 
 
-class Direct(asyncio.Future[T]):
+class DirectFuture(asyncio.Future[T]):
     """A future after which work of `begin_unawaited` continues without a task.
 
     Between this wait and its next one such work has no `asyncio.current_task()`. So after it, the
@@ -70,7 +70,7 @@ def begin_by_hand(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
         awaited = work.send(None)
     except StopIteration:
         return None
-    return asyncio.get_running_loop().create_task(_Begun(work, awaited))
+    return asyncio.get_running_loop().create_task(_StartedCoroutine(work, awaited))
 
 
 begin: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_by_hand
@@ -105,20 +105,20 @@ def proceed_unawaited(work: Coroutine[Any, Any, None], awaited: object) -> Unfin
     Returns:
         The unfinished work.
     """
-    if isinstance(awaited, Direct):
-        return _Unawaited(work, awaited)
-    return asyncio.get_running_loop().create_task(_Begun(work, awaited))
+    if isinstance(awaited, DirectFuture):
+        return _UnawaitedWork(work, awaited)
+    return asyncio.get_running_loop().create_task(_StartedCoroutine(work, awaited))
 
 
-class _Unawaited:
-    """Work that the done callback of a `Direct` resumes, while it waits for one.
+class _UnawaitedWork:
+    """Work that the done callback of a `DirectFuture` resumes, while it waits for one.
 
     From its first wait for any other future on, a task runs it.
     """
 
     __slots__ = ("_ended", "_pending_cancel", "_waits_for", "_work")
 
-    def __init__(self, work: Coroutine[Any, Any, None], awaited: Direct[Any]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, None], awaited: DirectFuture[Any]) -> None:
         self._work = work
         self._pending_cancel: tuple[object, ...] | None = None
         self._ended: Callable[[Any], object] | None = None
@@ -158,12 +158,12 @@ class _Unawaited:
         return cast(object, self._work.throw(asyncio.CancelledError(*said)))
 
     def _wait(self, awaited: object) -> None:
-        if isinstance(awaited, Direct):
+        if isinstance(awaited, DirectFuture):
             self._waits_for = awaited
             _mark(awaited, awaited=False)
             awaited.add_done_callback(self._resume)
         else:
-            task = asyncio.get_running_loop().create_task(_Begun(self._work, awaited))
+            task = asyncio.get_running_loop().create_task(_StartedCoroutine(self._work, awaited))
             self._waits_for = task
             ended, self._ended = self._ended, None
             if ended is not None:
@@ -180,7 +180,7 @@ class _Unawaited:
             ended(self)
 
 
-class _Begun(Coroutine[Any, Any, T]):
+class _StartedCoroutine(Coroutine[Any, Any, T]):
     """Work that has run up to its first wait, for a task to continue.
 
     This is no coroutine around `work`: a task that is cancelled before its first step would close

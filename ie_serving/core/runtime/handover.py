@@ -52,7 +52,7 @@ class Handover:
             os.close(file)
 
 
-class Left(Protocol):
+class HandoverStore(Protocol):
     """Stores the state of a worker for its replacement; `Handover` is one."""
 
     def read(self) -> bytes:
@@ -75,10 +75,10 @@ class Handovers(NamedTuple):
         certificates: TLS certificates of the ports.
     """
 
-    configuration: Left
-    answering: Left
-    callers: Left
-    certificates: Left
+    configuration: HandoverStore
+    answering: HandoverStore
+    callers: HandoverStore
+    certificates: HandoverStore
 
     def clear(self) -> None:
         """Discard all stored bytes."""

@@ -270,13 +270,13 @@ AT_WORK_S: Final = 0.002
 server: it pauses for half of the time at most."""
 
 
-class _Due(threading.local):
+class _NextYield(threading.local):
     """Time from which this thread may yield again, by `time.perf_counter`."""
 
     at = 0.0
 
 
-_due = _Due()
+_due = _NextYield()
 
 
 def give_way() -> None:

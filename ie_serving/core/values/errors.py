@@ -27,8 +27,8 @@
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
     │   ├── NoModel               a file that is no model at all
-    │   ├── HeldBack              refused by a rule of its model, until something changes
-    │   ├── NoneServed            none of its signatures could be
+    │   ├── VersionHeldBack       refused by a rule of its model, until something changes
+    │   ├── NoSignatureServed     none of its signatures could be
     │   └── StepOptionsInvalid    options of a step in a graph (`engines/steps/declaration.py`)
     ├── StorageError              see below
     │   ├── Unreachable           DNS, refused connection, time-out
@@ -216,11 +216,11 @@ class NoModel(LoadFailed):
     """A file is no model at all, so that no engine can run it."""
 
 
-class HeldBack(LoadFailed):
+class VersionHeldBack(LoadFailed):
     """A version is refused by a rule of its model: another try without a change is in vain."""
 
 
-class NoneServed(LoadFailed):
+class NoSignatureServed(LoadFailed):
     """No signature of a version can be served.
 
     Attributes:

@@ -5,7 +5,7 @@ this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serv
 
 Python nodes of OpenVINO Model Server take and give tensors whose dtype and shape only their sender
 knows (`TensorSpec.untyped`). A tensor of one of the server's dtypes, with as many elements as its
-shape says, is an array as everywhere. Any other is one `Sent`, alone in an array without
+shape says, is an array as everywhere. Any other is one `SentBuffer`, alone in an array without
 dimensions, which passes through steps and layers as a string does.
 """
 
@@ -279,7 +279,7 @@ class ExampleBinding:
     labels: tuple[str, ...] = ()
 
 
-class Sent(bytes):
+class SentBuffer(bytes):
     """The buffer of a tensor, untouched.
 
     Attributes:
@@ -290,7 +290,7 @@ class Sent(bytes):
     datatype: str
     shape: tuple[int, ...]
 
-    def __new__(cls, data: object, datatype: str, shape: Iterable[int]) -> "Sent":
+    def __new__(cls, data: object, datatype: str, shape: Iterable[int]) -> "SentBuffer":
         """Copy a buffer, such as a view of a request's payload.
 
         Raises:
@@ -310,7 +310,7 @@ class Sent(bytes):
         return _carrying(self)
 
 
-def _carrying(value: Sent | None) -> Array:
+def _carrying(value: SentBuffer | None) -> Array:
     array: Array = np.empty((), np.object_)
     array[()] = value
     return array
@@ -320,10 +320,10 @@ ABSENT = _carrying(None)
 """The value of an untyped tensor that is absent."""
 
 
-def sent_in(array: Array) -> Sent | None:
+def sent_in(array: Array) -> SentBuffer | None:
     """Give what an array carries; None where it is an array as any other."""
     found = array[()] if array.dtype.kind == "O" and not array.ndim else None
-    return found if isinstance(found, Sent) else None
+    return found if isinstance(found, SentBuffer) else None
 
 
 def is_absent(array: Array) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ie_serving.core.values.errors import HeldBack
+from ie_serving.core.values.errors import VersionHeldBack
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import DeclaredTensor, DeclaredTensors
@@ -19,9 +19,9 @@ OPEN: Final = -1
 def as_declared(
     compiled: CompiledModel, _: Path, _options: EngineOptions, *, declared: DeclaredTensors
 ) -> CompiledModel:
-    """Refuse a model that is not as declared. Raises: HeldBack, which names every difference."""
+    """Refuse a model that is not as declared. Raises: VersionHeldBack, with every difference."""
     if found := list(differences(declared, compiled.signatures)):
-        raise HeldBack(
+        raise VersionHeldBack(
             f"{declared.file} is not about this model: {'; '.join(found)}: correct the file, or"
             " leave out what it declares"
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ie_serving.core.runtime.eager import Direct
+from ie_serving.core.runtime.eager import DirectFuture
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.errors import InvalidRequest, ServingError, advised
 from ie_serving.core.values.tensors import Arrays, Read, Signature
@@ -46,7 +46,7 @@ arrays cost some 30 us."""
 now = time.perf_counter
 
 
-class _WaitingRequest(Direct[Arrays]):
+class _WaitingRequest(DirectFuture[Arrays]):
     """The request of a `WaitingRows`: its inputs, the future of its outputs, its observer."""
 
     __slots__ = ("entry", "inputs")

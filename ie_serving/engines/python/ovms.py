@@ -32,7 +32,7 @@ from ie_serving.core.values.tensors import (
     Array,
     Arrays,
     DataType,
-    Sent,
+    SentBuffer,
     Specs,
     TensorSpec,
     is_absent,
@@ -222,7 +222,7 @@ def _as_it_is(tensor: Tensor) -> Array:
             return np.frombuffer(raw, dtype).reshape(shape)
         if strings is not None and math.prod(shape) == len(strings):
             return objects(strings, shape)
-    return Sent(raw, tensor.datatype, shape).array
+    return SentBuffer(raw, tensor.datatype, shape).array
 
 
 def _value(tensor: Tensor, spec: TensorSpec) -> object:

@@ -14,7 +14,7 @@ from threading import Event as Flag
 from typing import Any
 
 from ie_serving.core.runtime.waits import Backoff
-from ie_serving.core.values.errors import HeldBack, ServingError
+from ie_serving.core.values.errors import ServingError, VersionHeldBack
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.versions import State, VersionStatus, remarked
 from ie_serving.models.repository.source import Candidate
@@ -273,7 +273,7 @@ class VersionControl:
             self._loaded = await self._loader().load(candidate, self._move, self._given_up)
         except PASSING as error:
             self._fail(str(error), self._rules.store_backoff)
-        except HeldBack as error:
+        except VersionHeldBack as error:
             self._fail(str(error), None)
         except ServingError as error:
             self._fail(str(error), self._rules.backoff)

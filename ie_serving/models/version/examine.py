@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from ie_serving.core.values.errors import NoneServed, NotThereYet, ServingError
+from ie_serving.core.values.errors import NoSignatureServed, NotThereYet, ServingError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
@@ -79,7 +79,7 @@ def _examined(
             closing(engine.compile(directory, options)) as compiled,
         ):
             return _sorted(candidate.version, with_signature_file(directory, compiled.signatures))
-    except NoneServed as error:
+    except NoSignatureServed as error:
         return ExaminedVersion(candidate.version, left_out=error.causes)
     except ServingError as error:
         return ExaminedVersion(candidate.version, fault=str(error))

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
-from ie_serving.core.runtime.handover import Left
+from ie_serving.core.runtime.handover import HandoverStore
 from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
 from ie_serving.core.values.access import Credentials, Principal, Right
@@ -90,7 +90,10 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
     """
 
     def __init__(
-        self, read: Callable[[], AccessMaterial], left: Left, clock: Callable[[], float] = time.time
+        self,
+        read: Callable[[], AccessMaterial],
+        left: HandoverStore,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(read, left)
         self._clock = clock

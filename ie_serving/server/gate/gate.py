@@ -22,7 +22,7 @@ from typing import Any, Final
 from ie_serving.config.credentials import AccessMaterial, TlsMaterial
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.compat import registered
-from ie_serving.core.runtime.handover import Left
+from ie_serving.core.runtime.handover import HandoverStore
 from ie_serving.core.values.access import ConcernedModels, Credentials, Need, Principal
 from ie_serving.core.values.codes import ENDED
 from ie_serving.core.values.errors import NotFound, Unauthenticated
@@ -289,8 +289,8 @@ class Gate:
         read_tls: Callable[[ServerSettings], TlsMaterial],
         read_access: Callable[[ServerSettings], AccessMaterial],
         *,
-        certificates: Left,
-        callers: Left,
+        certificates: HandoverStore,
+        callers: HandoverStore,
     ) -> None:
         self.failed_handshakes = FailedHandshakes()
         self._ports = settings.tls_ports

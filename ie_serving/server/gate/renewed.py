@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from ie_serving.core.runtime.handover import Left
+from ie_serving.core.runtime.handover import HandoverStore
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.telemetry.log.logs import Event
 
@@ -37,7 +37,7 @@ class CurrentMaterial(ABC, Generic[M, P]):
         prepared: the result of `prepare` for this material.
     """
 
-    def __init__(self, read: Callable[[], M], left: Left) -> None:
+    def __init__(self, read: Callable[[], M], left: HandoverStore) -> None:
         self._read = read
         self._left = left
         self._task: asyncio.Task[None] | None = None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from ie_serving.core.runtime.handover import Left, nameless
+from ie_serving.core.runtime.handover import HandoverStore, nameless
 
 LOOK: Final = b"look"
 """Message: a board has changed."""
@@ -140,13 +140,13 @@ class Crew:
         changes: number of the last change that began.
     """
 
-    def __init__(self, size: int, place: Callable[[], Left]) -> None:
+    def __init__(self, size: int, place: Callable[[], HandoverStore]) -> None:
         self.size = size
         self.mailboxes = Mailboxes(size)
-        self.boards: Sequence[Left] = [place() for _ in range(size)]
-        self.configurations: Sequence[Left] = [place() for _ in range(size)]
-        self.answering: Sequence[Left] = [place() for _ in range(size)]
-        self.counted: Sequence[Left] = [place() for _ in range(size)]
+        self.boards: Sequence[HandoverStore] = [place() for _ in range(size)]
+        self.configurations: Sequence[HandoverStore] = [place() for _ in range(size)]
+        self.answering: Sequence[HandoverStore] = [place() for _ in range(size)]
+        self.counted: Sequence[HandoverStore] = [place() for _ in range(size)]
         self.shown = SharedNumbers(size)
         self.applied = SharedNumbers(size)
         self.beats = SharedNumbers(size)
@@ -292,7 +292,7 @@ class AnsweringVersions:
         self._own.clear()
 
 
-def _first_of(places: Iterable[Left]) -> bytes:
+def _first_of(places: Iterable[HandoverStore]) -> bytes:
     return next(filter(None, (place.read() for place in places)), b"")
 
 
@@ -327,7 +327,7 @@ class CounterStore:
         return _sum([*told.values(), *map(_stored, missing)])
 
 
-def _stored(place: Left) -> Counters:
+def _stored(place: HandoverStore) -> Counters:
     found: Counters = pickle.loads(place.read() or _NOTHING)
     return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, DataType, Sent, Signature
+from ie_serving.core.values.tensors import Array, DataType, SentBuffer, Signature
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.contents import ContentPieces, decode_contents, texts_of
 from ie_serving.wire.kserve.datatypes import BY_NAME, datatype
@@ -319,10 +319,10 @@ def _untyped(tensor: RequestTensor, signature: Signature) -> Array:
         return _array(tensor, signature)
     shape = checked_shape(described.shape, described.name[:SHOWN])
     if raw is not None:
-        return Sent(raw, word, shape).array
+        return SentBuffer(raw, word, shape).array
     if BY_NAME.get(word) is not DataType.STRING or contents is None:
         return _array(tensor, signature)
-    return Sent(join_elements(texts_of(contents)), word, shape).array
+    return SentBuffer(join_elements(texts_of(contents)), word, shape).array
 
 
 def _has_values(contents: Proto | ContentPieces) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 import simdjson
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.values.tensors import Array, DataType, Sent
+from ie_serving.core.values.tensors import Array, DataType, SentBuffer
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_base64, decode_tensor
@@ -50,13 +50,13 @@ class InputTensor(NamedTuple):
         return self.raw is not None and is_known and self.dtype not in _REWRITTEN
 
     @property
-    def sent(self) -> Sent | None:
+    def sent(self) -> SentBuffer | None:
         """Its bytes as they were sent, if they need be no array."""
         dtype: DataType | Custom = self.dtype
         if self.raw is None or (isinstance(dtype, DataType) and dtype not in SENT):
             return None
         word = dtype.word if isinstance(dtype, Custom) else NAME_OF[dtype]
-        return Sent(self.raw, word, self.shape)
+        return SentBuffer(self.raw, word, self.shape)
 
 
 _REWRITTEN: Final = frozenset({DataType.STRING, DataType.BF16, DataType.BOOL})

@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.commands.check import check
 from ie_serving.config.settings import ServerSettings, Settings
-from ie_serving.core.values.errors import ConfigError, NoneServed
+from ie_serving.core.values.errors import ConfigError, NoSignatureServed
 from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.storage.backends.local import LocalStorage
@@ -129,7 +129,7 @@ def test_each_of_several_causes_has_a_line_of_its_own(
 
     def none_served(directory: Path) -> None:
         if directory.name == "1":
-            raise NoneServed("; ".join(causes.values()), causes)
+            raise NoSignatureServed("; ".join(causes.values()), causes)
 
     engine.before_compile = none_served
     model = ModelConfig(name="m", base_path=str(tmp_path / "m"), version_policy=All())

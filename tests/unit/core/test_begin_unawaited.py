@@ -1,4 +1,4 @@
-"""Work that is not awaited goes on behind `Direct` futures without a task, and then as one."""
+"""Work that is not awaited goes on behind a `DirectFuture` without a task, and then as one."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import Direct, UnfinishedWork, begin_unawaited
+from ie_serving.core.runtime.eager import DirectFuture, UnfinishedWork, begin_unawaited
 
 PATIENCE_S = 5
 
@@ -57,7 +57,7 @@ async def test_work_that_never_waits_ends_at_once() -> None:
 
 
 async def test_behind_a_direct_future_there_is_no_task() -> None:
-    first, second = Direct[int](), Direct[int]()
+    first, second = DirectFuture[int](), DirectFuture[int]()
     work = Work(first, second)
     begun(work)
     first.set_result(1)
@@ -68,7 +68,7 @@ async def test_behind_a_direct_future_there_is_no_task() -> None:
 
 
 async def test_behind_any_other_there_is() -> None:
-    first, second, third = Direct[int](), future(), Direct[int]()
+    first, second, third = DirectFuture[int](), future(), DirectFuture[int]()
     work = Work(first, second, third)
     begun(work)
     first.set_result(1)
@@ -80,9 +80,9 @@ async def test_behind_any_other_there_is() -> None:
     assert all(isinstance(task, asyncio.Task) for task in work.tasks[1:])
 
 
-@pytest.mark.parametrize("kind", [Direct, asyncio.Future])
+@pytest.mark.parametrize("kind", [DirectFuture, asyncio.Future])
 async def test_it_is_cancelled_where_it_waits(kind: "type[asyncio.Future[Any]]") -> None:
-    first, second = Direct[int](), kind()
+    first, second = DirectFuture[int](), kind()
     work = Work(first, second)
     going = begun(work)
     first.set_result(1)
@@ -98,7 +98,7 @@ async def test_it_is_cancelled_also_when_what_it_waits_for_is_there(fails: bool)
     """Before the turn of the loop that would tell it; an error that came counts as looked at."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, said: told.append(said))
-    first = Direct[int]()
+    first = DirectFuture[int]()
     work = Work(first)
     going = begun(work)
     if fails:
@@ -112,11 +112,11 @@ async def test_it_is_cancelled_also_when_what_it_waits_for_is_there(fails: bool)
     assert not told
 
 
-@pytest.mark.parametrize("kind", [Direct, asyncio.Future])
+@pytest.mark.parametrize("kind", [DirectFuture, asyncio.Future])
 async def test_one_that_is_cancelled_while_it_runs_ends_at_its_next_wait(
     kind: "type[asyncio.Future[Any]]",
 ) -> None:
-    first, second = Direct[int](), kind()
+    first, second = DirectFuture[int](), kind()
     work = Work(first, second, between=lambda: going.cancel("now"))
     going = begun(work)
     first.set_result(1)
@@ -126,7 +126,7 @@ async def test_one_that_is_cancelled_while_it_runs_ends_at_its_next_wait(
 async def test_an_error_that_is_awaited_is_raised_in_it_and_told_the_loop() -> None:
     told: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, said: told.append(said))
-    first = Direct[int]()
+    first = DirectFuture[int]()
     work = Work(first)
     begun(work)
     first.set_exception(ValueError("no"))
@@ -145,7 +145,7 @@ async def test_an_exception_at_once_is_raised() -> None:
 
 
 async def test_tasks_and_several_works_may_wait_for_the_same() -> None:
-    shared = Direct[int]()
+    shared = DirectFuture[int]()
     works = [Work(shared), Work(shared)]
     for work in works:
         begun(work)
@@ -177,7 +177,7 @@ async def test_ended_work_holds_nothing_that_it_held_before(fails: bool) -> None
     class Content:
         pass
 
-    class Waiting(Direct[Content]):
+    class Waiting(DirectFuture[Content]):
         inputs: Content
 
     awaited, result = Waiting(), Content()
@@ -202,7 +202,7 @@ async def test_ended_work_holds_nothing_that_it_held_before(fails: bool) -> None
 
 
 async def test_work_that_has_ended_is_not_cancelled() -> None:
-    first = Direct[int]()
+    first = DirectFuture[int]()
     work = Work(first)
     going = begun(work)
     first.set_result(1)

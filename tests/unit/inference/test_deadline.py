@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import Direct, begin, begin_unawaited
+from ie_serving.core.runtime.eager import DirectFuture, begin, begin_unawaited
 from ie_serving.core.values.errors import DeadlineExceeded
 from ie_serving.inference.deadline import Alarm, LimitedWork, limited
 from tests.unit.alarms import LONG_S, Alarms
@@ -182,12 +182,12 @@ async def test_a_cancellation_before_the_work_began_is_not_taken_for_one_of_it(
 
 
 class Waiting:
-    """Work that `begin_unawaited` began, with a limit, which waits for `Direct` futures."""
+    """Work that `begin_unawaited` began, with a limit, which waits for `DirectFuture` futures."""
 
     def __init__(self, *, cleans_up: bool = False) -> None:
         self.ended = asyncio.Event()
         self.raised: BaseException | None = None
-        self.cleaning = Direct[None]() if cleans_up else None
+        self.cleaning = DirectFuture[None]() if cleans_up else None
         going = begin_unawaited(self._run())
         assert going is not None
         self.going = going
@@ -201,7 +201,7 @@ class Waiting:
 
     async def _wait(self) -> None:
         try:
-            await Direct[None]()
+            await DirectFuture[None]()
         finally:
             if self.cleaning is not None:
                 await self.cleaning

@@ -25,7 +25,7 @@ OpenLinked = Callable[[str, str, Mapping[str, Any]], LinkedModel]
 """Loads a model: driver, path, options. Blocking."""
 
 
-class Asking:
+class ModelAccess:
     """How the hooks of one version ask models.
 
     Attributes:
@@ -76,10 +76,10 @@ class AskedModel:
     """
 
     driver_name = ""
-    _asking: Asking
+    _asking: ModelAccess
     _model: LinkedModel | None = None
 
-    def __init__(self, asking: Asking, model: LinkedModel) -> None:
+    def __init__(self, asking: ModelAccess, model: LinkedModel) -> None:
         self._asking = asking
         self._model = model
         self.driver_name = model.link.driver
@@ -114,20 +114,20 @@ class AskedModel:
 
 
 def loader(
-    asking: Asking, open_model: OpenLinked, undone: ExitStack
+    asking: ModelAccess, open_model: OpenLinked, undone: ExitStack
 ) -> Callable[[str], type["HookModel"]]:
     """Give `load_driver` for the hooks of one version; `undone` frees what they load."""
 
     def load_driver(driver: str) -> type[HookModel]:
         """Give the class of a driver by its name."""
 
-        class Loaded(HookModel):
+        class LoadedHookModel(HookModel):
             driver_name = driver
             _asking = asking
             _open = staticmethod(partial(open_model, driver))
             _undone = undone
 
-        return Loaded
+        return LoadedHookModel
 
     return load_driver
 

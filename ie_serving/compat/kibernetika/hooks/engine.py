@@ -7,7 +7,7 @@ from ie_serving.engines.base import CompiledModel, EngineAround, EngineOptions
 from ie_serving.engines.kernels import HookOptions
 
 
-class WithHooks(EngineAround):
+class HookEngine(EngineAround):
     """`engine`, whose models have hooks around them where their options say so. See `Engine`."""
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:

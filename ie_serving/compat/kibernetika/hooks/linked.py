@@ -88,7 +88,7 @@ class LinkedModel:
         fitted, added = fit(self.signature, arrays)
         found = await self.compiled.infer(self.signature, fitted, _copies)
         if added:
-            found = ByNameOrNumber(shed(found, added))
+            found = NumberedOutputs(shed(found, added))
         wanted = self.link.outputs
         return {name: found[name] for name in wanted} if wanted else found
 
@@ -216,10 +216,10 @@ def _converted(value: object) -> Array:
 
 # Hooks may keep and change them; the infer request, in whose memory they lie, goes on.
 def _copies(outputs: Arrays) -> dict[str, Array]:
-    return ByNameOrNumber([(name, array.copy()) for name, array in outputs.items()])
+    return NumberedOutputs([(name, array.copy()) for name, array in outputs.items()])
 
 
-class ByNameOrNumber(dict[str, Array]):
+class NumberedOutputs(dict[str, Array]):
     """Outputs by name; hooks for PyTorch and TensorFlow Lite ask for the first as 0 or "0"."""
 
     def __missing__(self, key: object) -> Array:

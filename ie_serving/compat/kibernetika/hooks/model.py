@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ie_serving.compat.kibernetika.hooks.asking import AskedModel, Asking
+from ie_serving.compat.kibernetika.hooks.asking import AskedModel, ModelAccess
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE
 from ie_serving.compat.kibernetika.hooks.linked import PLAIN, LinkedModel, arrays_of, plain
@@ -53,7 +53,7 @@ class HookedModel(CompiledModel):
         stages: Sequence[HookStage],
         models: Collection[LinkedModel],
         process: HookTurn | None,
-        asking: Asking,
+        asking: ModelAccess,
         *,
         timeout_s: float | None,
         freed: Callable[[], object],

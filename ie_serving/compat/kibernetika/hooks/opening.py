@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from ie_serving.compat.kibernetika.hooks.asking import AskedModel, Asking, loader
+from ie_serving.compat.kibernetika.hooks.asking import AskedModel, ModelAccess, loader
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE, Functions, functions_of, mentioned
 from ie_serving.compat.kibernetika.hooks.linked import ECHO, LinkedModel
 from ie_serving.compat.kibernetika.hooks.links import link_of
@@ -49,13 +49,13 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
         raise LoadFailed(f"hooks {own.place} ask to run Python code", PYTHON)
     with ExitStack() as undone:
         freed = undone.enter_context(ExitStack())
-        model = _Opening(engine, directory, options, freed).model(own)
+        model = _VersionOpening(engine, directory, options, freed).model(own)
         undone.pop_all()
     return model
 
 
 @dataclass
-class _Opening:
+class _VersionOpening:
     """What is known while a version is loaded."""
 
     engine: Engine
@@ -69,7 +69,7 @@ class _Opening:
 
     def model(self, own: HookOptions) -> HookedModel:
         """Load everything."""
-        asking = Asking()
+        asking = ModelAccess()
         models = [self.linked(link) for link in own.chain or (self._alone(),)]
         params = {**self.options.params, "model_path": models[0].link.path}
         known = [self._known(asking, each, params) for each in models]
@@ -96,7 +96,7 @@ class _Opening:
         file: str,
         models: Sequence[LinkedModel],
         functions: Functions,
-        asking: Asking,
+        asking: ModelAccess,
         names: set[str],
     ) -> HookedModel:
         kernel = self.options.of(KernelOptions)
@@ -179,7 +179,7 @@ class _Opening:
         return made
 
     def _known(
-        self, asking: Asking, model: LinkedModel, params: Mapping[str, Any]
+        self, asking: ModelAccess, model: LinkedModel, params: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Give what hooks of a model get by name."""
         asked = AskedModel(asking, model)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ie_serving.compat.kibernetika.hooks.asking import Asking
+from ie_serving.compat.kibernetika.hooks.asking import ModelAccess
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import Hook
 from ie_serving.core.runtime.threads import DaemonThreads, tell
@@ -51,7 +51,7 @@ class HookTurns:
         about: model and version, for log events.
     """
 
-    def __init__(self, file: str, asking: Asking, most: int, execution: str) -> None:
+    def __init__(self, file: str, asking: ModelAccess, most: int, execution: str) -> None:
         self.file = file
         self.asking = asking
         self.most = most

@@ -11,7 +11,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
-from ie_serving.core.values.errors import LoadFailed, NoneServed
+from ie_serving.core.values.errors import LoadFailed, NoSignatureServed
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -220,7 +220,7 @@ def _none_served(version: Drafts) -> LoadFailed:
         text = listed
     elif not causes:
         text = f"{version.file} declares no signature: save the model with signatures"
-    return NoneServed(text, causes)
+    return NoSignatureServed(text, causes)
 
 
 def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> RunnableSignature:

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from ie_serving.commands.remote import gen
-from ie_serving.commands.remote.failures import NoAnswer
+from ie_serving.commands.remote.failures import ServerSilent
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import RestPort, RestReply
 
@@ -20,5 +20,5 @@ def test_metadata_that_cannot_be_read_are_told_with_the_address(
 ) -> None:
     reply = RestReply(200, "application/json", body)
     monkeypatch.setattr(RestPort, "ask", lambda *_: reply)
-    with pytest.raises(NoAnswer, match="http://a:1"):
+    with pytest.raises(ServerSilent, match="http://a:1"):
         gen.run(GIVEN, ServerAddress(scheme="http", host="a", port=1))

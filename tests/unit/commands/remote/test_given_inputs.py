@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.given_inputs import read
 
 
@@ -84,12 +84,12 @@ def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> 
 def test_a_file_that_cannot_be_used_is_refused(
     tmp_path: Path, name: str, content: str | bytes, field: str, text: str
 ) -> None:
-    with pytest.raises(Misused, match=text):
+    with pytest.raises(CommandMisused, match=text):
         body_of(tmp_path, name, content, field)
 
 
 def test_python_objects_in_an_array_are_not_loaded(tmp_path: Path) -> None:
     file = tmp_path / "a.npy"
     np.save(file, np.array([{"a": 1}]), allow_pickle=True)
-    with pytest.raises(Misused, match="of plain arrays"):
+    with pytest.raises(CommandMisused, match="of plain arrays"):
         read(str(file), None, "", "")

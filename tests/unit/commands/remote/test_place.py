@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.commands.remote import place
-from ie_serving.commands.remote.failures import Misused
+from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.core.runtime import run_files
 from tests.tables import named_by
@@ -49,7 +49,7 @@ def test_addresses(url: str, scheme: str, host: str, port: int) -> None:
     ["http://", "local host:8501", "http://h:0", "http://h:65536", "http://h/v1", "http://u:p@h"],
 )
 def test_a_url_that_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(Misused, match="expected one such as http://localhost:8000"):
+    with pytest.raises(CommandMisused, match="expected one such as http://localhost:8000"):
         of("--url", url)
 
 
@@ -87,5 +87,5 @@ def test_credentials_over_an_open_way_are_warned_of() -> None:
     ],
 )
 def test_flags_that_cannot_be_used_are_refused(flags: tuple[str, ...], text: str) -> None:
-    with pytest.raises(Misused, match=text):
+    with pytest.raises(CommandMisused, match=text):
         of(*flags, IE_SERVING_PASSWORD="p")

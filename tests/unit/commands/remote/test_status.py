@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.commands.remote.failures import NoAnswer, Refused
+from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.models import Model, ShownVersion, all_models, one_model
 from ie_serving.commands.remote.reload import changed, states_of
 from ie_serving.commands.remote.status import table
@@ -23,14 +23,14 @@ class Server:
     def json(self, path: str) -> Any:
         found = self._documents.get(path.rpartition("/")[2], 404)
         if isinstance(found, int):
-            raise Refused(f"{path} answers {found}", found)
+            raise ServerRefused(f"{path} answers {found}", found)
         return found
 
 
 def test_a_server_of_the_plain_api_tells_states_alone() -> None:
     server: Any = Server(m={"model_version_status": [AVAILABLE]})
     assert one_model(server, "m") == Model("m", (ShownVersion(2, "AVAILABLE"),))
-    with pytest.raises(Refused, match="name a model to be told of that one"):
+    with pytest.raises(ServerRefused, match="name a model to be told of that one"):
         all_models(server)
 
 
@@ -54,7 +54,7 @@ def test_a_caller_without_the_right_to_details_gets_states() -> None:
 )
 def test_an_answer_that_is_no_status_is_told(odd: Any) -> None:
     server: Any = Server(config=odd)
-    with pytest.raises(NoAnswer, match="something else than states of versions"):
+    with pytest.raises(ServerSilent, match="something else than states of versions"):
         all_models(server)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ie_serving.commands.tune.command import tune
-from ie_serving.commands.tune.search import ReadSamples, Tools
+from ie_serving.commands.tune.search import ReadSamples, SearchTools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings
 from ie_serving.core.values.errors import LoadFailed, ServingError
@@ -78,8 +78,8 @@ def sample(value: float) -> SampleRequest:
 
 def tools(
     engine: StandInEngine, of_version: ReadSamples = lambda _: [], of_file: ReadSamples = list
-) -> Tools:
-    return Tools(
+) -> SearchTools:
+    return SearchTools(
         engine=engine,
         with_keys=with_keys,
         lower=lambda _: ["bf16"],
@@ -96,7 +96,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def tuned(base: Path, made: Tools, **asked: Any) -> None:
+def tuned(base: Path, made: SearchTools, **asked: Any) -> None:
     model = ModelConfig(name="m", base_path=str(base), engine=EngineOptions())
     settings = TuneSettings(**{"seconds": 0.3, "concurrency": 2, **asked})
     tune(model, settings, LocalStorage(base), made)

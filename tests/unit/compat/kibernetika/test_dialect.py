@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from ie_serving.compat.kibernetika.dialect import parse
-from ie_serving.config.settings import Parsed
+from ie_serving.config.settings import ParsedCommandLine
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.kernels import HookOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.tables import named_by
 
 
-def hooks_of(parsed: Parsed) -> HookOptions:
+def hooks_of(parsed: ParsedCommandLine) -> HookOptions:
     return parsed.settings.models[0].engine.of(HookOptions)
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from ie_serving.compat.sagemaker import container as sagemaker
-from ie_serving.config.settings import Parsed
+from ie_serving.config.settings import ParsedCommandLine
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.layer_options import Batching
 from tests.tables import named_by
 
 
-def parse(root: Path, *flags: str, **variables: str) -> Parsed:
+def parse(root: Path, *flags: str, **variables: str) -> ParsedCommandLine:
     given = {f"SAGEMAKER_{name}": value for name, value in variables.items()}
     return sagemaker.parse(["serve", *flags], {"SAGEMAKER_MODEL_DIR": str(root), **given})
 

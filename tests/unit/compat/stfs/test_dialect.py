@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.compat.stfs.dialect import parse
 from ie_serving.compat.stfs.flags import FLAGS
-from ie_serving.config.settings import Parsed, ServerSettings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -173,7 +173,7 @@ def test_each_flag_has_a_variable_and_beats_it(name: str) -> None:
 
 
 def test_the_variable_that_is_called_otherwise() -> None:
-    parsed: Parsed = parse([], {"STFS_B64_AUTOCONVERT": "true"})
+    parsed: ParsedCommandLine = parse([], {"STFS_B64_AUTOCONVERT": "true"})
     assert parsed.warnings[0].startswith("--enable_b64_autoconvert has no effect")
 
 

@@ -9,7 +9,7 @@ from ie_serving.compat.kibernetika import dialect as kibernetika
 from ie_serving.compat.sagemaker import container as sagemaker
 from ie_serving.compat.stfs import dialect as simple_tensorflow_serving
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
-from ie_serving.config.settings import Parsed
+from ie_serving.config.settings import ParsedCommandLine
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.s3 import S3Options
@@ -20,7 +20,7 @@ Read = Callable[[Mapping[str, str], Path], StorageOptions]
 ADDRESS = ("--model_name=m", "--model_path=s3://b/m")
 
 
-def read_by(parse: Callable[[list[str], Mapping[str, str]], Parsed], *line: str) -> Read:
+def read_by(parse: Callable[[list[str], Mapping[str, str]], ParsedCommandLine], *line: str) -> Read:
     def read(environ: Mapping[str, str], directory: Path) -> StorageOptions:
         (directory / "m" / "1").mkdir(parents=True)
         (directory / "m" / "1" / "model.onnx").touch()

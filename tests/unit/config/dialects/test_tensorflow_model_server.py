@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ie_serving import __version__
 from ie_serving.config.dialects import tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
-from ie_serving.config.settings import Parsed, ServerSettings, Settings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings, Settings
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -21,7 +21,7 @@ CONFIG = Path(__file__).parents[4] / "config"
 PATH = "--model_base_path=/models/m"
 
 
-def parse(*argv: str, **environ: str) -> Parsed:
+def parse(*argv: str, **environ: str) -> ParsedCommandLine:
     return tensorflow_model_server.parse(argv, environ)
 
 

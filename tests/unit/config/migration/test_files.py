@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
-from ie_serving.config.settings import Parsed
+from ie_serving.config.settings import ParsedCommandLine
 from tests.unit.config.files.test_mediapipe import INFERENCE, PYTHON, SESSION
 from tests.unit.config.migration import files
 from tests.unit.config.migration.rows import Outcome, Row
@@ -42,15 +42,15 @@ def test_every_key_has_a_row(rows: Iterable[Row], words: str) -> None:
     assert sorted(row.word for row in rows) == sorted(words.split())
 
 
-def check(row: Row, parse: Callable[[str], Parsed], before: str, after: str) -> None:
+def check(row: Row, parse: Callable[[str], ParsedCommandLine], before: str, after: str) -> None:
     if row.outcome is Outcome.REFUSED:
         assert row.expected in said_against(lambda: parse(after))
     else:
         compared(row, parse(after), parse(before))
 
 
-def of_json(file: Path) -> Callable[[str], Parsed]:
-    def parse(text: str) -> Parsed:
+def of_json(file: Path) -> Callable[[str], ParsedCommandLine]:
+    def parse(text: str) -> ParsedCommandLine:
         file.write_text(text)
         line = ["config", "--config_path", str(file), "--rest_port=8000", "--allow_python"]
         return ie_serving.parse(line, {})
@@ -58,8 +58,8 @@ def of_json(file: Path) -> Callable[[str], Parsed]:
     return parse
 
 
-def of_text(file: Path, flag: str, *more: str) -> Callable[[str], Parsed]:
-    def parse(text: str) -> Parsed:
+def of_text(file: Path, flag: str, *more: str) -> Callable[[str], ParsedCommandLine]:
+    def parse(text: str) -> ParsedCommandLine:
         file.write_text(text)
         line = [f"--{flag}={file}", "--rest_api_port=8501", *more]
         return tensorflow_model_server.parse(line, {})

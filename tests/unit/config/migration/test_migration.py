@@ -13,13 +13,13 @@ import pytest
 from ie_serving.app import command_line as main
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.files import access_file
-from ie_serving.config.settings import Parsed, ServerSettings
+from ie_serving.config.settings import ParsedCommandLine, ServerSettings
 from ie_serving.core.values.errors import ConfigError
 from tests.unit.config.migration import of_2020, ovms, tensorflow_serving
 from tests.unit.config.migration.rows import Outcome, Row
 
 ROOT = Path(__file__).parents[4]
-Parse = Callable[[list[str], Mapping[str, str]], Parsed]
+Parse = Callable[[list[str], Mapping[str, str]], ParsedCommandLine]
 TFS: Parse = tensorflow_model_server.parse
 OURS: Parse = ie_serving.parse
 
@@ -136,7 +136,7 @@ def parse_before(parse: Parse, line: tuple[str, ...]) -> Any:
     return parse([*line], {})
 
 
-def said_against(parse: Callable[[], Parsed]) -> str:
+def said_against(parse: Callable[[], ParsedCommandLine]) -> str:
     """Give what is printed and raised instead of settings."""
     said = io.StringIO()
     with (
@@ -148,7 +148,7 @@ def said_against(parse: Callable[[], Parsed]) -> str:
     return f"{said.getvalue()}{caught.value}"
 
 
-def compared(row: Row, parsed: Parsed, without: Parsed) -> None:
+def compared(row: Row, parsed: ParsedCommandLine, without: ParsedCommandLine) -> None:
     """Compare what is parsed with the word, and without it."""
     if row.outcome in (Outcome.TAKEN, Outcome.MAPPED):
         new = set(lines(parsed)) - set(lines(without))
@@ -159,7 +159,7 @@ def compared(row: Row, parsed: Parsed, without: Parsed) -> None:
     assert len(about) == (row.outcome in (Outcome.NO_EFFECT, Outcome.MAPPED))
 
 
-def lines(parsed: Parsed) -> Iterator[str]:
+def lines(parsed: ParsedCommandLine) -> Iterator[str]:
     """Give every setting as `PLACE=VALUE`."""
     yield from _lines(parsed.settings, "")
     yield from _lines(parsed.storage, "storage.")

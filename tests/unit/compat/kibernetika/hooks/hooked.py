@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.app import engine_stack
-from ie_serving.compat.kibernetika.hooks.engine import WithHooks
+from ie_serving.compat.kibernetika.hooks.engine import HookEngine
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import HookOptions, KernelOptions, KernelPlace
@@ -18,8 +18,8 @@ def linear(directory: Path, factor: float, offset: float = 0.0, rows: int = -1) 
     return models.linear(directory, factor, offset, rows) / "model.xml"
 
 
-def engine() -> WithHooks:
-    return WithHooks(engine_stack.drivers(TensorFlowFallback()))
+def engine() -> HookEngine:
+    return HookEngine(engine_stack.drivers(TensorFlowFallback()))
 
 
 def opened(

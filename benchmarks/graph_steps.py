@@ -23,7 +23,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.graph.engine import FILE, GraphEngine
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import Served, ServedModels, WithPrepared
+from ie_serving.models.served import PreparedModels, ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics
 
@@ -58,16 +58,18 @@ def _graph(definition: str, models: Mapping[str, CompiledModel]) -> CompiledMode
     served = ServedModels()
     served.entries = {name: _served(name, each) for name, each in models.items()}
     config = ModelConfig(name="graph", base_path="")
-    engine = GraphEngine(engine_of(config), WithPrepared(served, ServedModels()), StepMetrics().add)
+    engine = GraphEngine(
+        engine_of(config), PreparedModels(served, ServedModels()), StepMetrics().add
+    )
     with TemporaryDirectory() as directory:
         (Path(directory) / FILE).write_text(definition)
         return engine.compile(Path(directory), config.engine)
 
 
-def _served(name: str, model: CompiledModel) -> Served:
+def _served(name: str, model: CompiledModel) -> ServedModel:
     servable = Servable(name, 1, model, model.signatures)
     stream = SimpleNamespace(default=servable, available={1: servable}, labels={})
-    return Served(ModelConfig(name=name, base_path=""), cast("Any", stream))
+    return ServedModel(ModelConfig(name=name, base_path=""), cast("Any", stream))
 
 
 async def _measure(

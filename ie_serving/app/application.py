@@ -36,7 +36,7 @@ from ie_serving.engines.others import OtherModelsEngine, Surroundings
 from ie_serving.engines.process.trial import trial_loads
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
-from ie_serving.inference.golden import Golden, in_turn
+from ie_serving.inference.golden import GoldenRun, in_turn
 from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.profiling import Profiler
@@ -52,7 +52,7 @@ from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import VersionSource
 from ie_serving.models.residency.residency import Residency, ResidencyRules
-from ie_serving.models.served import AllowedModels, ServedModels, WithPrepared
+from ie_serving.models.served import AllowedModels, PreparedModels, ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
@@ -64,14 +64,14 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import grpc_later
-from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
+from ie_serving.server.fronts.kserve_v2.grpc_later import LazyInference
 from ie_serving.server.fronts.rest.routes import VerbOf
-from ie_serving.server.fronts.streams.lazy_streams import LaterStreams
+from ie_serving.server.fronts.streams.lazy_streams import LazyStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
 from ie_serving.server.gate.gate import Gate
-from ie_serving.server.gate.in_flight import InFlight
+from ie_serving.server.gate.in_flight import InFlightLimit
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.ports import BOTH, GRPC, REST
@@ -228,8 +228,8 @@ class ServingApplication:
         )
         tells_callers = self._settings.engine.allow_python
         self._callers = CallerPassing(tells_callers)
-        self._streams = LaterStreams(self._metrics.show, tells_callers=tells_callers)
-        self._inference = LaterInference(
+        self._streams = LazyStreams(self._metrics.show, tells_callers=tells_callers)
+        self._inference = LazyInference(
             self._health,
             self._streams,
             self._metrics,
@@ -241,7 +241,7 @@ class ServingApplication:
 
     def _make_services(self, server: ServerSettings) -> None:
         """Make the gRPC services, the readiness check, and the warm-up that calls the services."""
-        self._in_flight = InFlight(
+        self._in_flight = InFlightLimit(
             SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
         )
         self._services = self._services_over(self._plane, self._models.served)
@@ -252,7 +252,7 @@ class ServingApplication:
         self._readiness = ProcessReadiness(self._health, self._grpc_health, ready)
         replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
-            Golden(self._plane, engine_stack.GOLDEN),
+            GoldenRun(self._plane, engine_stack.GOLDEN),
             WarmUp(read_requests, replays, server.warmup_times),
             SignatureChanges(self._models.served),
             open_to_clients,
@@ -525,7 +525,7 @@ class ServingApplication:
 
     def _at_hand(self, config: ModelConfig) -> Surroundings:
         # Graphs see one version of each model, though the traffic of clients is split.
-        return Surroundings(config.name, WithPrepared(self._models.served, ServedModels()))
+        return Surroundings(config.name, PreparedModels(self._models.served, ServedModels()))
 
     def _loaded(
         self, name: str, url: str, note: Callable[[], None], version: int, succeeded: bool

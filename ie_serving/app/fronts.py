@@ -26,7 +26,7 @@ from ie_serving.server.process.ports import GRPC
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.services import CallAdmission, Services
-from ie_serving.server.transport.listener import Sharing
+from ie_serving.server.transport.listener import SocketSharing
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import RecentErrors
@@ -50,7 +50,8 @@ class Carrier(NamedTuple):
         refused: called for each call that ends before its method has begun.
         calls: makes the object that carries calls over this package's own HTTP/2.
         admission: chooses the handler of a call; None: callers are not authenticated.
-        sharing: `listener.Sharing` between workers; None: no other process accepts connections.
+        sharing: `listener.SocketSharing` between workers; None: no other process accepts
+            connections.
     """
 
     gate: Gate
@@ -58,7 +59,7 @@ class Carrier(NamedTuple):
     refused: Callable[[BaseException], None]
     calls: Callable[[], tuple[type[UnaryCall], type[StreamingCall]]]
     admission: CallAdmission | None
-    sharing: Sharing | None = None
+    sharing: SocketSharing | None = None
 
 
 def listener(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:

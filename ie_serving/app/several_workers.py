@@ -23,7 +23,7 @@ from ie_serving.models.fleet.repository import ModelRepository
 from ie_serving.models.manager import Edit, ModelManager, edited
 from ie_serving.models.peers import KnownStatuses, ListedPeers, gained_or_lost
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.workers.changes import Agreed, Changes, How
+from ie_serving.server.workers.changes import Agreed, ChangeKind, ConfigChanges
 from ie_serving.server.workers.crew import Counters, CounterStore, Ledger
 from ie_serving.server.workers.member import Member, WorkerPhase
 from ie_serving.server.workers.questions import Questions
@@ -90,7 +90,7 @@ class SeveralWorkerGroup(WorkerGroup):
         limit.on_count = self._spread.tell
         self._questions = Questions(member)
         self._questions.answer(PAGE, self._worker_page)
-        self._changes = Changes(member, self._ledger, self._apply_here, self._newest)
+        self._changes = ConfigChanges(member, self._ledger, self._apply_here, self._newest)
         self._known: Sequence[KnownStatuses] = ()
         self._level = 0
         self._own_level: Callable[[str], None] = logs.change
@@ -145,23 +145,25 @@ class SeveralWorkerGroup(WorkerGroup):
 
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
-        how = How.ALL_OR_NOTHING if all_or_nothing else How.BY_MODEL
+        how = ChangeKind.ALL_OR_NOTHING if all_or_nothing else ChangeKind.BY_MODEL
         await self._changes.change(how, lambda: self._wanted(edited(wanted, self._models.desired)))
 
     async def relabel(self, edit: Edit) -> None:
         """Change labels in all workers; see `ModelManager.relabel`."""
-        await self._changes.change(How.LABELS, lambda: self._wanted(edit(self._models.desired)))
+        await self._changes.change(
+            ChangeKind.LABELS, lambda: self._wanted(edit(self._models.desired))
+        )
 
-    async def _apply_here(self, how: How, wanted: "_WantedConfig", agreed: Agreed) -> None:
+    async def _apply_here(self, how: ChangeKind, wanted: "_WantedConfig", agreed: Agreed) -> None:
         async def commit() -> None:
             await agreed()
             self.config.seen = wanted.seen
             self.config.repositories = wanted.repositories
 
-        if how is How.LABELS:
+        if how is ChangeKind.LABELS:
             await self._models.relabel(lambda _: wanted.configs, agreed=commit)
             return
-        strictly = how is How.ALL_OR_NOTHING
+        strictly = how is ChangeKind.ALL_OR_NOTHING
         await self._models.apply(wanted.configs, all_or_nothing=strictly, agreed=commit)
 
     def _look(self) -> None:

@@ -11,7 +11,7 @@ from ie_serving.models.peers import NO_PEERS, Peers
 from ie_serving.server.fronts.admin.log_pages import Set as SetLevel
 from ie_serving.server.fronts.admin.log_pages import here
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.listener import Sharing
+from ie_serving.server.transport.listener import SocketSharing
 from ie_serving.telemetry.metrics.page import Metrics
 
 Reload = Callable[[], Awaitable[bool]]
@@ -46,7 +46,7 @@ class WorkerGroup:
         sharing: spreads connections over the workers; None where there is only one.
     """
 
-    sharing: Sharing | None = None
+    sharing: SocketSharing | None = None
 
     def __init__(self, changes: ModelChanges, among: WorkersChange | None, follow: Follow) -> None:
         self.changes = changes

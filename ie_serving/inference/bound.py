@@ -12,7 +12,13 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import CALLER, InferRequest
 from ie_serving.core.values.tensors import Arrays, Method, Outputs, Signature
 from ie_serving.inference import examples
-from ie_serving.inference.interface import Encode, Interface, ReadOutputs, Unencoded, unencoded
+from ie_serving.inference.interface import (
+    Encode,
+    Interface,
+    ReadOutputs,
+    UnencodedOutputs,
+    unencoded,
+)
 from ie_serving.inference.observed import is_wanted, note_tensors, observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import ServedRequests
@@ -25,7 +31,7 @@ MOST_FILTERS = 64
 oldest. Clients choose the filters, so their number has no other bound."""
 
 
-class Bound(Generic[T]):
+class BoundSignature(Generic[T]):
     """One signature of one version, prepared to answer one interface.
 
     Attributes:
@@ -66,7 +72,7 @@ class Bound(Generic[T]):
 
     def start(
         self, inputs: Arrays, form: object, request: InferRequest
-    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
+    ) -> Coroutine[Any, Any, T | UnencodedOutputs[T]]:
         """Check the inputs and prepare to run the model; the coroutine returns the reply.
 
         Args:
@@ -191,7 +197,7 @@ def _reader(
     """
     late = encode if noted is None else _timed(encode, noted)
 
-    def read(outputs: Outputs) -> T | Unencoded[T]:
+    def read(outputs: Outputs) -> T | UnencodedOutputs[T]:
         size = 0
         for output in outputs.values():
             size += output.size

@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import LoadFailed, PreconditionFailed, Servin
 from ie_serving.core.values.requests import GoldenRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Outputs, Signature
 from ie_serving.inference.deadline import limited
-from ie_serving.inference.interface import Api, Interface, Unencoded
+from ie_serving.inference.interface import Api, Interface, UnencodedOutputs
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import ReadRecords, golden_requests
 from ie_serving.models.version.handle import Servable
@@ -47,7 +47,7 @@ def in_turn(*steps: AfterLoad) -> AfterLoad:
     return run
 
 
-class Golden:
+class GoldenRun:
     """Runs each golden request once.
 
     Args of the constructor:
@@ -104,7 +104,7 @@ class Golden:
         try:
             replay = self._plane.replay_predict(servable, request, self._interface)
             found = await limited(LONGEST_S, replay)
-            assert not isinstance(found, Unencoded)  # this interface encodes nothing
+            assert not isinstance(found, UnencodedOutputs)  # this interface encodes nothing
             signature = servable.signatures[request.signature or SERVING_DEFAULT]
             # Outputs are compared in a thread: they may be large, and other models serve meanwhile.
             return await asyncio.to_thread(_differences, golden, signature, found)

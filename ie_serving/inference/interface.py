@@ -56,7 +56,7 @@ class Api(enum.Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Interface(Generic[T]):
-    """One front end. Compared by identity: each version keeps one `Bound` for each interface."""
+    """One front end, compared by identity: a version keeps one `BoundSignature` for each."""
 
     entrypoint: str
     """Label of the front end's requests in the metrics: `GRPC` or `REST`."""
@@ -123,18 +123,18 @@ lower. Afterwards the budget counts the reply's actual length."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unencoded(Generic[T]):
+class UnencodedOutputs(Generic[T]):
     """Copies of outputs for a thread to encode: too many elements for the event loop."""
 
     encode: Encode[T]
     outputs: Outputs
 
 
-ReadOutputs = Callable[[Outputs], T | Unencoded[T]]
+ReadOutputs = Callable[[Outputs], T | UnencodedOutputs[T]]
 """Called by the engine with the outputs, while their memory is valid."""
 
 
-def unencoded(encode: Encode[T], outputs: Outputs) -> Unencoded[T]:
+def unencoded(encode: Encode[T], outputs: Outputs) -> UnencodedOutputs[T]:
     """Copy outputs for a thread to encode.
 
     Raises:
@@ -144,7 +144,7 @@ def unencoded(encode: Encode[T], outputs: Outputs) -> Unencoded[T]:
         alias: BUDGET.copy(array, beside=array.size * _text(array))
         for alias, array in outputs.items()
     }
-    return Unencoded(encode, copies)
+    return UnencodedOutputs(encode, copies)
 
 
 def _text(array: Array) -> int:

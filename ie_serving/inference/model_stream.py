@@ -10,8 +10,14 @@ from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingE
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Arrays, Outputs
 from ie_serving.engines.base import Stream
-from ie_serving.inference.bound import Bound
-from ie_serving.inference.interface import Api, Interface, ReadOutputs, Unencoded, decode_large
+from ie_serving.inference.bound import BoundSignature
+from ie_serving.inference.interface import (
+    Api,
+    Interface,
+    ReadOutputs,
+    UnencodedOutputs,
+    decode_large,
+)
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import Item, Outlet, StreamOutcome
 from ie_serving.models.version.handle import Servable
@@ -23,7 +29,7 @@ ParseItem = Callable[[Item[Any]], Awaitable[InferRequest]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken(Generic[T]):
+class _TakenRequest(Generic[T]):
     """The request that the model took last; the model's next replies belong to it.
 
     Attributes:
@@ -53,7 +59,7 @@ class VersionStream(Generic[T]):
         plane: DataPlane,
         interface: Interface[T],
         servable: Servable,
-        bound: Bound[T],
+        bound: BoundSignature[T],
         stream: Stream,
     ) -> None:
         self._plane = plane
@@ -62,7 +68,7 @@ class VersionStream(Generic[T]):
         self._bound = bound
         self._stream = stream
         self._spec: ModelSpec
-        self._taken: _Taken[T] | None = None
+        self._taken: _TakenRequest[T] | None = None
         self._dropped = 0
 
     @classmethod
@@ -118,7 +124,7 @@ class VersionStream(Generic[T]):
                 item.give()
                 continue
             fitted, read = found
-            self._taken = _Taken(item.index, read, time.perf_counter())
+            self._taken = _TakenRequest(item.index, read, time.perf_counter())
             self._dropped += item.dropped
             yield fitted
             item.give()  # the model has asked for the next request
@@ -156,7 +162,7 @@ class VersionStream(Generic[T]):
     def _read(self, outputs: Outputs) -> T:
         """Encode outputs, in the thread that the model's stream runs in."""
         reply = self._last_taken().read(outputs)
-        return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
+        return reply.encode(reply.outputs) if isinstance(reply, UnencodedOutputs) else reply
 
     def _answered(self, reply: T | ServingError) -> StreamOutcome[T]:
         taken = self._last_taken()
@@ -169,7 +175,7 @@ class VersionStream(Generic[T]):
             served.add(time.perf_counter() - taken.since)
         return StreamOutcome(taken.index, reply, dropped)
 
-    def _last_taken(self) -> _Taken[T]:
+    def _last_taken(self) -> _TakenRequest[T]:
         """Return the request that replies belong to. Raises: ServingError if there is none."""
         if self._taken is None:
             raise ServingError(

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.requests import Caller
 from ie_serving.core.values.tensors import Arrays, Outputs, Signature
-from ie_serving.inference.interface import Encode, Interface, ReadOutputs, Unencoded
+from ie_serving.inference.interface import Encode, Interface, ReadOutputs, UnencodedOutputs
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request.entry import LONGEST, RequestEntry, current, now
@@ -69,12 +69,12 @@ def note_answer(model: str, version: int | None) -> None:
         entry.answers = model[:LONGEST], version
 
 
-def _read(read: ReadOutputs[T], entry: RequestEntry, outputs: Outputs) -> T | Unencoded[T]:
+def _read(read: ReadOutputs[T], entry: RequestEntry, outputs: Outputs) -> T | UnencodedOutputs[T]:
     entry.inferred = now()
     reply = read(outputs)
     entry.encoded = now()
-    if type(reply) is Unencoded:
-        return Unencoded(partial(_encode, reply.encode, entry), reply.outputs)
+    if type(reply) is UnencodedOutputs:
+        return UnencodedOutputs(partial(_encode, reply.encode, entry), reply.outputs)
     return reply
 
 

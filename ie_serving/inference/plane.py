@@ -20,13 +20,13 @@ from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.inference import examples, observed
-from ie_serving.inference.bound import Bound, check_method
+from ie_serving.inference.bound import BoundSignature, check_method
 from ie_serving.inference.deadline import Alarm, LimitedWork, within
 from ie_serving.inference.interface import (
     Api,
     Interface,
     Results,
-    Unencoded,
+    UnencodedOutputs,
     decode_examples,
     decode_large,
 )
@@ -92,9 +92,9 @@ class DataPlane:
         try:
             servable = self._models.handle(request.model)
             servable.holders += 1
-            bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
-                servable, request.signature, interface
-            )
+            bound: BoundSignature[T] = servable.bound.get(
+                (interface, request.signature)
+            ) or self._bind(servable, request.signature, interface)
             if request.size < interface.large_request:
                 inputs, form = request.decode(bound.signature)
             else:
@@ -116,7 +116,7 @@ class DataPlane:
                     limit_s = interface.limit_s
                     alarm = self._alarms.get(limit_s) or self._new_alarm(limit_s)
                     reply = await LimitedWork(alarm, work, awaited)
-            if type(reply) is Unencoded:
+            if type(reply) is UnencodedOutputs:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # handle still held
         except ENDED as error:
             if isinstance(error, VersionNotChosen):
@@ -147,14 +147,14 @@ class DataPlane:
 
     async def of_stream(
         self, request: InferRequest, interface: Interface[T]
-    ) -> "tuple[Servable, Bound[T]]":
+    ) -> "tuple[Servable, BoundSignature[T]]":
         """Find servable and signature for the stream that a request begins; count an error."""
         with self.counting_refusals(request.model.name, interface, Api.PREDICT) as asked:
             servable = await self._handle(request.model, self._models.main)
             asked.version = servable.version
-            bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
-                servable, request.signature, interface
-            )
+            bound: BoundSignature[T] = servable.bound.get(
+                (interface, request.signature)
+            ) or self._bind(servable, request.signature, interface)
             return servable, bound
 
     async def classify(
@@ -303,9 +303,9 @@ class DataPlane:
 
     async def replay_predict(
         self, servable: Servable, request: InferRequest, interface: Interface[T]
-    ) -> "T | Unencoded[T]":
+    ) -> "T | UnencodedOutputs[T]":
         """Run the same steps as `predict`, and return the reply."""
-        bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
+        bound: BoundSignature[T] = servable.bound.get((interface, request.signature)) or self._bind(
             servable, request.signature, interface
         )
         if request.size < interface.large_request:
@@ -335,7 +335,7 @@ class DataPlane:
 
     # Keyed by the name as sent: "" and "serving_default" have an entry each, which costs memory for
     # one entry and saves each request a comparison.
-    def _bind(self, servable: Servable, name: str, interface: Interface[T]) -> Bound[T]:
+    def _bind(self, servable: Servable, name: str, interface: Interface[T]) -> BoundSignature[T]:
         signature = servable.signatures.get(name or SERVING_DEFAULT)
         if signature is None:
             raise interface.unknown_signature(servable, name or SERVING_DEFAULT)
@@ -346,7 +346,9 @@ class DataPlane:
         if self._metrics.wanted:
             key = _key(interface, Api.PREDICT, servable.version)
             served = self._metrics.served(servable.name, key)
-        bound: Bound[T] = Bound(servable, signature, interface, served, self._codec.parse)
+        bound: BoundSignature[T] = BoundSignature(
+            servable, signature, interface, served, self._codec.parse
+        )
         servable.bound[interface, name] = bound
         return bound
 

@@ -15,7 +15,7 @@ from ie_serving.models.version.handle import Servable
 
 
 @runtime_checkable
-class KeepsSequences(Protocol):
+class SequenceKeeper(Protocol):
     """A compiled model that keeps sequences; see `engines.layers.sequence_layer.SequenceLayer`."""
 
     def serve(self, version: int) -> None:
@@ -24,7 +24,7 @@ class KeepsSequences(Protocol):
 
 async def open_to_clients(servable: Servable, directory: Path) -> None:
     """Discard the sequences of the warm-up. The last step before a version serves."""
-    if isinstance(servable.compiled, KeepsSequences):
+    if isinstance(servable.compiled, SequenceKeeper):
         servable.compiled.serve(servable.version)
 
 

@@ -91,7 +91,7 @@ class Inflow(Generic[T]):
                 raise StopAsyncIteration from None
             self._next.cancel()
             raise
-        except _Ended:
+        except _StreamEnded:
             self._over = True
             raise StopAsyncIteration from None
         finally:
@@ -104,14 +104,14 @@ class Inflow(Generic[T]):
             self._next.cancel()
 
 
-class _Ended(Exception):
+class _StreamEnded(Exception):
     """There is no next request; a task cannot raise StopAsyncIteration."""
 
 
 async def _next(requests: AsyncIterator[T]) -> T:
     async for request in requests:
         return request
-    raise _Ended
+    raise _StreamEnded
 
 
 async def numbered(requests: AsyncIterator[P], lease: Lease) -> AsyncGenerator[Item[P], None]:

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
-from ie_serving.models.served import Served
+from ie_serving.models.served import ServedModel
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import check_labels
 from ie_serving.telemetry.log.logs import Event
@@ -16,7 +16,7 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 
-def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served]) -> None:
+def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, ServedModel]) -> None:
     """Refuse another platform for a model that is served. Source: ServerCore.
 
     Args:
@@ -40,7 +40,7 @@ def check_platforms(configs: Iterable[ModelConfig], present: Mapping[str, Served
 
 
 def check_labels_of(
-    configs: Iterable[ModelConfig], present: Mapping[str, Served], *, unavailable_allowed: bool
+    configs: Iterable[ModelConfig], present: Mapping[str, ServedModel], *, unavailable_allowed: bool
 ) -> None:
     """Refuse labels that name versions which do not serve; see `check_labels`.
 
@@ -88,8 +88,8 @@ def identity(config: ModelConfig) -> ModelConfig:
 
 
 def going_on(
-    config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
-) -> Served | None:
+    config: ModelConfig, old: ServedModel | None, waiting: Mapping[str, ServedModel]
+) -> ServedModel | None:
     """Give the entry that already loads for `config` to replace `old`; None where it is `old`."""
     if old is None or identity(old.config) == identity(config):
         return None
@@ -97,14 +97,14 @@ def going_on(
 
 
 async def updated(
-    entries: Mapping[str, Served], configs: Iterable[ModelConfig]
-) -> Mapping[str, Served]:
+    entries: Mapping[str, ServedModel], configs: Iterable[ModelConfig]
+) -> Mapping[str, ServedModel]:
     """Let models take other `params` where nothing else changes and all their versions can.
 
     Returns:
         The entries of those that did, with the new configuration.
     """
-    found: dict[str, Served] = {}
+    found: dict[str, ServedModel] = {}
     for config in configs:
         old = entries.get(config.name)
         if old is None or not _only_params_differ(old.config, config):

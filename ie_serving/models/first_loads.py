@@ -16,7 +16,7 @@ from typing import Final
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, StorageError, advised
 from ie_serving.core.values.hints import Hint
-from ie_serving.models.served import Served
+from ie_serving.models.served import ServedModel
 from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
@@ -24,14 +24,14 @@ from ie_serving.telemetry.log.progress import ProgressLine
 
 log = logging.getLogger(__name__)
 
-_Waits = Mapping["asyncio.Task[None]", Served]
+_Waits = Mapping["asyncio.Task[None]", ServedModel]
 
 LONGEST_WAIT_S = 30.0
 """Seconds for which a replacement's ports stay closed since the last model has come back: a store
 that hangs, or a load that does, must not keep the others from their clients."""
 
 
-async def begin(served: Served) -> None:
+async def begin(served: ServedModel) -> None:
     """Begin to load and to poll, and wait for the first load."""
     try:
         await served.stream.start()
@@ -40,7 +40,7 @@ async def begin(served: Served) -> None:
     await served.stream.first_load()
 
 
-async def begin_alone(served: Served) -> None:
+async def begin_alone(served: ServedModel) -> None:
     """As `begin`; a defect, such as a listing that no reader foresaw, stays with the model."""
     try:
         await begin(served)
@@ -51,13 +51,13 @@ async def begin_alone(served: Served) -> None:
         log.exception(Event("poll failed", model=served.config.name))
 
 
-async def load_alone(served: Served) -> None:
+async def load_alone(served: ServedModel) -> None:
     """Wait for the first load of a model that is listed and polled already."""
     await served.stream.first_load()
     _note_waiting_labels(served)
 
 
-def _note_waiting_labels(served: Served) -> None:
+def _note_waiting_labels(served: ServedModel) -> None:
     for label, version in served.config.version_labels.items():
         if label not in served.stream.labels:
             model = served.config.name
@@ -65,7 +65,7 @@ def _note_waiting_labels(served: Served) -> None:
             log.warning(event)
 
 
-async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
+async def until_they_answer(begun: Collection[tuple[ServedModel, "asyncio.Task[None]"]]) -> None:
     """Wait until models serve again what they served, or their first loads have ended.
 
     Of a model on demand, only the first listing is waited for: a request loads it.
@@ -120,7 +120,7 @@ async def _serves(stream: ModelStream) -> None:
         await stream.changed()
 
 
-async def until_it_serves(served: Served) -> None:
+async def until_it_serves(served: ServedModel) -> None:
     """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
     while not served.stream.reachable_versions:
         if served.stream.failures():
@@ -128,7 +128,7 @@ async def until_it_serves(served: Served) -> None:
         await served.stream.changed()
 
 
-def require_available(fresh: Collection[Served]) -> None:
+def require_available(fresh: Collection[ServedModel]) -> None:
     """Raise LoadFailed where a model does not serve a version that it must serve."""
     # A version that only stands in does not count: the configuration's own have to load.
     failed = [served for served in fresh if not served.stream.serves_aspired]
@@ -143,7 +143,7 @@ def require_available(fresh: Collection[Served]) -> None:
     )
 
 
-def _cause(served: Served) -> str:
+def _cause(served: ServedModel) -> str:
     failures = served.stream.failures()
     if not failures:
         why = served.stream.lacking or f"no complete version under {served.config.base_path}"
@@ -178,7 +178,7 @@ def details_of(models: Sized) -> AbstractContextManager[None]:
 
 @asynccontextmanager
 async def reported(
-    models: Collection[Served],
+    models: Collection[ServedModel],
     *,
     opens_early: bool,
     clock: Callable[[], float] = time.monotonic,
@@ -224,7 +224,7 @@ def due(waited_s: float, since_sums_s: float, *, many: bool, hinted: bool) -> li
 
 
 async def _look(
-    models: Collection[Served],
+    models: Collection[ServedModel],
     shown: ProgressLine,
     clock: Callable[[], float],
     *,
@@ -247,7 +247,7 @@ async def _look(
             log.info(Event("models are loading", **sums))
 
 
-def _sums(models: Collection[Served]) -> dict[str, int]:
+def _sums(models: Collection[ServedModel]) -> dict[str, int]:
     serving = sum(each.stream.has_served for each in models)
     failed = sum(not each.stream.has_served and bool(each.stream.why_none) for each in models)
     return {"models": len(models), "serving": serving, "failed": failed}

@@ -10,7 +10,7 @@ from pathlib import Path
 from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.integers import MOST_NESTED
-from ie_serving.models.served import Served, WithPrepared
+from ie_serving.models.served import PreparedModels, ServedModel
 from ie_serving.models.stream import ModelStream
 
 Uses = Mapping[str, frozenset[int]]
@@ -28,7 +28,7 @@ class GraphDependencies:
         models_of: reads what a version uses.
     """
 
-    def __init__(self, models: WithPrepared, models_of: ModelsOf) -> None:
+    def __init__(self, models: PreparedModels, models_of: ModelsOf) -> None:
         self._models = models
         self._models_of = models_of
         self._uses: dict[str, frozenset[str]] = {}
@@ -134,7 +134,7 @@ async def _loaded(stream: ModelStream) -> None:
         raise LoadFailed(f'it uses model "{stream.name}": {error}') from error
 
 
-def _why(served: Served) -> str:
+def _why(served: ServedModel) -> str:
     why = served.stream.why_none
     return f": {why}" if why else ""
 

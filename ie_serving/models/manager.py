@@ -33,7 +33,7 @@ from ie_serving.models.first_loads import (
     until_it_serves,
     until_they_answer,
 )
-from ie_serving.models.served import Served, ServedModels, Successors, WithPrepared
+from ie_serving.models.served import PreparedModels, ServedModel, ServedModels, Successors
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.versions import leave_all
 from ie_serving.telemetry.log.logs import Event
@@ -122,7 +122,7 @@ class ModelManager:
         self._ready_after_s = ready_after_s
         self.served = ServedModels()
         self._prepared = ServedModels()
-        self.within_reach = WithPrepared(self.served, self._prepared)
+        self.within_reach = PreparedModels(self.served, self._prepared)
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
@@ -273,7 +273,7 @@ class ModelManager:
         finally:
             reminder.cancel()
 
-    def _awaited(self) -> list[Served]:
+    def _awaited(self) -> list[ServedModel]:
         return [each for each in self._entries() if _is_awaited(each)]
 
     def lacking(self) -> list[str]:
@@ -297,7 +297,7 @@ class ModelManager:
         while lacking := next((s for s in self._entries() if _is_awaited(s)), None):
             await lacking.stream.changed()
 
-    def _entries(self) -> Iterable[Served]:
+    def _entries(self) -> Iterable[ServedModel]:
         return self.served.entries.values()
 
     async def close(self, limit_s: float | None = None) -> None:
@@ -359,10 +359,10 @@ class ModelManager:
         allowed = self._labels_for_unavailable
         check_labels_of(configs, self.served.entries, unavailable_allowed=allowed)
 
-    def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
-        return {config.name: Served(config, self._open_stream(config)) for config in configs}
+    def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, ServedModel]:
+        return {config.name: ServedModel(config, self._open_stream(config)) for config in configs}
 
-    async def _begin_strictly(self, served: Served) -> None:
+    async def _begin_strictly(self, served: ServedModel) -> None:
         if not await self._is_listed(served) and not self._require_available:
             return
         if self._opens_early:
@@ -372,7 +372,7 @@ class ModelManager:
         if self._require_available:
             await until_it_serves(served)
 
-    async def _is_listed(self, served: Served) -> bool:
+    async def _is_listed(self, served: ServedModel) -> bool:
         """List for the first time; raise, unless it is allowed, where that fails."""
         try:
             await served.stream.start()
@@ -382,11 +382,11 @@ class ModelManager:
             return False
         return True
 
-    def _begin_each_alone(self, fresh: Iterable[Served]) -> None:
+    def _begin_each_alone(self, fresh: Iterable[ServedModel]) -> None:
         for served in fresh:
             self._tasks.begin(begin_alone(served))
 
-    async def _prepare(self, fresh: Collection[Served], agreed: Agreed) -> None:
+    async def _prepare(self, fresh: Collection[ServedModel], agreed: Agreed) -> None:
         """Load all of `fresh`, or retire all of it and raise; also where others do not agree."""
         self._prepared.entries = {served.config.name: served for served in fresh}
         try:
@@ -415,10 +415,10 @@ class ModelManager:
         there = (old, successor)
         return not any(each and identity(each.config) == identity(config) for each in there)
 
-    def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
+    def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, ServedModel]) -> None:
         """Switch all names at once; no await, so that no request sees half of the change."""
         before, waiting = self.served.entries, self._successors.give_up()
-        after: dict[str, Served] = {}
+        after: dict[str, ServedModel] = {}
         for config in configs:
             old = before.get(config.name)
             if old and _keeps(old, config):
@@ -434,7 +434,7 @@ class ModelManager:
                 after[config.name] = replace(old, not_applied="")
                 self._successors.add(new)
             else:
-                after[config.name] = new or Served(config, before[config.name].stream)
+                after[config.name] = new or ServedModel(config, before[config.name].stream)
         self.served.entries = after
         for name in before.keys() - after.keys():
             self.served.remember(name, before[name].stream.own_statuses)
@@ -453,7 +453,9 @@ class ModelManager:
         self._retire(s.stream for s in left if id(s.stream) not in kept)
         self._on_applied()
 
-    def _take_settings(self, before: Mapping[str, Served], after: Mapping[str, Served]) -> None:
+    def _take_settings(
+        self, before: Mapping[str, ServedModel], after: Mapping[str, ServedModel]
+    ) -> None:
         for name, served in after.items():
             old, config = before.get(name), served.config
             if old is None or old.stream is not served.stream:
@@ -464,14 +466,14 @@ class ModelManager:
             if old.config.poll_wait_s != config.poll_wait_s:
                 served.stream.poll_every(self._poll_wait_of(config))
 
-    def _note_failed(self, new: Served, cause: str) -> None:
+    def _note_failed(self, new: ServedModel, cause: str) -> None:
         """Say in the status of a model why its successor does not serve."""
         name = new.config.name
         old = self.served.entries[name]
         if old.not_applied != cause:
             self.served.entries = {**self.served.entries, name: replace(old, not_applied=cause)}
 
-    def _take_over(self, new: Served) -> None:
+    def _take_over(self, new: ServedModel) -> None:
         """Let a successor that serves have its name."""
         name = new.config.name
         old = self.served.entries[name]
@@ -491,18 +493,18 @@ class ModelManager:
             self.served.gone[stream.name] = partial(list, stream.own_statuses())  # frees the stream
 
 
-def _keeps(old: Served, config: ModelConfig) -> bool:
+def _keeps(old: ServedModel, config: ModelConfig) -> bool:
     """Tell whether a model keeps its settings, as the new ones cannot be used."""
     return bool(config.fault) and not old.config.fault
 
 
-def _noted(old: Served, fault: str) -> Served:
+def _noted(old: ServedModel, fault: str) -> ServedModel:
     if fault != old.not_applied:
         log.error(Event("settings of a model not applied", model=old.config.name, cause=fault))
     return replace(old, not_applied=fault)
 
 
-def _is_awaited(served: Served) -> bool:
+def _is_awaited(served: ServedModel) -> bool:
     """Tell whether readiness waits for a model: not for one that requests load."""
     stream = served.stream
     if stream.has_served or not stream.is_admitted:

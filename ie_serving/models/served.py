@@ -28,7 +28,7 @@ NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """One model: its configuration, and its stream of versions.
 
     Attributes:
@@ -60,7 +60,7 @@ class ServedModels:
     """
 
     def __init__(self) -> None:
-        self.entries: Mapping[str, Served] = {}
+        self.entries: Mapping[str, ServedModel] = {}
         self.gone: dict[str, Callable[[], list[VersionStatus]]] = {}
 
     def handle(self, spec: ModelSpec) -> Servable:
@@ -142,7 +142,7 @@ class ServedModels:
         found = stream.reachable_versions
         return bool(found) if spec.version is None else spec.version in found
 
-    def entry(self, name: str) -> Served:
+    def entry(self, name: str) -> ServedModel:
         """Give a model's entry.
 
         Raises:
@@ -218,7 +218,7 @@ class ServedModels:
     def _no_such_model(self, name: str, version: int | None) -> NotFound:
         return NotFound(advised(_not_found(name, version), self._unknown()))
 
-    def _why_none(self, served: Served | None) -> str:
+    def _why_none(self, served: ServedModel | None) -> str:
         if served is None:
             return self._unknown()
         if served.stream.lacking:
@@ -232,7 +232,7 @@ class ServedModels:
         return f": no such model; served models: {', '.join(names[:NAMES_SHOWN]) or 'none'}{rest}"
 
 
-class WithPrepared:
+class PreparedModels:
     """The models that graphs can use: those that serve, and those that a change is loading.
 
     A graph that one call of HandleReloadConfigRequest adds together with its models is compiled and
@@ -252,7 +252,7 @@ class WithPrepared:
         is_new = spec.name not in self._served.entries and spec.name in self._prepared.entries
         return (self._prepared if is_new else self._served).main(spec)
 
-    def find(self, name: str) -> Served | None:
+    def find(self, name: str) -> ServedModel | None:
         """Give the entry of a model, if there is one."""
         return self._served.entries.get(name) or self._prepared.entries.get(name)
 
@@ -290,14 +290,14 @@ def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
     return NotFound(advised(_not_found(stream.name, version), why))
 
 
-class AllowedEntries(Mapping[str, Served]):
+class AllowedEntries(Mapping[str, ServedModel]):
     """The entries of the models open to a caller; looking up any other model raises Forbidden."""
 
     def __init__(self, every: ServedModels, caller: Principal) -> None:
         self._every = every
         self._caller = caller
 
-    def __getitem__(self, name: str) -> Served:
+    def __getitem__(self, name: str) -> ServedModel:
         self._caller.check_model(name)
         return self._every.entries[name]
 
@@ -324,7 +324,7 @@ class AllowedModels(ServedModels):
         self.gone = every.gone
 
     @property
-    def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
+    def entries(self) -> Mapping[str, ServedModel]:  # type: ignore[override]
         """Give the entries of the present configuration, see `ServedModels`."""
         return self._allowed
 
@@ -340,26 +340,26 @@ class Successors:
 
     def __init__(
         self,
-        take_over: Callable[[Served], None],
-        on_failed: Callable[[Served, str], None],
+        take_over: Callable[[ServedModel], None],
+        on_failed: Callable[[ServedModel, str], None],
         tasks: Tasks,
     ) -> None:
         self._tasks = tasks
         self._take_over = take_over
         self._on_failed = on_failed
-        self._waiting: dict[str, tuple[Served, asyncio.Task[None]]] = {}
+        self._waiting: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
 
     @property
-    def entries(self) -> Mapping[str, Served]:
+    def entries(self) -> Mapping[str, ServedModel]:
         """Those that do not serve yet, by name."""
         return {name: successor for name, (successor, _) in self._waiting.items()}
 
-    def add(self, successor: Served) -> None:
+    def add(self, successor: ServedModel) -> None:
         """Let a model take over once it serves; none of its name may wait already."""
         task = self._tasks.begin(self._wait(successor))
         self._waiting[successor.config.name] = successor, task
 
-    def give_up(self) -> Mapping[str, Served]:
+    def give_up(self) -> Mapping[str, ServedModel]:
         """Let none of them take over any more, and give them by name."""
         given_up = self.entries
         for _, task in self._waiting.values():
@@ -367,7 +367,7 @@ class Successors:
         self._waiting = {}
         return given_up
 
-    async def _wait(self, successor: Served) -> None:
+    async def _wait(self, successor: ServedModel) -> None:
         while not successor.stream.reachable_versions:
             if cause := successor.stream.why_none:
                 self._on_failed(successor, cause)

@@ -19,7 +19,7 @@ from ie_serving.core.values.errors import Missing, StorageError
 from ie_serving.core.values.tensors import Signature
 from ie_serving.core.values.versions import NOT_LOADED, State, VersionStatus, remarked
 from ie_serving.models.listing.notices import WatchedDirectory
-from ie_serving.models.listing.polled_model import List, ListingWanted
+from ie_serving.models.listing.polled_model import List, ListingDue
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.relisting import Comparisons, ListingTrouble
 from ie_serving.models.repository.source import Candidate, Listing, VersionSource
@@ -382,7 +382,7 @@ class ModelStream:
         await self._schedule.once(self)
 
     def to_list(self) -> List:
-        """See `Polled`. Now and then the files of the versions that serve are listed again."""
+        """See `PolledModel`. Now and then the files of the versions that serve are listed again."""
         self._source.expect()
         if not self._comparisons.is_next:
             self._comparisons.polls_left -= 1
@@ -392,25 +392,25 @@ class ModelStream:
 
     @property
     def is_quiet(self) -> bool:
-        """See `Polled`."""
+        """See `PolledModel`."""
         no_trouble = self._trouble.error is None and not self._comparisons.is_asked
         return no_trouble and self._nothing_to_do
 
     def watched(self) -> Collection[WatchedDirectory]:
-        """See `Polled`."""
+        """See `PolledModel`."""
         is_local = self.store == LOCAL and self._source.is_whole
         return (WatchedDirectory(self._source.url.removeprefix("file://")),) if is_local else ()
 
     def announce(self, after_s: float) -> bool:
-        """See `Polled`."""
+        """See `PolledModel`."""
         self._comparisons.skip(int(after_s / (self._rules.poll_wait_s or after_s)) - 1)
         return self._source.expect(is_idle=True)
 
     def look(self) -> Listing | None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         # Few calls, since a thousand models come here at each poll.
         if not self._nothing_to_do:
-            raise ListingWanted
+            raise ListingDue
         is_comparison = self._comparisons.counted() and self.is_admitted
         listing = (self._to_compare if is_comparison else self._to_list)()
         return None if listing is self._wanted.listing else listing
@@ -424,7 +424,7 @@ class ModelStream:
         self._to_compare: List = partial(self._to_list, again={*failed, *compared})
 
     def listed(self, listing: Listing) -> None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         self._polls += 1
         if self._is_retired:
             return
@@ -440,7 +440,7 @@ class ModelStream:
             self.aspire()
 
     def not_listed(self, error: StorageError) -> None:
-        """See `Polled`: nothing changes."""
+        """See `PolledModel`: nothing changes."""
         if isinstance(error, Missing):
             self._comparisons.ask()  # where it is back, it may be another one
             # A directory that is gone most likely takes its model with it, as its repository finds

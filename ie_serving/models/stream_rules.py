@@ -40,7 +40,7 @@ POLLS_FOR_REST = 3
 start goes on without them: an upload may take hours."""
 
 
-class Dormant(Protocol):
+class DormantModel(Protocol):
     """A model that is loaded on demand, as the residency sees its stream."""
 
     name: str
@@ -74,7 +74,7 @@ class Dormant(Protocol):
         """Wait for the next change of any version."""
 
 
-LoadOnDemand = Callable[[Dormant], Awaitable[None]]
+LoadOnDemand = Callable[[DormantModel], Awaitable[None]]
 """Brings a model into memory, see `models.residency.residency.Residency.load`."""
 
 

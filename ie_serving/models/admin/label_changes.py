@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import InvalidRequest, NotFound, UnknownLabel
 from ie_serving.core.values.hints import nearest
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
-from ie_serving.models.served import Served
+from ie_serving.models.served import ServedModel
 from ie_serving.models.version.handle import Servable
 
 MOST_LABELS = 1_000
@@ -20,7 +20,7 @@ with the longest names a quarter of a megabyte."""
 
 
 @dataclass(frozen=True)
-class Details:
+class ModelDetails:
     """Facts about a model that its status does not contain.
 
     Attributes:
@@ -56,11 +56,11 @@ class LabelChanges:
         self._models = models
         self._relabel = relabel
 
-    def details(self, name: str) -> Details:
+    def details(self, name: str) -> ModelDetails:
         """Give those of one model. Raises: NotFound."""
         return _details(self._models.served.entry(name))
 
-    def all_details(self) -> Mapping[str, Details]:
+    def all_details(self) -> Mapping[str, ModelDetails]:
         """Give those of every model, by name."""
         served = self._models.served
         return {name: _details(served.entries[name]) for name in served.names()}
@@ -77,10 +77,10 @@ class LabelChanges:
         await self._relabel(_edit(name, changes))
 
 
-def _details(served: Served) -> Details:
+def _details(served: ServedModel) -> ModelDetails:
     stream = served.stream
     wanted = served.config.version_labels
-    return Details(
+    return ModelDetails(
         default_version=stream.unnamed_version,
         labels=dict(stream.labels),
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},

@@ -50,7 +50,7 @@ class RepositoryRules(NamedTuple):
 
 
 class WatchedRepository:
-    """One repository. See `Polled`; lives on one event loop.
+    """One repository. See `PolledModel`; lives on one event loop.
 
     Args of the constructor:
         repository: its place and patterns.
@@ -93,24 +93,24 @@ class WatchedRepository:
         return Shelf(self.repository, self.directories, self.listed_last or {})
 
     def next_poll_s(self) -> float | None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         interval_s = self._rules.poll_wait_s
         if self.missing:
             interval_s = min(interval_s, SOON_S)
         return (self._trouble.retry_s or interval_s) if interval_s else None
 
     def to_list(self) -> List:
-        """See `Polled`."""
+        """See `PolledModel`."""
         self.directories.expect()
         return self._list
 
     @property
     def is_quiet(self) -> bool:
-        """See `Polled`."""
+        """See `PolledModel`."""
         return self._trouble.error is None and not self.missing
 
     def watched(self) -> Collection[WatchedDirectory]:
-        """See `Polled`: the directories, and in each the files of settings."""
+        """See `PolledModel`: the directories, and in each the files of settings."""
         if self.store != LOCAL or self.listed_last is None:
             return ()
         base = self.directories.url
@@ -118,16 +118,16 @@ class WatchedRepository:
         return (WatchedDirectory(base), *below)
 
     def announce(self, after_s: float) -> bool:
-        """See `Polled`."""
+        """See `PolledModel`."""
         return self._rules.leads() and self.directories.expect(is_idle=True)
 
     def look(self) -> Listed | None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         listed = self._list()
         return listed if self._is_news(listed) else None
 
     def listed(self, listing: Listed) -> None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         self._trouble.ended()
         listing = self._with_missing(listing)
         if self._is_news(listing):
@@ -150,7 +150,7 @@ class WatchedRepository:
         return not self.is_applied or listing != self.listed_last
 
     def not_listed(self, error: StorageError) -> None:
-        """See `Polled`."""
+        """See `PolledModel`."""
         longest_s = max(self._rules.poll_wait_s, LONGEST_PAUSE_S)
         first_s = self._rules.poll_wait_s or FIRST_BACK_OFF_S
         is_new = self.listed_last is None

@@ -18,7 +18,7 @@ from ie_serving.telemetry.log.logs import Event
 if TYPE_CHECKING:
     from inotify_simple import INotify
 
-    from ie_serving.models.listing.polled_model import Polled
+    from ie_serving.models.listing.polled_model import PolledModel
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class WatchedDirectory(NamedTuple):
     names: Collection[str] | None = None
 
 
-class Cover(Enum):
+class NoticeCover(Enum):
     """Whether changes are told."""
 
     NO = "no"
@@ -58,41 +58,41 @@ class Notices:
         on_change: called with each model that has changed.
     """
 
-    def __init__(self, on_change: "Callable[[Polled], None]") -> None:
+    def __init__(self, on_change: "Callable[[PolledModel], None]") -> None:
         self._on_change = on_change
         self._inotify: INotify | None = None
         self._is_off = False
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        self._watchers: dict[str, dict[Polled, Collection[str] | None]] = {}
-        self._paths_of: dict[Polled, set[str]] = {}
-        self._changed: set[Polled] = set()
+        self._watchers: dict[str, dict[PolledModel, Collection[str] | None]] = {}
+        self._paths_of: dict[PolledModel, set[str]] = {}
+        self._changed: set[PolledModel] = set()
         self._types: dict[int, str] = {}
 
-    def cover(self, model: "Polled") -> Cover:
+    def cover(self, model: "PolledModel") -> NoticeCover:
         """Watch the directories of a model; tell since when all its changes are told."""
         wanted = model.watched()
         new = False
         for path, names in wanted:
             if path not in self._numbers and not self._add(path):
                 self.drop(model)
-                return Cover.NO
+                return NoticeCover.NO
             watchers = self._watchers.setdefault(path, {})
             new = new or model not in watchers
             watchers[model] = names
         paths = {path for path, _ in wanted}
         self._leave(model, self._paths_of.get(model, set()) - paths)
         if not paths:
-            return Cover.NO
+            return NoticeCover.NO
         self._paths_of[model] = paths
-        return Cover.NEW if new else Cover.YES
+        return NoticeCover.NEW if new else NoticeCover.YES
 
-    def drop(self, model: "Polled") -> None:
+    def drop(self, model: "PolledModel") -> None:
         """Watch nothing more for a model."""
         self._changed.discard(model)
         self._leave(model, self._paths_of.pop(model, set()))
 
-    def _leave(self, model: "Polled", paths: Collection[str]) -> None:
+    def _leave(self, model: "PolledModel", paths: Collection[str]) -> None:
         for path in paths:
             watchers = self._watchers.get(path, {})
             watchers.pop(model, None)
@@ -166,7 +166,7 @@ class Notices:
                 self._note(watchers)
                 self._remove(path)
 
-    def _note(self, models: "Collection[Polled]") -> None:
+    def _note(self, models: "Collection[PolledModel]") -> None:
         if models and not self._changed:
             asyncio.get_running_loop().call_later(GATHERED_S, self._tell)
         self._changed.update(models)

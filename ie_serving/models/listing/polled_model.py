@@ -41,11 +41,11 @@ List = Callable[[], Found]
 """Lists a repository once, in a thread. Raises StorageError."""
 
 
-class ListingWanted(Exception):
+class ListingDue(Exception):
     """A model has more to do at its poll than `look` does: it must be listed in its turn."""
 
 
-class Polled(Protocol):
+class PolledModel(Protocol):
     """Its repository is never listed twice at a time: neither by `List` nor by `look`."""
 
     name: str
@@ -77,7 +77,7 @@ class Polled(Protocol):
         """List the repository, in a thread; None: nothing new.
 
         Raises:
-            ListingWanted: it is not quiet any more, and has not been listed.
+            ListingDue: it is not quiet any more, and has not been listed.
             StorageError: the listing failed.
         """
 
@@ -134,7 +134,7 @@ class Look:
         outcome: the news; None when there are none.
     """
 
-    model: Polled
+    model: PolledModel
     state: LookState = LookState.IDLE
     outcome: Found | Exception | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -167,7 +167,7 @@ class _Round:
     store: str
     interval_s: float
     is_spread: bool
-    looks: dict[Polled, Look] = field(default_factory=dict)
+    looks: dict[PolledModel, Look] = field(default_factory=dict)
     _due: float = 0.0
 
     def next_part(self) -> list[Look]:
@@ -198,9 +198,9 @@ class Rounds:
     def __init__(self, begin: Callable[[str, Iterable[Look]], None]) -> None:
         self._begin = begin
         self._rounds: dict[tuple[str, float, bool], _Round] = {}
-        self._round_of: dict[Polled, _Round] = {}
+        self._round_of: dict[PolledModel, _Round] = {}
 
-    def join(self, model: Polled, interval_s: float, *, is_spread: bool = False) -> None:
+    def join(self, model: PolledModel, interval_s: float, *, is_spread: bool = False) -> None:
         """Look at a model with others of its store and interval, after about an interval.
 
         Args:
@@ -217,7 +217,7 @@ class Rounds:
         self._round_of[model] = self._rounds[key]
         self._rounds[key].looks[model] = Look(model)
 
-    def withdraw(self, model: Polled) -> bool:
+    def withdraw(self, model: PolledModel) -> bool:
         """Take a model out of its round, if it is in one; see `Look.withdraw`."""
         found = self._round_of.pop(model, None)
         return found is not None and found.looks.pop(model).withdraw()

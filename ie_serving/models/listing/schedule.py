@@ -21,8 +21,15 @@ from dataclasses import dataclass, field
 
 from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import NotAvailable, StorageError
-from ie_serving.models.listing.notices import Cover, Notices
-from ie_serving.models.listing.polled_model import Found, List, ListingWanted, Look, Polled, Rounds
+from ie_serving.models.listing.notices import NoticeCover, Notices
+from ie_serving.models.listing.polled_model import (
+    Found,
+    List,
+    ListingDue,
+    Look,
+    PolledModel,
+    Rounds,
+)
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -55,10 +62,10 @@ Waiter = asyncio.Future[None]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _ListingRequest:
     """A listing to make, and its outcome."""
 
-    model: Polled
+    model: PolledModel
     to_list: List
     waiters: list[Waiter]
     outcome: Found | Exception | None = None
@@ -77,7 +84,7 @@ class _Store:
     """The listings that wait for one store, and how many threads make them."""
 
     threads: Executor
-    waiting: deque[_Asked | Look] = field(default_factory=deque)
+    waiting: deque[_ListingRequest | Look] = field(default_factory=deque)
     working: int = 0
     is_watched: bool = False
 
@@ -94,19 +101,19 @@ class Polls:
         self._stores: dict[str, _Store] = {}
         # Heap of due times. Rescheduling a model gives it a new number, and its old entry is
         # skipped when it comes up: searching the heap for that entry would cost more.
-        self._due: list[tuple[float, int, float, Polled]] = []
-        self._turns: dict[Polled, int] = {}
+        self._due: list[tuple[float, int, float, PolledModel]] = []
+        self._turns: dict[PolledModel, int] = {}
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0  # uvloop's handle of an overdue timer has no time
         # Models being listed: the waiters for their next listing, None when no caller has asked for
         # one. A repository is never listed twice at a time.
-        self._again: dict[Polled, list[Waiter] | None] = {}
+        self._again: dict[PolledModel, list[Waiter] | None] = {}
         self._rounds = Rounds(self._queue)
         self._notices = Notices(self._changed)
         self._watches = False
 
-    async def once(self, model: Polled) -> None:
+    async def once(self, model: PolledModel) -> None:
         """List now, and return when the model has acted on it.
 
         Raises:
@@ -117,7 +124,7 @@ class Polls:
         self._ask(model, [waiter])
         await waiter
 
-    def follow(self, model: Polled) -> None:
+    def follow(self, model: PolledModel) -> None:
         """List whenever the model says that it is due, from now until `leave`."""
         self._call_in(model)
         wait_s = model.next_poll_s()
@@ -130,7 +137,7 @@ class Polls:
             if self._due[0][1] == number:  # else the timer is set for an earlier one
                 self._set_timer()
 
-    def _join(self, model: Polled, wait_s: float) -> None:
+    def _join(self, model: PolledModel, wait_s: float) -> None:
         if len(self._turns) < WATCHED_FROM:
             self._rounds.join(model, wait_s)
             return
@@ -139,29 +146,29 @@ class Polls:
             for each in self._turns.keys() - {model}:  # those that came before
                 self.reschedule(each)
         match self._notices.cover(model):
-            case Cover.NO:
+            case NoticeCover.NO:
                 self._rounds.join(model, wait_s)
-            case Cover.YES:
+            case NoticeCover.YES:
                 self._rounds.join(model, max(wait_s, WATCHED_S), is_spread=True)
-            case Cover.NEW:  # listed once more, for what has changed before it was watched
+            case NoticeCover.NEW:  # listed once more, for what has changed before it was watched
                 self._begin(model)
 
-    def _changed(self, model: Polled) -> None:
+    def _changed(self, model: PolledModel) -> None:
         if model in self._turns:
             self.now(model)
 
-    def reschedule(self, model: Polled) -> None:
+    def reschedule(self, model: PolledModel) -> None:
         """Ask a followed model again when its next listing is due."""
         if model in self._turns and model not in self._again:
             self.follow(model)
 
-    def leave(self, model: Polled) -> None:
+    def leave(self, model: PolledModel) -> None:
         """Follow the model no longer."""
         self._turns.pop(model, None)
         self._notices.drop(model)
         self._call_in(model)
 
-    def now(self, model: Polled) -> None:
+    def now(self, model: PolledModel) -> None:
         """List at once a model that is followed, and once more one that is being listed."""
         self._call_in(model)
         if model in self._again:
@@ -169,7 +176,7 @@ class Polls:
         elif model in self._turns:
             self._begin(model)
 
-    def _call_in(self, model: Polled) -> None:
+    def _call_in(self, model: PolledModel) -> None:
         """Let the model have a turn of its own, after the look that a thread may be taking."""
         if self._rounds.withdraw(model):
             self._again[model] = None
@@ -195,21 +202,21 @@ class Polls:
                 self._begin(model)
         self._set_timer()
 
-    def _begin(self, model: Polled) -> None:
+    def _begin(self, model: PolledModel) -> None:
         # It is followed while it is listed, too, but its turn comes only after that.
         self._turns[model] = next(self._numbers)
         self._ask(model, [])
 
     # -- where -------------------------------------------------------------------------------
 
-    def _ask(self, model: Polled, waiters: list[Waiter]) -> None:
+    def _ask(self, model: PolledModel, waiters: list[Waiter]) -> None:
         if model in self._again:
             self._again[model] = [*(self._again[model] or ()), *waiters]
             return
         self._again[model] = None
-        self._queue(model.store, [_Asked(model, model.to_list(), waiters)])
+        self._queue(model.store, [_ListingRequest(model, model.to_list(), waiters)])
 
-    def _queue(self, name: str, listings: Iterable[_Asked | Look]) -> None:
+    def _queue(self, name: str, listings: Iterable[_ListingRequest | Look]) -> None:
         store = self._stores.get(name)
         if store is None:
             store = self._stores[name] = _Store(self._threads_of(name))
@@ -271,7 +278,7 @@ class Polls:
 
     # -- the outcome -------------------------------------------------------------------------
 
-    def _tell(self, done: list[_Asked | Look]) -> None:
+    def _tell(self, done: list[_ListingRequest | Look]) -> None:
         for each in done:
             if isinstance(each, Look):
                 self._tell_of_look(each)
@@ -282,13 +289,13 @@ class Polls:
     def _tell_of_look(self, look: Look) -> None:
         model = look.model
         self._call_in(model)
-        if not isinstance(look.outcome, ListingWanted):
+        if not isinstance(look.outcome, ListingDue):
             self._act(model, look.outcome)
         elif model in self._turns:  # at once, as if asked for
             self._again[model] = self._again[model] or []
         self._go_on(model)
 
-    def _go_on(self, model: Polled) -> None:
+    def _go_on(self, model: PolledModel) -> None:
         again = self._again.pop(model)
         if again is not None:
             self._ask(model, again)
@@ -296,7 +303,7 @@ class Polls:
             self.follow(model)
 
     def _act(
-        self, model: Polled, outcome: Found | Exception | None, waiters: Sequence[Waiter] = ()
+        self, model: PolledModel, outcome: Found | Exception | None, waiters: Sequence[Waiter] = ()
     ) -> None:
         """Let the model act; a defect must not end its polls, or those of the others."""
         try:
@@ -321,16 +328,16 @@ def _popped(turn: list[_Store]) -> _Store | None:
         return None
 
 
-def _hand_over(model: Polled, outcome: Found | Exception | None) -> None:
+def _hand_over(model: PolledModel, outcome: Found | Exception | None) -> None:
     if isinstance(outcome, StorageError):
         model.not_listed(outcome)
     elif outcome is not None and not isinstance(outcome, Exception):
         model.listed(outcome)
 
 
-def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
+def _listed(waiting: deque[_ListingRequest | Look]) -> list[_ListingRequest | Look]:
     """Make some of the waiting listings, and give those to report to the loop together."""
-    done: list[_Asked | Look] = []
+    done: list[_ListingRequest | Look] = []
     began = time.monotonic()
     with suppress(IndexError):  # nothing waits any more
         # Outcomes are told in portions: a thousand in one callback would block the loop.

@@ -20,7 +20,7 @@ should not wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class IncompleteVersion:
     """One incomplete version directory.
 
     Attributes:
@@ -47,7 +47,7 @@ class LeftOut:
         return bool(self.lacks) and self.at_rest
 
 
-class LeftOuts:
+class IncompleteVersions:
     """The incomplete directories of one model. A poll of ten thousand costs next to nothing.
 
     Args of the constructor:
@@ -58,12 +58,12 @@ class LeftOuts:
     def __init__(self, clock: Callable[[], float], *, rests_at_once: bool) -> None:
         self._clock = clock
         self._rests_at_once = rests_at_once
-        self._entries: dict[int, LeftOut] = {}
+        self._entries: dict[int, IncompleteVersion] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, version: int) -> LeftOut | None:
+    def get(self, version: int) -> IncompleteVersion | None:
         """Give the record of a version; None where the version is not left out."""
         return self._entries.get(version)
 
@@ -75,7 +75,7 @@ class LeftOuts:
         # The longer the files have not changed, the less likely they change soon.
         due_s = now_s + min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
         at_rest = is_same or self._rests_at_once
-        self._entries[version] = LeftOut(
+        self._entries[version] = IncompleteVersion(
             version, directory, fingerprint, lacks, since_s, due_s, at_rest
         )
 
@@ -105,7 +105,7 @@ class LeftOuts:
         looked_at = {each.version for each in (newest, longest) if each}
         return self._entries.keys() - looked_at - set(known)
 
-    def _due(self) -> list[LeftOut]:
+    def _due(self) -> list[IncompleteVersion]:
         now_s = self._clock()
         # A due time beyond the longest pause was set before the clock was set back.
         latest_s = now_s + LONGEST_PAUSE_S

@@ -56,7 +56,7 @@ def with_signature_file(
     added: dict[str, Signature] = {}
     faults: list[str] = []
     for name, definition in _definitions(path).items():
-        reading = _Reading(directory, signatures, f"signatures.{name}", name)
+        reading = _SignatureEntry(directory, signatures, f"signatures.{name}", name)
         mistakes = list(reading.faults(definition))
         faults += mistakes
         if not mistakes:
@@ -79,7 +79,7 @@ def _definitions(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _SignatureEntry:
     """One entry of the file, checked against the model's own signatures."""
 
     directory: Path

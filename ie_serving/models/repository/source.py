@@ -28,8 +28,8 @@ from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.engines.base import NOTHING, Engine
 from ie_serving.models.repository.incomplete_versions import (
     MOST,
-    LeftOut,
-    LeftOuts,
+    IncompleteVersion,
+    IncompleteVersions,
     incomplete,
     is_model,
     without_version,
@@ -133,7 +133,7 @@ class VersionSource:
         self._unload_when_empty = unload_when_empty
         self._clock = clock
         self._known: dict[int, Candidate] = {}
-        self._left_out = LeftOuts(clock, rests_at_once=rest_s == 0)
+        self._left_out = IncompleteVersions(clock, rests_at_once=rest_s == 0)
         self._last = Listing({}, moving=False)
         self._names: list[str] = []
         self._directories: Mapping[int, str] = {}
@@ -355,6 +355,6 @@ class VersionSource:
             log.info(Event("directory ignored", path=path, cause=why))
 
 
-def _failing(left: LeftOut) -> Candidate:
+def _failing(left: IncompleteVersion) -> Candidate:
     """Give an incomplete version as a candidate that fails to load, with its missing files."""
     return Candidate(left.version, left.directory, (), left.fingerprint, fault=left.lacks)

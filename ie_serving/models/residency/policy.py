@@ -38,7 +38,7 @@ class Evict:
     name: str
 
 
-class Busy(enum.Enum):
+class BusyAction(enum.Enum):
     """Models in use hold the room, and may be unloaded later: what the load does meanwhile."""
 
     WAIT = "wait"  # further loads wait behind it
@@ -62,7 +62,7 @@ class Trim:
     """Give the heaps' free memory back: models that were unloaded have left it there."""
 
 
-RoomStep = Evict | Busy | Refuse | Trim
+RoomStep = Evict | BusyAction | Refuse | Trim
 
 
 def make_room(
@@ -113,10 +113,10 @@ def _fit(
     return step
 
 
-def _while_busy(waited_s: float) -> Busy:
+def _while_busy(waited_s: float) -> BusyAction:
     if waited_s > LONGEST_S:
-        return Busy.GIVE_UP
-    return Busy.STEP_ASIDE if waited_s > HEAD_OF_LINE_S else Busy.WAIT
+        return BusyAction.GIVE_UP
+    return BusyAction.STEP_ASIDE if waited_s > HEAD_OF_LINE_S else BusyAction.WAIT
 
 
 def measured_size(taken: int, stored: int, most: int | None) -> int:

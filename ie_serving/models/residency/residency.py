@@ -26,7 +26,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.residency.policy import (
-    Busy,
+    BusyAction,
     Evict,
     Refuse,
     Resident,
@@ -36,7 +36,7 @@ from ie_serving.models.residency.policy import (
     make_room,
     measured_size,
 )
-from ie_serving.models.stream_rules import Dormant, LoadOnDemand
+from ie_serving.models.stream_rules import DormantModel, LoadOnDemand
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import MakeServable
 from ie_serving.telemetry.log.logs import Event
@@ -75,14 +75,14 @@ class ResidencyRules:
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _ResidentEntry:
     """A model in memory or on its way there, its uses, and the bytes it is believed to hold.
 
     Attributes:
         spare: bytes that a model which is being loaded may hold beyond its size.
     """
 
-    stream: Dormant
+    stream: DormantModel
     usage: Usage
     size: int
     spare: int
@@ -103,13 +103,13 @@ class Residency:
         self._rules = rules
         self._resident = resident
         self.metrics = ResidencyMetrics(rules.budget, resident)
-        self._entries: dict[str, _Entry] = {}
-        self._loads: SingleFlight[Dormant, None] = SingleFlight()
+        self._entries: dict[str, _ResidentEntry] = {}
+        self._loads: SingleFlight[DormantModel, None] = SingleFlight()
         self._tasks = Tasks()
         self._sizes: dict[str, tuple[int, int]] = {}
         """Bytes of a model's files, and the bytes it took in memory with them; 0: not measured."""
         self._pinned: Collection[str] = frozenset()
-        self._by_use: list[_Entry] = []
+        self._by_use: list[_ResidentEntry] = []
         """The entries, in the order of the last sort, so that the next one takes little time."""
         self._used = 0
         """Resident bytes at the last measurement, with what was loaded and unloaded since."""
@@ -149,7 +149,7 @@ class Residency:
             return Servable
         return partial(TrackedServable, self.metrics.of(config.name), self._rules.clock)
 
-    async def load(self, stream: Dormant) -> None:
+    async def load(self, stream: DormantModel) -> None:
         """Bring a model into memory, or wait for the load that does.
 
         Raises:
@@ -188,7 +188,7 @@ class Residency:
 
     # -- loads -------------------------------------------------------------------------------
 
-    async def _load(self, stream: Dormant) -> None:
+    async def _load(self, stream: DormantModel) -> None:
         try:
             await self._bring(stream)
         except ServingError:
@@ -197,7 +197,7 @@ class Residency:
             log.error(Event("load on demand failed by a defect", model=stream.name, cause=error))
             raise
 
-    async def _bring(self, stream: Dormant) -> None:
+    async def _bring(self, stream: DormantModel) -> None:
         if stream.is_admitted:  # a version that the policy wants anew is on its way
             await stream.first_load()
             return
@@ -216,7 +216,7 @@ class Residency:
         if self._rules.idle_s and (self._sweep is None or self._sweep.done()):
             self._sweep = self._tasks.begin(self._unload_idle())
 
-    async def _until_there_is_room(self, stream: Dormant) -> None:
+    async def _until_there_is_room(self, stream: DormantModel) -> None:
         """Unload others until the load fits, and note its bytes as used."""
         name, began = stream.name, self._rules.clock()
         stored = stream.stored_bytes
@@ -242,7 +242,7 @@ class Residency:
             before = self._forget(name)
             self._used -= before.size + before.spare
         usage = self.metrics.of(name)
-        entry = self._entries[name] = _Entry(stream, usage, needed, spare)
+        entry = self._entries[name] = _ResidentEntry(stream, usage, needed, spare)
         self._by_use.append(entry)
         self._used += needed + spare
         usage.last = self._rules.clock()
@@ -268,13 +268,13 @@ class Residency:
                     f" are at most {step.most} for it",
                     Hint(": raise {server.model_memory_budget_bytes}"),
                 )
-            elif step is Busy.GIVE_UP:
+            elif step is BusyAction.GIVE_UP:
                 raise BudgetFull(
                     f"model {name} takes {needed} bytes, and models in use hold the budget of"
                     f" {budget} bytes: ask again later",
                     Hint(", or raise {server.model_memory_budget_bytes}"),
                 )
-            elif step is Busy.STEP_ASIDE:
+            elif step is BusyAction.STEP_ASIDE:
                 return False
             else:
                 await asyncio.sleep(LOOK_S)
@@ -293,7 +293,7 @@ class Residency:
         while isinstance(step := self._step(0), Evict):
             await self._evict(step.name, "room")
 
-    def _measure(self, stream: Dormant, *, has_imported: bool) -> None:
+    def _measure(self, stream: DormantModel, *, has_imported: bool) -> None:
         """Correct the size of the model just loaded, and the bytes used in all.
 
         Args:
@@ -314,7 +314,7 @@ class Residency:
         if budget:
             self._used = held + self._coming(entry)
 
-    def _coming(self, but: _Entry | None = None) -> int:
+    def _coming(self, but: _ResidentEntry | None = None) -> int:
         """Sum the sizes of the models that are being loaded, except one."""
         entries = (self._entries.get(stream.name) for stream in self._loads.under_way)
         loading = (each for each in entries if each and each.stream in self._loads.under_way)
@@ -351,7 +351,7 @@ class Residency:
         if self._rules.budget:  # it may have held more than was believed
             self._used = min(self._used, self._resident() + self._coming())
 
-    async def _leave(self, name: str, entry: _Entry) -> None:
+    async def _leave(self, name: str, entry: _ResidentEntry) -> None:
         """Forget a model that is not configured any more, once it is out of memory."""
         if load := self._loads.under_way.get(entry.stream):
             await asyncio.wait([load])
@@ -360,7 +360,7 @@ class Residency:
         if self._entries.get(name) is entry:
             self._used -= self._forget(name).size
 
-    def _forget(self, name: str) -> _Entry:
+    def _forget(self, name: str) -> _ResidentEntry:
         entry = self._entries.pop(name)
         self._by_use.remove(entry)
         return entry
@@ -377,7 +377,7 @@ class Residency:
                         await self._evict(name, "idle")
 
 
-async def _out(stream: Dormant) -> None:
+async def _out(stream: DormantModel) -> None:
     """Wait until a model is out of memory, or a request has wanted it back meanwhile."""
     while not (stream.is_out or stream.is_admitted):
         await stream.changed()

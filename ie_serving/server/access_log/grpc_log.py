@@ -23,7 +23,7 @@ from ie_serving.server.transport.grpc.services import (
     CallContext,
     RpcMethod,
     Services,
-    Streaming,
+    StreamingMethod,
     Unary,
 )
 from ie_serving.server.transport.http2 import frames
@@ -62,7 +62,7 @@ class ObservedContext(CallContext, Protocol):
         """Send `pairs` with the status."""
 
 
-class _Logged:
+class _LoggedMethod:
     """The common part of all calls of one method.
 
     Args of the constructor:
@@ -103,7 +103,7 @@ class _Logged:
             entry.arrived = getattr(context, "arrived", 0.0)
         if not watch.logs:
             return entry
-        if isinstance(context, _Observed):
+        if isinstance(context, _ObservedHttp2Call):
             context.told = entry
         if id:
             _give_back(id, context)
@@ -135,11 +135,11 @@ def _given(metadata: Metadata) -> tuple[bytes, str, str]:
     return safe(id.encode()), parent, state
 
 
-class LoggedAnswer(_Logged):
+class LoggedAnswer(_LoggedMethod):
     """Answers as `answer` does, and observes every call.
 
     Args of the constructor:
-        path, watch: see `_Logged`.
+        path, watch: see `_LoggedMethod`.
         answer: the handler of the method.
 
     Attributes:
@@ -184,15 +184,15 @@ class SampledAnswer(LoggedAnswer):
         return self.answer(payload, context)
 
 
-class LoggedConversation(_Logged):
+class LoggedConversation(_LoggedMethod):
     """Wraps `inner`, a `Converse`, and observes each call when it ends.
 
     Args of the constructor:
-        path, watch: see `_Logged`.
+        path, watch: see `_LoggedMethod`.
         inner: the method.
     """
 
-    def __init__(self, path: str, inner: Streaming, watch: RequestWatch) -> None:
+    def __init__(self, path: str, inner: StreamingMethod, watch: RequestWatch) -> None:
         super().__init__(path, watch)
         self._inner = inner
 
@@ -276,13 +276,13 @@ def logged(services: Services, watch: RequestWatch) -> Services:
 
 
 def _logged(path: bytes, method: RpcMethod, watch: RequestWatch) -> RpcMethod:
-    if isinstance(method, Streaming):
-        return Streaming(LoggedConversation(path.decode("latin-1"), method, watch))
+    if isinstance(method, StreamingMethod):
+        return StreamingMethod(LoggedConversation(path.decode("latin-1"), method, watch))
     kind = LoggedAnswer if watch.logs else SampledAnswer
     return kind(path.decode("latin-1"), method, watch)
 
 
-class _Observed(Call):
+class _ObservedHttp2Call(Call):
     """An observed call over the own HTTP/2.
 
     Attributes:
@@ -314,7 +314,7 @@ class _Observed(Call):
         return header_blocks.block((HEADER, self.told.named().decode())) if self.told else b""
 
 
-class ObservedCall(_Observed, UnaryCall):
+class ObservedCall(_ObservedHttp2Call, UnaryCall):
     """A unary call that is logged.
 
     Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this one wraps. The
@@ -404,11 +404,11 @@ class ObservedCall(_Observed, UnaryCall):
         super()._refuse(error)
 
 
-class ObservedConversation(_Observed, StreamingCall):
+class ObservedConversation(_ObservedHttp2Call, StreamingCall):
     """A streaming call that is logged."""
 
 
-class _Arriving(_Observed):
+class _ArrivalTimedCall(_ObservedHttp2Call):
     """A call that records when its headers arrived, if it may be traced."""
 
     arrived: float
@@ -419,7 +419,7 @@ class _Arriving(_Observed):
         super().begun()
 
 
-class TracedCall(_Arriving, ObservedCall):
+class TracedCall(_ArrivalTimedCall, ObservedCall):
     """A unary call that may be traced."""
 
     def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
@@ -428,5 +428,5 @@ class TracedCall(_Arriving, ObservedCall):
         return entry
 
 
-class TracedConversation(_Arriving, ObservedConversation):
+class TracedConversation(_ArrivalTimedCall, ObservedConversation):
     """A streaming call that may be traced."""

@@ -17,12 +17,12 @@ from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
-    Continue,
     Fault,
+    InterimReply,
+    ProtocolSwitch,
     Reply,
     Request,
     RequestHead,
-    Switch,
 )
 from ie_serving.server.transport.http1.protocol import Protocol
 from ie_serving.telemetry.request.entry import (
@@ -136,7 +136,7 @@ class ObservedConnection(Http1Connection):
             self._watch.end(entry)
         super()._give_up(fault)
 
-    async def _speak(self, switch: Switch, channel: "Channel") -> None:
+    async def _speak(self, switch: ProtocolSwitch, channel: "Channel") -> None:
         """Run the other protocol, and report it when it ends, as nginx does."""
         entry = current()
         try:
@@ -155,7 +155,7 @@ class _ObservedProtocol(Protocol):
         super().__init__(known)
         self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
 
-    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Octets]:
+    def send(self, said: Answer | InterimReply | Fault, *, last: bool = False) -> Sequence[Octets]:
         """See `Protocol`."""
         entry = CURRENT.get()  # as `current`, without the call
         if entry is None or entry.ended:
@@ -171,10 +171,10 @@ class _ObservedProtocol(Protocol):
         return written
 
     def _begun(
-        self, said: Switch | Continue | Fault, entry: RequestEntry
-    ) -> Switch | Continue | Fault:
+        self, said: ProtocolSwitch | InterimReply | Fault, entry: RequestEntry
+    ) -> ProtocolSwitch | InterimReply | Fault:
         """If the reply switches to another protocol, note that in the entry."""
-        if not isinstance(said, Switch):
+        if not isinstance(said, ProtocolSwitch):
             return said
         entry.code = said.status
         entry.parts = None  # a stream may add parts without limit

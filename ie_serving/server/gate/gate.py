@@ -36,10 +36,10 @@ from ie_serving.server.transport.grpc.services import (
     CallContext,
     RpcMethod,
     Services,
-    Streaming,
+    StreamingMethod,
     by_path,
 )
-from ie_serving.server.transport.handshake import FailedHandshakes, Secure
+from ie_serving.server.transport.handshake import FailedHandshakes, TlsSettings
 from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
 
 LONGEST_TARGET: Final = 256
@@ -222,8 +222,8 @@ class GrpcGuard:
         """Return a method that verifies a password first."""
         # The transport chooses the method between two frames and cannot wait. So it gets this
         # method, which verifies the password when the call's message has come.
-        if isinstance(self._plain[path], Streaming):
-            return Streaming(
+        if isinstance(self._plain[path], StreamingMethod):
+            return StreamingMethod(
                 lambda requests, context: self._converse(requests, context, path, credentials)
             )
 
@@ -242,7 +242,7 @@ class GrpcGuard:
         credentials: Credentials,
     ) -> AsyncGenerator[bytes, None]:
         method = await self._verified(path, credentials)
-        assert isinstance(method, Streaming)
+        assert isinstance(method, StreamingMethod)
         async with aclosing(method.converse(requests, context)) as replies:
             async for reply in replies:
                 yield reply
@@ -323,12 +323,12 @@ class Gate:
         needs = rights.needs(rights.RPC, open_health=self._open_health)
         return GrpcGuard(services, services_for, self._access, needs, refused)
 
-    def secure(self, port: str) -> Secure | None:
+    def secure(self, port: str) -> TlsSettings | None:
         """Return the TLS of a port; None for a plain port."""
         if self._certificates is None or not self._is_encrypted(port):
             return None
         # A function, not a context: after a renewal, later connections need the new context.
-        return Secure(partial(self._certificates.context, _ALPN[port]), self.failed_handshakes)
+        return TlsSettings(partial(self._certificates.context, _ALPN[port]), self.failed_handshakes)
 
     def identity(self, port: str) -> Callable[[], TlsMaterial] | None:
         """Return a function that returns a port's present certificates; None for a plain port."""

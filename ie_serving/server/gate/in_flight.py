@@ -15,7 +15,7 @@ from ie_serving.server.transport.grpc.services import (
     Buffer,
     CallContext,
     RpcMethod,
-    Streaming,
+    StreamingMethod,
     Unary,
 )
 from ie_serving.server.transport.http1.messages import Answer as RestAnswer
@@ -38,7 +38,7 @@ _OF_A_MODEL: Final = (b":poll", b":labels")
 can send them while the limit is reached."""
 
 
-class InFlight:
+class InFlightLimit:
     """Counts the requests in flight. Belongs to one event loop.
 
     Args of the constructor:
@@ -57,7 +57,7 @@ class InFlight:
             return methods
         return {
             name: method
-            if name in _LOOKS or isinstance(method, Streaming)
+            if name in _LOOKS or isinstance(method, StreamingMethod)
             else self._counted(method)
             for name, method in methods.items()
         }

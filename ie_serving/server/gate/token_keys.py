@@ -254,13 +254,13 @@ def fetched(url: str) -> str:
     import urllib.error
     import urllib.request
 
-    class Staying(urllib.request.HTTPRedirectHandler):
+    class NoRedirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
             return None
 
     asked = urllib.request.Request(url, headers={"accept": "application/json"})
     try:
-        with urllib.request.build_opener(Staying).open(asked, timeout=WAIT_S) as reply:
+        with urllib.request.build_opener(NoRedirects).open(asked, timeout=WAIT_S) as reply:
             return _body(reply, url).decode()
     except UnicodeDecodeError:
         raise ConfigError([f"{url}: is no text in UTF-8"]) from None

@@ -60,7 +60,7 @@ _Inherited: TypeAlias = dict[tuple[int, object], socket.socket]
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _WantedPort:
     """One port as the settings define it.
 
     Attributes:
@@ -96,9 +96,9 @@ def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Por
     shared = server.port if server.shares_port else 0
     rest_port, grpc_port = (0, 0) if shared else (server.rest_port, server.port)
     wanted = (
-        _Wanted(BOTH, grpc_host, shared, "", reserved=False),
-        _Wanted(REST, rest_host, rest_port, server.rest_socket_path, reserved=False),
-        _Wanted(
+        _WantedPort(BOTH, grpc_host, shared, "", reserved=False),
+        _WantedPort(REST, rest_host, rest_port, server.rest_socket_path, reserved=False),
+        _WantedPort(
             GRPC,
             grpc_host,
             grpc_port,
@@ -174,7 +174,7 @@ def remove(files: Mapping[str, int]) -> None:
                 os.unlink(name)
 
 
-def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
+def _bound(stack: ExitStack, wanted: _WantedPort, left: _Inherited) -> tuple[socket.socket, ...]:
     """Bind one port; before a reservation, which shares its address, check that it is free."""
     missing = []
     sockets = []
@@ -192,7 +192,7 @@ def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.
 
 
 def _bind_port(
-    stack: ExitStack, wanted: _Wanted, places: Sequence[_Place], *, shared: bool
+    stack: ExitStack, wanted: _WantedPort, places: Sequence[_Place], *, shared: bool
 ) -> Sequence[socket.socket]:
     """Bind the port on every address of the host; skip addresses that this machine lacks.
 
@@ -213,7 +213,9 @@ def _bind_port(
     return bound
 
 
-def _bind_path(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
+def _bind_path(
+    stack: ExitStack, wanted: _WantedPort, left: _Inherited
+) -> tuple[socket.socket, ...]:
     """Bind the UNIX socket; replace the stale one of a server that has ended."""
     path = wanted.path
     if not path:

@@ -230,7 +230,7 @@ class ServerContext(ssl.SSLContext):
         return made
 
 
-class Secure(NamedTuple):
+class TlsSettings(NamedTuple):
     """The TLS of a port.
 
     Attributes:
@@ -294,7 +294,7 @@ class Handshake(OpeningConnection):
 
     def __init__(
         self,
-        secure: Secure,
+        secure: TlsSettings,
         connect: Callable[[], asyncio.Protocol],
         opened: "Callable[[Handshake], None]",
         closed: "Callable[[Handshake], None]",

@@ -29,11 +29,11 @@ _OUTPUT: Final = 256 * 1024
 """Most bytes that zlib returns at a time."""
 
 
-class Malformed(Exception):
+class MalformedData(Exception):
     """The bytes do not have the announced format; the text says why."""
 
 
-class TooLong(Exception):
+class DataTooLong(Exception):
     """The inflated data exceeds the limit."""
 
 
@@ -49,8 +49,8 @@ async def inflated(data: DeflatedBytes, window_bits: int, limit: int) -> Deflate
         The inflated bytes. The budget counts their memory from `SMALL` on.
 
     Raises:
-        Malformed: not such a stream, truncated, or followed by other data.
-        TooLong: more than `limit` bytes.
+        MalformedData: not such a stream, truncated, or followed by other data.
+        DataTooLong: more than `limit` bytes.
         ServingError: the budget is spent.
     """
     if len(data) < LARGE:
@@ -65,7 +65,7 @@ async def inflated(data: DeflatedBytes, window_bits: int, limit: int) -> Deflate
 def inflate(data: DeflatedBytes, window_bits: int, limit: int) -> DeflatedBytes:
     """Inflate as `inflated` does, in this thread."""
     inflater = zlib.decompressobj(window_bits)
-    output = _Inflated(limit)
+    output = _InflatedOutput(limit)
     try:
         _inflate(inflater, memoryview(data), output)
     except BaseException:
@@ -74,30 +74,30 @@ def inflate(data: DeflatedBytes, window_bits: int, limit: int) -> DeflatedBytes:
     return output.whole()
 
 
-def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_Inflated") -> None:
+def _inflate(inflater: "zlib._Decompress", view: memoryview, output: "_InflatedOutput") -> None:
     for start in range(0, len(view), _INPUT):
         _feed(inflater, view[start : start + _INPUT], output)
         if inflater.eof and (inflater.unused_data or start + _INPUT < len(view)):
-            raise Malformed("something follows its end: send it as one member")
+            raise MalformedData("something follows its end: send it as one member")
     if not inflater.eof:
-        raise Malformed("it ends too early")
+        raise MalformedData("it ends too early")
 
 
-def _feed(inflater: "zlib._Decompress", data: DeflatedBytes, output: "_Inflated") -> None:
+def _feed(inflater: "zlib._Decompress", data: DeflatedBytes, output: "_InflatedOutput") -> None:
     """Feed zlib some input and take all output for it."""
     more = True
     while more and not inflater.eof:
         try:
             piece = inflater.decompress(data, _OUTPUT)
         except zlib.error as error:
-            raise Malformed(str(error)) from error
+            raise MalformedData(str(error)) from error
         output.add(piece)
         data = inflater.unconsumed_tail
         # If the output was full, zlib may hold back more although it has read all input.
         more = bool(data) or len(piece) == _OUTPUT
 
 
-class _Inflated:
+class _InflatedOutput:
     """Gathers the output: pieces in a list, and from `_MAPPED` on in a mapping that grows.
 
     The kernel grows a mapping without copying it, and takes it back as soon as it is freed.
@@ -113,10 +113,10 @@ class _Inflated:
         self._map: mmap.mmap | None = None
 
     def add(self, piece: bytes) -> None:
-        """Add a piece; raises TooLong or the budget's error."""
+        """Add a piece; raises DataTooLong or the budget's error."""
         size = self._size + len(piece)
         if size > self._limit:
-            raise TooLong
+            raise DataTooLong
         if size > SMALL:
             self._lease.take(size - self._lease.size)
         if size <= self._MAPPED:

@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from ie_serving.core.runtime.accepted_connection import serve_accepted
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import Handshake, Secure
+from ie_serving.server.transport.handshake import Handshake, TlsSettings
 
 BACKLOG: Final = 2048
 """Connections that the kernel queues until the event loop accepts them. Beyond it a client's SYN is
@@ -30,7 +30,7 @@ handshake, or from another process. A new connection has that long for its first
 C = TypeVar("C", bound=asyncio.Protocol)
 
 
-class Sharing(Protocol):
+class SocketSharing(Protocol):
     """Shares the connections of a socket with other processes that listen on it."""
 
     def listen(self, bound: socket.socket, connect: Callable[[], asyncio.Protocol], /) -> None:
@@ -76,8 +76,8 @@ class Listener(Generic[C]):
         self,
         connect: Callable[[], C],
         limit: ConnectionLimit,
-        secure: Secure | None = None,
-        sharing: Sharing | None = None,
+        secure: TlsSettings | None = None,
+        sharing: SocketSharing | None = None,
         let_go: Callable[[C], object] | None = None,
     ) -> None:
         self._sharing = sharing

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import OpeningConnection, Secure, hand_over
-from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
+from ie_serving.server.transport.handshake import OpeningConnection, TlsSettings, hand_over
+from ie_serving.server.transport.listener import DrainStep, Listener, SocketSharing
 from ie_serving.server.transport.peer import agreed_protocol
 
 PREFACE_BEGINS: Final = b"PRI"
@@ -50,8 +50,8 @@ class SharedPort:
         rest: serves HTTP/1.1, and refuses clients that speak neither protocol.
         grpc: serves HTTP/2.
         limit: limit of the connections of all ports.
-        secure: TLS of the port, a `handshake.Secure`.
-        sharing: connections shared with other processes, a `listener.Sharing`.
+        secure: TLS of the port, a `handshake.TlsSettings`.
+        sharing: connections shared with other processes, a `listener.SocketSharing`.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class SharedPort:
         rest: ProtocolServer,
         grpc: ProtocolServer,
         limit: ConnectionLimit,
-        secure: Secure | None = None,
-        sharing: Sharing | None = None,
+        secure: TlsSettings | None = None,
+        sharing: SocketSharing | None = None,
     ) -> None:
         self._rest = rest
         self._grpc = grpc

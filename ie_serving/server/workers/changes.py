@@ -53,7 +53,7 @@ Agreed = Callable[[], Awaitable[None]]
 """Awaited once a worker is prepared, before it switches to the new versions; raises to undo."""
 
 
-class How(Enum):
+class ChangeKind(Enum):
     """Kind of a change."""
 
     BY_MODEL = "by model"
@@ -64,11 +64,11 @@ class How(Enum):
     """Changes labels only; refused unless the versions of the labels serve."""
 
 
-ApplyChange = Callable[[How, WantedConfig, Agreed], Awaitable[None]]
+ApplyChange = Callable[[ChangeKind, WantedConfig, Agreed], Awaitable[None]]
 """Changes this worker. Raises: ServingError, and then nothing has changed."""
 
 
-class Changes:
+class ConfigChanges:
     """Changes the configuration of all workers. Lives on one event loop.
 
     Args of the constructor:
@@ -102,7 +102,7 @@ class Changes:
         """End the change that is being followed, as the process ends."""
         self._tasks.cancel()
 
-    async def change(self, how: How, make: Callable[[], WantedConfig]) -> None:
+    async def change(self, how: ChangeKind, make: Callable[[], WantedConfig]) -> None:
         """Change all workers to another configuration; return when each has changed.
 
         Args:
@@ -115,12 +115,12 @@ class Changes:
         async with self._lock.held(), self._changing:
             await self._catch_up()
             wanted = make()
-            if how is not How.BY_MODEL:
+            if how is not ChangeKind.BY_MODEL:
                 for slot in self._member.open:
                     self._member.check(slot)
             await self._lead(how, wanted)
 
-    async def _lead(self, how: How, wanted: WantedConfig) -> None:
+    async def _lead(self, how: ChangeKind, wanted: WantedConfig) -> None:
         number = self._member.crew.changes[0] = self._member.crew.changes[0] + 1
         self._member.show(change=ConfigChange(number, pickle.dumps((how, wanted))))
         try:
@@ -130,8 +130,8 @@ class Changes:
         finally:
             self._member.show(change=None)
 
-    async def _all_agreed(self, how: How, number: int) -> None:
-        if how is not How.BY_MODEL:
+    async def _all_agreed(self, how: ChangeKind, number: int) -> None:
+        if how is not ChangeKind.BY_MODEL:
             await self._member.until(partial(self._are_prepared, number))
         self._ledger.number = number  # which the models write to the ledger as they commit
 
@@ -224,7 +224,7 @@ class Changes:
             self._ledger.number = number
 
         try:
-            await self._apply(How.BY_MODEL, self._newest(), agreed)
+            await self._apply(ChangeKind.BY_MODEL, self._newest(), agreed)
         except Exception as error:
             # Tried each second, logged once for each cause; a defect with its traceback.
             if repr(error) != self._not_applied:

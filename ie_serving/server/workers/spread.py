@@ -36,7 +36,7 @@ AT_ONCE: Final = 32
 
 Connect = Callable[[], asyncio.Protocol]
 Shed = Callable[[int], None]
-"""Sheds connections, as in `server.transport.listener.Sharing`."""
+"""Sheds connections, as in `server.transport.listener.SocketSharing`."""
 
 
 class Spread:
@@ -74,7 +74,7 @@ class Spread:
         self.tell()
 
     def may_shed(self, shed: Shed) -> None:
-        """See `server.transport.listener.Sharing`."""
+        """See `server.transport.listener.SocketSharing`."""
         self._sheds.append(shed)
 
     def listen(self, bound: socket.socket, connect: Connect) -> None:
@@ -104,7 +104,7 @@ class Spread:
         self.tell()
 
     async def arrived(self) -> None:
-        """See `server.transport.listener.Sharing`."""
+        """See `server.transport.listener.SocketSharing`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + ARRIVING_S
         await asyncio.sleep(NOTICED_S)

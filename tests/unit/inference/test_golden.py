@@ -16,7 +16,7 @@ from ie_serving.app.engine_stack import GOLDEN
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY
 from ie_serving.inference import warmup
-from ie_serving.inference.golden import Golden, in_turn
+from ie_serving.inference.golden import GoldenRun, in_turn
 from ie_serving.models.version.handle import Servable
 from ie_serving.wire.json.golden_json import LARGEST_BYTES, read_golden
 from ie_serving.wire.protobuf import messages
@@ -47,7 +47,7 @@ async def asked(directory: Path, *entries: object, **top: object) -> str:
     """Ask a model that adds 1; give what is said of a version that is refused."""
     (directory / FILE).write_text(json.dumps({"requests": entries, **top}))
     heart = Heart()
-    golden = Golden(await heart.plane(), {FILE: read_golden})
+    golden = GoldenRun(await heart.plane(), {FILE: read_golden})
     try:
         await golden(heart.servable, directory)
     except LoadFailed as error:
@@ -194,7 +194,7 @@ async def test_tolerances_of_the_file_and_of_one_request(tmp_path: Path) -> None
 async def refusal(directory: Path) -> str:
     """Give what is said of a version with the files of a directory; empty where it serves."""
     heart = Heart()
-    golden = Golden(await heart.plane(), GOLDEN)
+    golden = GoldenRun(await heart.plane(), GOLDEN)
     try:
         await asyncio.wait_for(golden(heart.servable, directory), PATIENCE_S)
     except LoadFailed as error:

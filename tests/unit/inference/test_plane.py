@@ -28,7 +28,7 @@ from ie_serving.inference.interface import (
     Api,
     Encode,
     Interface,
-    Unencoded,
+    UnencodedOutputs,
     unencoded,
 )
 from ie_serving.models.version.handle import Servable
@@ -147,7 +147,7 @@ async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> 
     x = np.zeros((1, SMALL), np.float32)
     held = BUDGET.held
     reply = await plane.replay_predict(heart.servable, asked(x), interface)
-    assert isinstance(reply, Unencoded)
+    assert isinstance(reply, UnencodedOutputs)
     assert BUDGET.held - held == x.nbytes + x.size * SHORT_TEXT
     del reply
     assert BUDGET.held == held

@@ -14,7 +14,7 @@ from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT
@@ -51,7 +51,7 @@ class World:
         stream: Any = Loaded(MODEL, [plain, self.newest], {"old": 3, "new": 4})
         stream.available = {n: each for n, each in stream.available.items() if n in available}
         models = ServedModels()
-        models.entries = {MODEL: Served(ModelConfig(name=MODEL, base_path="/nowhere"), stream)}
+        models.entries = {MODEL: ServedModel(ModelConfig(name=MODEL, base_path="/nowhere"), stream)}
         self.metrics = Metrics()
         self.metrics.keep([MODEL])
         codec = ExampleCodec(parse_examples, serialize_examples)

@@ -17,7 +17,7 @@ from ie_serving.engines.layers.sampling import ShadowLayer
 from ie_serving.inference import shadows
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import ServedModel, ServedModels
 from ie_serving.models.traffic.shadow import MOST_COPIES, Shadow
 from ie_serving.models.version.handle import Servable
 from tests.stand_in_engine import StandInEngine, StandInModel
@@ -54,7 +54,7 @@ class Pair:
             base_path="/nowhere",
             shadow=Shadow(label="next", sampling_rate=1.0, tolerance=tolerance),
         )
-        served.entries = {MODEL: Served(config, self.stream)}
+        served.entries = {MODEL: ServedModel(config, self.stream)}
         self.counts: Counter[str] = Counter()
         self.shadows = Shadows(served, ShadowLayer, lambda name: self.counts, lambda rule: None)  # type: ignore[arg-type, return-value]
         self.shadows.follow([config])

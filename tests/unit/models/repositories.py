@@ -10,7 +10,7 @@ from typing import Any
 from ie_serving.core.runtime.threads import NamedPools
 from ie_serving.core.values.errors import StorageError
 from ie_serving.models.listing.notices import WatchedDirectory
-from ie_serving.models.listing.polled_model import List, ListingWanted
+from ie_serving.models.listing.polled_model import List, ListingDue
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Listing
 from tests.unit.models.stand_ins import AtOnce
@@ -64,7 +64,7 @@ class Repository:
 
     def look(self) -> Listing | None:
         if not self.is_quiet:
-            raise ListingWanted
+            raise ListingDue
         self._list()
         return self.news
 

@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, Unreachable
 from ie_serving.models.graph_dependencies import GraphDependencies
-from ie_serving.models.served import ServedModels, WithPrepared
+from ie_serving.models.served import PreparedModels, ServedModels
 from tests.unit.models.stand_ins import settle
 
 PATIENCE_S = 20
@@ -69,7 +69,7 @@ class World:
         self.served.entries = entries
         self.uses = uses
         self.prepared = ServedModels()
-        models = WithPrepared(self.served, self.prepared)
+        models = PreparedModels(self.served, self.prepared)
         self.used = GraphDependencies(models, self.uses_of)
 
     def uses_of(self, path: Path) -> dict[str, frozenset[int]] | None:

@@ -11,7 +11,7 @@ from ie_serving.core.values.versions import State
 from ie_serving.models.repository.relisting import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
 from ie_serving.models.stream import ModelStream
-from ie_serving.models.stream_rules import POLLS_FOR_REST, Dormant
+from ie_serving.models.stream_rules import POLLS_FOR_REST, DormantModel
 from ie_serving.models.version.control import LOAD_ERROR
 from ie_serving.storage.backends.local import DEEPEST
 from tests.stand_in_engine import FILE
@@ -138,7 +138,7 @@ async def test_a_load_on_demand_does_not_wait_for_the_next_version_that_is_being
 ) -> None:
     world.poll_s = 3600.0
 
-    async def admitted(stream: Dormant) -> None:
+    async def admitted(stream: DormantModel) -> None:
         stream.admit()
 
     world.on_demand = admitted

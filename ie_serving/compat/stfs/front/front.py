@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.core.values.tensors import Signature, TensorSpec
 from ie_serving.inference.interface import Api, Encode
-from ie_serving.models.served import Served
+from ie_serving.models.served import ServedModel
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
 from ie_serving.server.fronts.rest.body import HTML, JSON, Page, preflight, read_body
@@ -135,7 +135,7 @@ td, th { border: 1px solid #999; padding: .3em .6em; text-align: left; vertical-
 """
 
 
-def shown(name: str, served: Served) -> dict[str, Any]:
+def shown(name: str, served: ServedModel) -> dict[str, Any]:
     """Describe one model; without a version that serves its signature is empty."""
     inputs, outputs = _tensors(name, served)
     return {
@@ -150,13 +150,13 @@ def shown(name: str, served: Served) -> dict[str, Any]:
     }
 
 
-def page(models: Mapping[str, Served]) -> bytes:
+def page(models: Mapping[str, ServedModel]) -> bytes:
     """Write the table of all models."""
     rows = "\n".join(_row(name, models[name]) for name in sorted(models))
     return (_PAGE % rows).encode()
 
 
-def _tensors(name: str, served: Served) -> tuple[list[TensorSpec], list[TensorSpec]]:
+def _tensors(name: str, served: ServedModel) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """Give inputs and outputs of the default signature; none of a model without one."""
     servable = served.stream.default
     try:
@@ -171,7 +171,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype.number, "shape": shape}
 
 
-def _row(name: str, served: Served) -> str:
+def _row(name: str, served: ServedModel) -> str:
     states = (
         f"{each.version}: {each.state.name}{f' ({each.message})' if each.message else ''}"
         for each in served.stream.statuses()

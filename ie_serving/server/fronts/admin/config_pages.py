@@ -13,7 +13,7 @@ from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRe
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.models.admin.label_changes import Details, LabelChanges
+from ie_serving.models.admin.label_changes import LabelChanges, ModelDetails
 from ie_serving.telemetry.log.events import mask
 from ie_serving.wire.tfs.metadata import StatusEncoder
 
@@ -71,7 +71,7 @@ class ConfigPages:
         every = self._labels.all_details().items()
         return _json({name: self._shown(each) for name, each in every})
 
-    def _shown(self, details: Details) -> dict[str, Any]:
+    def _shown(self, details: ModelDetails) -> dict[str, Any]:
         # The server's fault: a caller who may read one model alone is told as well.
         fault = mask(self._config_fault())
         return {**_shown(details), "configuration_not_applied": fault}
@@ -171,7 +171,7 @@ def _is_version(version: object) -> bool:
     return type(version) is int and 0 <= version <= INT64_MAX
 
 
-def _shown(details: Details) -> dict[str, Any]:
+def _shown(details: ModelDetails) -> dict[str, Any]:
     return {
         "default_version": details.default_version,
         "labels": dict(details.labels),

@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, StreamingMethod
 from ie_serving.wire.tfs.request_messages import parse
 
 NAME = "grpc.health.v1.Health"
@@ -68,7 +68,7 @@ class HealthService:
 
     def services(self) -> Services:
         """The service with its methods."""
-        return {NAME: {"Check": self._check, "Watch": Streaming(self._watch)}}
+        return {NAME: {"Check": self._check, "Watch": StreamingMethod(self._watch)}}
 
     def allow(self) -> None:
         """Answer SERVING from now on, and notify clients that watch."""

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, StreamingMethod
 from ie_serving.wire.tfs.request_messages import parse
 
 NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
@@ -33,7 +33,7 @@ class ReflectionService:
 
     def services(self) -> Services:
         """The service, under both of its names."""
-        return {name: {"ServerReflectionInfo": Streaming(self._converse)} for name in NAMES}
+        return {name: {"ServerReflectionInfo": StreamingMethod(self._converse)} for name in NAMES}
 
     async def _converse(
         self, requests: AsyncIterator[Buffer], _: CallContext
@@ -42,7 +42,7 @@ class ReflectionService:
 
         _add_reflection(self._pool, reflection_pb2.DESCRIPTOR.serialized_pb)
         servicer = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]  # no stubs
-        answers = servicer(self._names, _WithMethods(self._pool))
+        answers = servicer(self._names, _MethodPool(self._pool))
         messages = _parsed(requests, reflection_pb2.ServerReflectionRequest)
         async for reply in answers.ServerReflectionInfo(messages, None):
             yield reply.SerializeToString()
@@ -56,7 +56,7 @@ def _add_reflection(pool: DescriptorPool, serialized: bytes) -> None:
     pool.AddSerializedFile(text_format.Parse(text, FileDescriptorProto()).SerializeToString())
 
 
-class _WithMethods:
+class _MethodPool:
     """A pool that also finds methods, by the name of their service; grpcurl asks for methods."""
 
     def __init__(self, pool: DescriptorPool) -> None:

@@ -12,7 +12,7 @@ from ie_serving.inference.interface import HandOn, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.streams.lazy_streams import LaterStreams, later
+from ie_serving.server.fronts.streams.lazy_streams import LazyStreams, later
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, RpcMethod, Unary
 from ie_serving.telemetry.metrics.page import Metrics
 
@@ -48,7 +48,7 @@ STREAM: Final = "ModelStreamInfer"
 
 
 @dataclass(frozen=True)
-class LaterInference:
+class LazyInference:
     """The service of one worker.
 
     Attributes:
@@ -62,7 +62,7 @@ class LaterInference:
     """
 
     health: Health
-    streams: LaterStreams
+    streams: LazyStreams
     metrics: Metrics
     management: MakeManagement
     hand_on: HandOn
@@ -91,7 +91,7 @@ class LaterInference:
         codec = triton(self.management(served).regions)
         return GrpcStreams(streams, codec, tells_callers=self.callers.are_passed)
 
-    # One object for all callers, since each version keeps its `Bound` by interface.
+    # One object for all callers, since each version keeps its `BoundSignature` by interface.
     @cached_property
     def _interface(self) -> Interface[bytes]:
         from ie_serving.server.fronts.kserve_v2.grpc_service import interface

@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import InvalidRequest, NotSupported, ServingE
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.examples import example_signature
-from ie_serving.models.served import AllowedModels, Served, ServedModels
+from ie_serving.models.served import AllowedModels, ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.openapi.routes import DOCUMENT, VIEWER
 from ie_serving.server.fronts.page import page_front
@@ -90,7 +90,7 @@ class OpenApiFront:
                     await asyncio.sleep(0)
             return await in_thread(partial(self._write, targets))
 
-    def _targets(self, served: Served) -> Iterator[Target]:
+    def _targets(self, served: ServedModel) -> Iterator[Target]:
         """Give the paths of a model's versions; a lone version has the default path alone."""
         stream, name = served.stream, served.config.name
         calls = {number: self._calls(each) for number, each in stream.available.items()}

@@ -23,7 +23,7 @@ from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page.configuration import configuration, of_model
@@ -169,7 +169,7 @@ OF_EXAMPLES: Final = (Method.CLASSIFY.value, Method.REGRESS.value)
 """Methods whose requests are Examples if the signature maps features to inputs."""
 
 
-def described(served: Served) -> dict[str, Any]:
+def described(served: ServedModel) -> dict[str, Any]:
     """Describe one model."""
     available = served.stream.available
     versions = [
@@ -350,7 +350,7 @@ class PageState:
         }
 
 
-def summary(served: Served) -> dict[str, Any]:
+def summary(served: ServedModel) -> dict[str, Any]:
     """Describe one model briefly."""
     stream = served.stream
     shares = stream.split.shares if stream.split else {}

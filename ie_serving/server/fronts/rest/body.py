@@ -209,9 +209,9 @@ async def _inflated(body: bytes | memoryview, limit: int, window_bits: int) -> b
     most = min(limit, MOST_INFLATED, grown)
     try:
         return bytes(await inflate.inflated(body, window_bits, most))
-    except inflate.Malformed as error:
+    except inflate.MalformedData as error:
         raise _malformed(str(error), window_bits) from error
-    except inflate.TooLong:
+    except inflate.DataTooLong:
         # The advice in the error depends on which of the two limits was exceeded.
         raise (_grows() if most == grown else _too_large(limit)) from None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.rest.routes import Front, Routes
-from ie_serving.server.transport.grpc.services import RpcMethod, Streaming
+from ie_serving.server.transport.grpc.services import RpcMethod, StreamingMethod
 from ie_serving.server.transport.http1.messages import RequestHead
 from ie_serving.telemetry.metrics.page import PagePart
 
@@ -23,7 +23,7 @@ _END: Final = b":stream"
 """End of the path of a stream over REST."""
 
 
-class LaterStreams:
+class LazyStreams:
     """The streams of one worker, over both ports.
 
     Args of the constructor:
@@ -84,10 +84,10 @@ class LaterStreams:
             self._open.stop()
 
 
-def later(make: Callable[[], GrpcStreams]) -> Streaming:
+def later(make: Callable[[], GrpcStreams]) -> StreamingMethod:
     """Return a method whose streams are answered by what `make` returns, made for the first."""
     made = cache(make)
-    return Streaming(lambda requests, context: made().converse(requests, context))
+    return StreamingMethod(lambda requests, context: made().converse(requests, context))
 
 
 def _asked(head: RequestHead) -> bool | None:

@@ -28,7 +28,13 @@ from ie_serving.server.fronts.tfs.rest_routes import stream_asked
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.channel import Channel
-from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead, Switch
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    ProtocolSwitch,
+    Reply,
+    Request,
+    RequestHead,
+)
 from ie_serving.server.transport.websocket import VERSION, UpgradeRequired, accepted
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_at_once, parse_predict
 
@@ -78,7 +84,7 @@ class Upgrades:
         except Exception as error:
             return refusal(error)
 
-    def _switch(self, request: Request) -> Switch:
+    def _switch(self, request: Request) -> ProtocolSwitch:
         head = request.head
         with self.streams.counting_refusals():
             model = stream_asked(head)
@@ -88,7 +94,7 @@ class Upgrades:
             options = _options(head.query)
             self._check_ready(model)
         self.streams.check()
-        return Switch(101, headers, b"", partial(self._serve, head, model, options))
+        return ProtocolSwitch(101, headers, b"", partial(self._serve, head, model, options))
 
     def _check_ready(self, model: ModelSpec) -> None:
         if not self.plane.is_ready(model):

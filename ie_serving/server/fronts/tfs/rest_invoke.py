@@ -33,7 +33,7 @@ class Invocations:
         self._plane = plane
         self._rest = rest
         self._max_body_bytes = max_body_bytes
-        # A separate interface, since each version keeps one `Bound` for each interface.
+        # A separate interface, since each version keeps one `BoundSignature` for each interface.
         self._interface: Interface[Reply] = Interface(
             entrypoint=rest.entrypoint,
             labels=rest.labels,

@@ -15,7 +15,7 @@ from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.values.errors import DeadlineExceeded, ServingError
 from ie_serving.server.transport.grpc.call import Call, ReplyStage
 from ie_serving.server.transport.grpc.message_reader import GrpcMessage
-from ie_serving.server.transport.grpc.services import Buffer, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, StreamingMethod
 from ie_serving.server.transport.http2.streams import STREAM_WINDOW, ReceiveWindow
 from ie_serving.server.transport.peer import LEAST_READ, UNREAD_S
 
@@ -31,10 +31,10 @@ _NEVER: Final = -1
 
 
 class StreamingCall(Call):
-    """A call with a stream of messages each way. Its method is a `Streaming`."""
+    """A call with a stream of messages each way. Its method is a `StreamingMethod`."""
 
     __slots__ = ("_held", "_sent", "_unread", "_unread_lease", "_watching", "_whole")
-    _method: Streaming
+    _method: StreamingMethod
 
     def begun(self) -> None:
         """See `Stream`."""

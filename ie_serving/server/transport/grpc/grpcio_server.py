@@ -35,7 +35,7 @@ from ie_serving.server.transport.grpc.services import (
     CallAdmission,
     RpcMethod,
     Services,
-    Streaming,
+    StreamingMethod,
     Unary,
 )
 
@@ -107,7 +107,7 @@ class GrpcioServer:
             **(arguments or {}),
         }
         self._server = aio.server(options=list(options.items()), maximum_concurrent_rpcs=MOST_CALLS)
-        self._working = _Working()
+        self._working = _CallsInFlight()
         for name, methods in services.items():
             handlers = {
                 method: _handler(answer, self._working, _chooser(name, method, answer, admission))
@@ -171,7 +171,7 @@ def spelled(bound: socket.socket) -> str:
     return f"[{host}]:{port}" if bound.family == socket.AF_INET6 else f"{host}:{port}"
 
 
-class _Working:
+class _CallsInFlight:
     """The calls in flight.
 
     Attributes:
@@ -229,15 +229,15 @@ def _joined(metadata: Iterable[tuple[str, str | bytes]], name: str) -> bytes | N
 
 
 def _handler(
-    method: RpcMethod, working: _Working, choose: ChooseMethod
+    method: RpcMethod, working: _CallsInFlight, choose: ChooseMethod
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    if isinstance(method, Streaming):
+    if isinstance(method, StreamingMethod):
         return grpc.stream_stream_rpc_method_handler(_converse(choose))
     return grpc.unary_unary_rpc_method_handler(_unary(choose, working))
 
 
 def _unary(
-    choose: ChooseMethod, working: _Working
+    choose: ChooseMethod, working: _CallsInFlight
 ) -> Callable[[bytes, GrpcioContext], Awaitable[bytes]]:
     async def call(payload: bytes, context: GrpcioContext) -> bytes:
         """Answer one message with one. An error becomes the status, and ends the call."""
@@ -259,7 +259,7 @@ def _converse(
     async def call(requests: AsyncIterator[bytes], context: GrpcioContext) -> AsyncIterator[bytes]:
         """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
-            method = cast(Streaming, choose(context))
+            method = cast(StreamingMethod, choose(context))
             # An abandoned service generator must clean up now, not at garbage collection.
             async with aclosing(method.converse(requests, context)) as replies:
                 async for reply in replies:

@@ -28,11 +28,16 @@ from ie_serving.server.transport.grpc.call import (
 )
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.header_blocks import CallHead, interpret
-from ie_serving.server.transport.grpc.services import CallAdmission, Services, Streaming, by_path
-from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.grpc.services import (
+    CallAdmission,
+    Services,
+    StreamingMethod,
+    by_path,
+)
+from ie_serving.server.transport.handshake import TlsSettings
 from ie_serving.server.transport.http2.driver import SocketDriver
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
+from ie_serving.server.transport.listener import DrainStep, Listener, SocketSharing
 from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
@@ -58,8 +63,8 @@ class Http2Server:
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: limit of the connections of all ports.
-        secure: TLS of the port, a `handshake.Secure`.
-        sharing: connections shared with other processes, a `listener.Sharing`.
+        secure: TLS of the port, a `handshake.TlsSettings`.
+        sharing: connections shared with other processes, a `listener.SocketSharing`.
         admission: chooses the method of a call; None: callers are not authenticated.
         calls: classes for a unary call and for a streaming one.
     """
@@ -75,10 +80,10 @@ class Http2Server:
         age_grace_s: float = 0.0,
         max_idle_s: float = 0.0,
         limit: ConnectionLimit | None = None,
-        secure: Secure | None = None,
+        secure: TlsSettings | None = None,
         admission: CallAdmission | None = None,
         calls: tuple[type[UnaryCall], type[StreamingCall]] = (UnaryCall, StreamingCall),
-        sharing: Sharing | None = None,
+        sharing: SocketSharing | None = None,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
@@ -87,7 +92,7 @@ class Http2Server:
         self._busy_poll = BusyPoll(busy_poll_s)
         # The kind of a call is determined here, once for each method instead of for each call.
         methods = {
-            path: (calls[isinstance(method, Streaming)], method)
+            path: (calls[isinstance(method, StreamingMethod)], method)
             for path, method in by_path(services).items()
         }
         rules = CallSettings(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))

@@ -156,9 +156,9 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
         )
     try:
         return await inflate.inflated(content, INFLATERS[encoding], limit)
-    except inflate.Malformed as error:
+    except inflate.MalformedData as error:
         raise InvalidRequest(f"a message cannot be decompressed: {error}") from error
-    except inflate.TooLong:
+    except inflate.DataTooLong:
         raise too_large(limit + 1, limit) from None
 
 

@@ -38,7 +38,7 @@ does not ask for the next request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Streaming:
+class StreamingMethod:
     """A method that is not unary.
 
     Attributes:
@@ -48,8 +48,8 @@ class Streaming:
     converse: Converse
 
 
-RpcMethod: TypeAlias = Unary | Streaming
-"""The function, or `Streaming`, that answers the calls of a method."""
+RpcMethod: TypeAlias = Unary | StreamingMethod
+"""The function, or `StreamingMethod`, that answers the calls of a method."""
 
 Services = Mapping[str, Mapping[str, RpcMethod]]
 """Methods by full service name and method name."""

@@ -43,14 +43,14 @@ from ie_serving.server.transport.http1.messages import (
     Address,
     Answer,
     App,
-    Broken,
+    BodyFault,
+    BodyPart,
     Endpoints,
     Fault,
     HttpEvent,
-    Piece,
+    ProtocolSwitch,
     Request,
     RequestHead,
-    Switch,
 )
 from ie_serving.server.transport.http1.outbox import MOST_DROPPED, Outbox, linger
 from ie_serving.server.transport.peer import client_address, client_names, has_left
@@ -300,14 +300,14 @@ class Http1Connection(asyncio.Protocol):
         if isinstance(event, Request):
             self._coming = BodyStream(self, client_waits=event.head.expects)
             self._waiting.append(event._replace(stream=self._coming))
-        elif isinstance(event, Piece):
+        elif isinstance(event, BodyPart):
             if self._coming:
                 self._coming.feed(event.data)
                 self.balance()
         elif isinstance(event, Fault):
             self._fault = event
             self._break_off()
-        elif isinstance(event, Broken):
+        elif isinstance(event, BodyFault):
             self._end()
         elif self._coming:
             self._coming.end()
@@ -405,7 +405,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _go_on(self, request: Request, reply: Answer) -> None:
         """Handle the rare work after a reply; not called if there is none."""
-        if isinstance(reply, Switch) and self._protocol.writer is Writer.SWITCHED:
+        if isinstance(reply, ProtocolSwitch) and self._protocol.writer is Writer.SWITCHED:
             self._switch(request, reply)
             return
         unfinished = request.stream is not None and request.stream.state is not Body.WHOLE
@@ -418,7 +418,7 @@ class Http1Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._proceed_and_balance)
         self.balance()
 
-    def _switch(self, request: Request, switch: Switch) -> None:
+    def _switch(self, request: Request, switch: ProtocolSwitch) -> None:
         """Switch to another protocol; the request counts as in flight until that ends."""
         from ie_serving.server.transport.http1.channel import Channel
 
@@ -431,7 +431,7 @@ class Http1Connection(asyncio.Protocol):
         channel = Channel(self._transport, self.connection_lost)
         self._task = asyncio.get_running_loop().create_task(self._speak(switch, channel))
 
-    async def _speak(self, switch: Switch, channel: "Channel") -> None:
+    async def _speak(self, switch: ProtocolSwitch, channel: "Channel") -> None:
         try:
             await switch.serve(channel)
         except asyncio.CancelledError:

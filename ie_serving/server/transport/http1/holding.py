@@ -29,7 +29,7 @@ REQUEST_BYTES: Final = 1024
 """Bytes of memory for a waiting request, beside its headers."""
 
 
-class Holding:
+class HeldBytes:
     """The count of one connection."""
 
     __slots__ = ("_lease",)

@@ -79,13 +79,13 @@ class Request(NamedTuple):
     ends: Endpoints = NO_ENDS
 
 
-class Piece(NamedTuple):
+class BodyPart(NamedTuple):
     """A part of the body of the newest request, which arrives in pieces."""
 
     data: bytes | memoryview
 
 
-class End(NamedTuple):
+class BodyEnd(NamedTuple):
     """The body of the newest request is complete."""
 
 
@@ -101,11 +101,11 @@ class Fault(NamedTuple):
     text: str
 
 
-class Broken(NamedTuple):
+class BodyFault(NamedTuple):
     """A fault in the body of a request that is answered already: no reply can follow."""
 
 
-HttpEvent: TypeAlias = Request | Piece | End | Fault | Broken
+HttpEvent: TypeAlias = Request | BodyPart | BodyEnd | Fault | BodyFault
 """An event that the protocol parses from a client's data."""
 
 
@@ -126,7 +126,7 @@ class Reply(NamedTuple):
     lines: bytes = b""
 
 
-class Switch(NamedTuple):
+class ProtocolSwitch(NamedTuple):
     """The reply that accepts an offered upgrade; another protocol follows it.
 
     Attributes:
@@ -144,16 +144,16 @@ class Switch(NamedTuple):
     lines: bytes = b""
 
 
-Answer: TypeAlias = Reply | Switch
+Answer: TypeAlias = Reply | ProtocolSwitch
 
 App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Answer]]
 """Answers a request. Called as soon as the request has arrived; cancelled if its client leaves."""
 
 
-class Continue(NamedTuple):
+class InterimReply(NamedTuple):
     """The interim reply (100 Continue) to a client that waits for it before it sends the body."""
 
 
-CONTINUE: Final = Continue()
-END: Final = End()
-BROKEN: Final = Broken()
+CONTINUE: Final = InterimReply()
+END: Final = BodyEnd()
+BROKEN: Final = BodyFault()

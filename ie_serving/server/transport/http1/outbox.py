@@ -69,7 +69,7 @@ def linger(transport: asyncio.Transport, lost: Callable[[Exception | None], None
         transport.close()
         asyncio.get_running_loop().call_later(LINGER_S, _cut, transport)
         return
-    transport.set_protocol(_Dropping(transport, lost))
+    transport.set_protocol(_DiscardingProtocol(transport, lost))
     transport.write_eof()
     # Reading may be paused because requests wait.
     if not transport.is_reading():
@@ -82,7 +82,7 @@ def _cut(transport: asyncio.Transport) -> None:
         transport.abort()
 
 
-class _Dropping(asyncio.Protocol):
+class _DiscardingProtocol(asyncio.Protocol):
     """Reads and drops data, up to `MOST_DROPPED` bytes."""
 
     def __init__(

@@ -64,7 +64,7 @@ from ie_serving.server.transport.http1.heads import (
 from ie_serving.server.transport.http1.holding import (
     FREE_FIELDS,
     GATHERED,
-    Holding,
+    HeldBytes,
     room_for_fields,
     room_for_head,
     waiting_bytes,
@@ -74,14 +74,14 @@ from ie_serving.server.transport.http1.messages import (
     END,
     NO_ENDS,
     Answer,
-    Continue,
+    BodyPart,
     Fault,
     HttpEvent,
-    Piece,
+    InterimReply,
+    ProtocolSwitch,
     Reply,
     Request,
     RequestHead,
-    Switch,
 )
 
 JOINED: Final = 64 * 1024
@@ -129,7 +129,7 @@ class Protocol:
         self._left = 0  # bytes of a large body that are to come, if its length is known
         self._parts: list[Octets] = []
         self._gathered = 0
-        self._holding = Holding()
+        self._holding = HeldBytes()
         self._room = FREE_FIELDS  # headers that may come before more are counted
         self._fields_lease: Lease | None = None
 
@@ -150,7 +150,7 @@ class Protocol:
         events, self._events = self._events, []
         return events
 
-    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Octets]:
+    def send(self, said: Answer | InterimReply | Fault, *, last: bool = False) -> Sequence[Octets]:
         """Turn a message into bytes, which the caller writes in this order.
 
         Args:
@@ -223,11 +223,11 @@ class Protocol:
         self.close()
         del self._parser
 
-    def _rare(self, said: Switch | Continue | Fault) -> Sequence[Octets]:
-        if isinstance(said, Continue):
+    def _rare(self, said: ProtocolSwitch | InterimReply | Fault) -> Sequence[Octets]:
+        if isinstance(said, InterimReply):
             self.writer = after(WRITER, self.writer, WriterEvent.CONTINUE)
             return (CONTINUE_HEAD,)
-        if isinstance(said, Switch):
+        if isinstance(said, ProtocolSwitch):
             self.writer = after(WRITER, self.writer, WriterEvent.SWITCH)
             return (switching(said.status, said.headers, said.lines),)
         self.writer = after(WRITER, self.writer, WriterEvent.REFUSAL)
@@ -301,7 +301,7 @@ class Protocol:
     def _pass_by(self, rest: memoryview) -> memoryview:
         """Take a body of known length past the parser, which would copy it; return the rest."""
         piece = rest[: self._left]
-        self._events.append(Piece(piece))
+        self._events.append(BodyPart(piece))
         self._pass(len(piece))
         return rest[len(piece) :]
 
@@ -386,13 +386,13 @@ class Protocol:
         self._unparsed -= len(data)
         if self.reader is Reader.STREAMING:
             self._left -= len(data)
-            self._events.append(Piece(data))
+            self._events.append(BodyPart(data))
             return
         join(self._parts, data)
         self._gathered += len(data)
         if self._gathered > GATHERED:
             self._pass_on(ReaderEvent.GROWN)
-            self._events.append(Piece(self._body()))
+            self._events.append(BodyPart(self._body()))
 
     def _body(self) -> bytes:
         body = b"".join(self._parts)

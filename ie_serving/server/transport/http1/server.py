@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.handshake import TlsSettings
 from ie_serving.server.transport.http1.connection import ConnectionServer, Http1Connection
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
 from ie_serving.server.transport.http1.outbox import Outbox
-from ie_serving.server.transport.listener import DrainStep, Listener, Sharing
+from ie_serving.server.transport.listener import DrainStep, Listener, SocketSharing
 
 MakeConnection: TypeAlias = Callable[[ConnectionServer], Http1Connection]
 """Makes the object that carries the requests of one connection."""
@@ -60,8 +60,8 @@ class HttpServer:
         busy_poll_s: float = 0.0,
         keep_alive_s: float = KEEP_ALIVE_S,
         limit: ConnectionLimit | None = None,
-        secure: Secure | None = None,
-        sharing: Sharing | None = None,
+        secure: TlsSettings | None = None,
+        sharing: SocketSharing | None = None,
     ) -> None:
         self.app = app
         self.draining = False

@@ -30,13 +30,13 @@ from ie_serving.server.transport.http2.sender import NOT_HTTP2, READS, SERVER_PR
 from ie_serving.server.transport.http2.stream_states import (
     LIFE,
     STREAM,
-    Flow,
-    Life,
-    LifeEvent,
-    Piece,
+    ConnectionEvent,
+    ConnectionState,
+    FrameEvent,
+    SendEvent,
+    SendState,
     StreamEvent,
     StreamState,
-    Writing,
 )
 from ie_serving.server.transport.http2.streams import (
     CONNECTION_WINDOW,
@@ -61,7 +61,7 @@ header block that refuses it."""
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
 _OPEN = STREAM[StreamState.IDLE][StreamEvent.BEGIN]
-_CLOSING = Life.CLOSING
+_CLOSING = ConnectionState.CLOSING
 _END_RECEIVED = StreamEvent.END_RECEIVED
 
 
@@ -86,7 +86,7 @@ class Http2Connection(FrameReader):
         wake: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        self.life = Life.PREFACE
+        self.life = ConnectionState.PREFACE
         self.streams = StreamTable()
         super().__init__(Sender(self.streams, wake), clock)
         self._accept = accept
@@ -102,45 +102,45 @@ class Http2Connection(FrameReader):
         were in transit until then are still taken. If a client does not answer, the driver calls
         `goaway_known` after a time limit.
         """
-        if self._move(LifeEvent.DRAIN) is Life.OPEN:
+        if self._move(ConnectionEvent.DRAIN) is ConnectionState.OPEN:
             self.sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
             self.sender.write(frames.ping(_GOODBYE))
 
     def goaway_known(self) -> None:
         """Refuse new streams: the client knows that the server stops, or did not answer in time."""
-        if self._move(LifeEvent.GOAWAY_KNOWN) is Life.DRAINING:
+        if self._move(ConnectionEvent.GOAWAY_KNOWN) is ConnectionState.DRAINING:
             self.sender.write(frames.goaway(max(0, self.streams.last), ErrorCode.NO_ERROR))
 
     def stop(self) -> None:
         """Make every stream answer now, then end."""
         for stream in list(self.streams.open.values()):
             stream.stop()
-        if self.life is Life.DRAINING:
+        if self.life is ConnectionState.DRAINING:
             self.goaway_known()
-        self._move(LifeEvent.DONE)
+        self._move(ConnectionEvent.DONE)
 
     def resumed(self) -> None:
         """Continue: the client reads again. Give back the windows that were withheld meanwhile."""
-        self.sender.apply(Flow.RESUME)
+        self.sender.apply(SendEvent.RESUME)
         self._renew_all()
 
     def end_if_done(self) -> None:
         """End once the last stream has ended and all data is written."""
-        if self.life is Life.CLOSING and not self.streams.open and self.sender.idle:
-            self._move(LifeEvent.DONE)
+        if self.life is ConnectionState.CLOSING and not self.streams.open and self.sender.idle:
+            self._move(ConnectionEvent.DONE)
 
     def lost(self) -> None:
         """Cancel every stream: the client is gone."""
-        self._move(LifeEvent.LOST)
+        self._move(ConnectionEvent.LOST)
         self._forget()
         self.streams.settle()
-        self.sender.apply(Flow.LOST)
+        self.sender.apply(SendEvent.LOST)
 
-    def _move(self, event: LifeEvent) -> Life:
+    def _move(self, event: ConnectionEvent) -> ConnectionState:
         """Move to the next state of the connection; return the last."""
         before, self.life = self.life, after(LIFE, self.life, event)
-        if self.life >= Life.CLOSED:
-            self._move_reader(Piece.OVER)
+        if self.life >= ConnectionState.CLOSED:
+            self._move_reader(FrameEvent.OVER)
             streams = list(self.streams.open.values())
             self.streams.open.clear()
             for stream in streams:
@@ -158,7 +158,7 @@ class Http2Connection(FrameReader):
 
     def _say_last(self, last: bytes) -> None:
         self.sender.write(last)
-        self._move(LifeEvent.FAULT)
+        self._move(ConnectionEvent.FAULT)
 
     # Handling of frames.
 
@@ -171,7 +171,7 @@ class Http2Connection(FrameReader):
 
     def _on_first_settings(self) -> None:
         """See `FrameReader`."""
-        self._move(LifeEvent.PREFACE_READ)
+        self._move(ConnectionEvent.PREFACE_READ)
 
     def _begin_data(self, flags: int, number: int, length: int, content: int) -> Http2Stream | None:
         """See `FrameReader`: the windows, the stream's state, `content-length`."""
@@ -222,12 +222,12 @@ class Http2Connection(FrameReader):
     def _renew_window(self, window: ReceiveWindow) -> None:
         if window.left < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
-        if self.sender.state is not Writing.PAUSED:
+        if self.sender.state is not SendState.PAUSED:
             self.sender.write(window.renew())
 
     def _renew_all(self) -> None:
         """Give back the windows that were withheld, if the client reads."""
-        if self.sender.state is Writing.PAUSED:
+        if self.sender.state is SendState.PAUSED:
             return
         if self._window.left < self._window.half:
             self.sender.write(self._window.renew())
@@ -245,7 +245,7 @@ class Http2Connection(FrameReader):
         if window.left < 0:
             self._reset(stream.number, ErrorCode.FLOW_CONTROL_ERROR)
             return False
-        if window.left < window.half and self.sender.state is not Writing.PAUSED:
+        if window.left < window.half and self.sender.state is not SendState.PAUSED:
             self.sender.renew(window)
         return True
 
@@ -385,7 +385,7 @@ class Http2Connection(FrameReader):
         elif payload == READS:
             self.sender.client_reads = True
             self._renew_all()
-        elif payload == _GOODBYE and self.life is Life.DRAINING:
+        elif payload == _GOODBYE and self.life is ConnectionState.DRAINING:
             self.goaway_known()
 
     def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:

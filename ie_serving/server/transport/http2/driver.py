@@ -13,7 +13,7 @@ from ie_serving.server.transport.filling import DirectReads, set_protocol
 from ie_serving.server.transport.http2.connection import Accept, Http2Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
-from ie_serving.server.transport.http2.stream_states import Flow, Life, Writing
+from ie_serving.server.transport.http2.stream_states import ConnectionState, SendEvent, SendState
 from ie_serving.server.transport.http2.streams import Http2Stream
 from ie_serving.server.transport.peer import client_address
 
@@ -35,7 +35,12 @@ SHARED: Final = memoryview(bytearray(256 * 1024))
 """Memory for direct reads of all connections of a process, which has one event loop. Whatever stays
 of a read is copied from here before the next read."""
 
-LIMITS_S: Final = {Life.PREFACE: 20.0, Life.DRAINING: 1.0, Life.CLOSED: 20.0, Life.FAILED: 1.0}
+LIMITS_S: Final = {
+    ConnectionState.PREFACE: 20.0,
+    ConnectionState.DRAINING: 1.0,
+    ConnectionState.CLOSED: 20.0,
+    ConnectionState.FAILED: 1.0,
+}
 """Seconds that a connection may stay in a state, and what follows.
 
 PREFACE: a client that sends nothing is dropped. DRAINING: if the client does not answer the ping,
@@ -52,8 +57,8 @@ LOOK_S: Final = 0.02
 """Seconds between two looks at what is on its way to a client that reads its last reply."""
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
-_PAUSED: Final = Writing.PAUSED
-_OPEN: Final = Life.OPEN
+_PAUSED: Final = SendState.PAUSED
+_OPEN: Final = ConnectionState.OPEN
 
 
 class SocketDriver(asyncio.Protocol):
@@ -89,7 +94,7 @@ class SocketDriver(asyncio.Protocol):
         self._holds = False
         self._idle_since = time.monotonic()
         self._last_seen = -1  # number of the last stream that `look_for_calls` has seen
-        self._timed: Life | None = None
+        self._timed: ConnectionState | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # Called by asyncio.
@@ -121,7 +126,7 @@ class SocketDriver(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pause: the client does not read."""
-        self._connection.sender.apply(Flow.PAUSE)
+        self._connection.sender.apply(SendEvent.PAUSE)
 
     def resume_writing(self) -> None:
         """Continue: the client reads again."""
@@ -186,7 +191,7 @@ class SocketDriver(asyncio.Protocol):
 
     def drain_if_greeted(self) -> None:
         """Drain, unless the client has not sent its first bytes yet."""
-        if self._connection.life is not Life.PREFACE:
+        if self._connection.life is not ConnectionState.PREFACE:
             self.drain()
 
     def stop(self) -> None:
@@ -199,7 +204,10 @@ class SocketDriver(asyncio.Protocol):
     def idle_since(self) -> float | None:
         """See `LimitedConnection`: approximate time since which no call was open."""
         connection = self._connection
-        busy = connection.streams.open or connection.life not in (Life.PREFACE, Life.OPEN)
+        busy = connection.streams.open or connection.life not in (
+            ConnectionState.PREFACE,
+            ConnectionState.OPEN,
+        )
         return None if busy else self._idle_since
 
     def address(self) -> str | None:
@@ -283,11 +291,11 @@ class SocketDriver(asyncio.Protocol):
             self._timer.cancel()
         limit_s = LIMITS_S.get(life)
         self._timer = self._loop.call_later(limit_s, self._out_of_time) if limit_s else None
-        if life is Life.CLOSED:
+        if life is ConnectionState.CLOSED:
             self._close()
 
     def _out_of_time(self) -> None:
-        if self._connection.life is Life.DRAINING:
+        if self._connection.life is ConnectionState.DRAINING:
             self._connection.goaway_known()
             self._flush()
         elif self._transport:

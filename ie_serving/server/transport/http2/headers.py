@@ -119,7 +119,7 @@ class HeaderReader:
             fields = tuple(self._reader.decode(block))
         except TooManyFields as error:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, f"headers: {error}") from error
-        except Undecodable as error:
+        except UndecodableBlock as error:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"headers: {error}") from error
         head = self._head(fields, is_large=len(block) > LONGEST_KNOWN)
         # A block that changed the table has another meaning when it comes again.
@@ -150,7 +150,7 @@ class HeaderReader:
         self.known[block] = head
 
 
-class _Counted(tuple[tuple[bytes, bytes], ...]):
+class _LeasedFields(tuple[tuple[bytes, bytes], ...]):
     """Fields with a lease, which ends with them."""
 
     lease: Lease
@@ -162,7 +162,7 @@ def _counted(fields: HeaderFields, size: int) -> tuple[HeaderFields, str]:
         lease = BUDGET.lease(size)
     except ServingError as error:
         return fields, str(error)
-    counted = _Counted(fields)
+    counted = _LeasedFields(fields)
     counted.lease = lease
     return counted, ""
 
@@ -237,11 +237,11 @@ _FIRST: Final = len(_STATIC)
 """Index of the newest entry; section 2.3.3."""
 
 
-class Undecodable(Exception):
+class UndecodableBlock(Exception):
     """A block that cannot be decoded; no later one can be, since the tables differ from now on."""
 
 
-class TooManyFields(Undecodable):
+class TooManyFields(UndecodableBlock):
     """A block that is not decoded to its end, because it has more fields than permitted."""
 
 
@@ -265,11 +265,13 @@ class HpackReader:
         self._most = MOST_TABLE
 
     def decode(self, block: bytes) -> list[HeaderField]:
-        """Return the fields of a block. Raises: Undecodable, TooManyFields."""
+        """Return the fields of a block. Raises: UndecodableBlock, TooManyFields."""
         try:
             return self._decode(block)
         except IndexError:
-            raise Undecodable("an index beyond the table, or a block that is cut off") from None
+            raise UndecodableBlock(
+                "an index beyond the table, or a block that is cut off"
+            ) from None
 
     def _decode(self, block: bytes) -> list[HeaderField]:
         fields: list[HeaderField] = []
@@ -294,7 +296,7 @@ class HpackReader:
         if first >= 0x80:
             return self._entry(block, position, 0x7F)
         if first & 0xE0 == 0x20:
-            raise Undecodable("a change of the table's size behind a field")
+            raise UndecodableBlock("a change of the table's size behind a field")
         added = first >= 0x40
         if first & (0x3F if added else 0x0F):
             (name, _), position = self._entry(block, position, 0x3F if added else 0x0F)
@@ -308,7 +310,7 @@ class HpackReader:
     def _entry(self, block: bytes, position: int, most: int) -> tuple[HeaderField, int]:
         index, position = _number(block, position, most)
         if not index:
-            raise Undecodable("index 0")
+            raise UndecodableBlock("index 0")
         return self._table[index], position
 
     def _add(self, name: bytes, value: bytes) -> None:
@@ -322,7 +324,7 @@ class HpackReader:
         """Section 6.3."""
         most, position = _number(block, position, 0x1F)
         if most > MOST_TABLE:
-            raise Undecodable(f"a table above {MOST_TABLE} bytes")
+            raise UndecodableBlock(f"a table above {MOST_TABLE} bytes")
         if most != self._most:
             self.version += 1
             self._most = most
@@ -347,7 +349,7 @@ def _number(block: bytes, position: int, most: int) -> tuple[int, int]:
         number += (byte & 0x7F) << shift
         if byte < 0x80:
             return number, position
-    raise Undecodable("a number above 35 bits")
+    raise UndecodableBlock("a number above 35 bits")
 
 
 def _string(block: bytes, position: int) -> tuple[bytes, int]:
@@ -356,12 +358,12 @@ def _string(block: bytes, position: int) -> tuple[bytes, int]:
     length, start = _number(block, position, 0x7F)
     stop = start + length
     if stop > len(block):
-        raise Undecodable("a string that is cut off")
+        raise UndecodableBlock("a string that is cut off")
     text = block[start:stop]
     return (_huffman(text) if coded else text), stop
 
 
-class _Steps(dict[int, tuple[int, bytes, int]]):
+class _HuffmanSteps(dict[int, tuple[int, bytes, int]]):
     """Transitions of the Huffman decoder by state and byte: next state, output, whether it may end.
 
     Computed when first needed: of 65,536 some thousand are.
@@ -372,13 +374,13 @@ class _Steps(dict[int, tuple[int, bytes, int]]):
         for half in (key >> 4 & 0xF, key & 0xF):
             state, flags, symbol = HUFFMAN_TABLE[state << 4 | half]
             if flags & HUFFMAN_FAIL:
-                raise Undecodable("no Huffman code")
+                raise UndecodableBlock("no Huffman code")
             ended += bytes([symbol]) if flags & HUFFMAN_EMIT_SYMBOL else b""
         found = self[key] = (state << 8, ended, flags & HUFFMAN_COMPLETE)
         return found
 
 
-_STEPS: Final = _Steps()
+_STEPS: Final = _HuffmanSteps()
 
 
 def _huffman(coded: bytes) -> bytes:
@@ -388,5 +390,5 @@ def _huffman(coded: bytes) -> bytes:
         state, symbols, complete = _STEPS[state | byte]
         ended.append(symbols)
     if not complete:
-        raise Undecodable("Huffman code that is cut off")
+        raise UndecodableBlock("Huffman code that is cut off")
     return b"".join(ended)

@@ -23,7 +23,13 @@ from ie_serving.server.transport.http2.rules import (
     FrameScope,
 )
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.stream_states import READER, WRITER, Expect, Flow, Piece
+from ie_serving.server.transport.http2.stream_states import (
+    READER,
+    WRITER,
+    ExpectedData,
+    FrameEvent,
+    SendEvent,
+)
 from ie_serving.server.transport.http2.streams import Http2Stream, Payload
 
 TURN_S = 0.001
@@ -35,12 +41,12 @@ DIRECT = 64 * 1024
 """Missing bytes of a DATA frame from which they are read straight to their message."""
 
 # Before Python 3.12, looking up an enum member is a function call; every call needs these members.
-_FRAME = Expect.FRAME
+_FRAME = ExpectedData.FRAME
 # Both methods that assign these run in one state alone.
-_AFTER_PART = READER[_FRAME][Piece.PART_OF_DATA]
-_AFTER_DATA = READER[Expect.PAYLOAD][Piece.END_OF_DATA]
-_READING = Flow.READING
-_READ = Flow.READ
+_AFTER_PART = READER[_FRAME][FrameEvent.PART_OF_DATA]
+_AFTER_DATA = READER[ExpectedData.PAYLOAD][FrameEvent.END_OF_DATA]
+_READING = SendEvent.READING
+_READ = SendEvent.READ
 _BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
 
 
@@ -90,7 +96,7 @@ class FrameReader(ABC):
         self.sender = sender
         self._guard = FloodGuard(clock, lambda: sender.sent)
         self._clock = clock
-        self._expect = Expect.PREFACE
+        self._expect = ExpectedData.PREFACE
         self._partial = bytearray()
         self._lease: Lease | None = None  # of a large frame in `_partial`
         self._needed = 0
@@ -120,7 +126,7 @@ class FrameReader(ABC):
     def room(self) -> memoryview | None:
         """Give the memory for the rest of a long DATA frame, if it has a place; pass it as data."""
         missing, _, number = self._payload
-        if self._expect is not Expect.PAYLOAD or missing < DIRECT:
+        if self._expect is not ExpectedData.PAYLOAD or missing < DIRECT:
             return None
         stream = self._taker(number)
         return stream.room(missing) if stream is not None else None
@@ -169,7 +175,7 @@ class FrameReader(ABC):
             position = stop
         return position
 
-    def _move_reader(self, piece: Piece) -> None:
+    def _move_reader(self, piece: FrameEvent) -> None:
         self._expect = after(READER, self._expect, piece)
 
     def _keep(self, data: Payload, position: int, needed: int) -> int:
@@ -213,7 +219,7 @@ class FrameReader(ABC):
             return len(data)
         if len(data) < len(preface):
             return self._keep(data, 0, len(data) + 1)
-        self._move_reader(Piece.PREFACE)
+        self._move_reader(FrameEvent.PREFACE)
         self._on_preface(valid=True)
         return len(preface)
 
@@ -279,12 +285,12 @@ class FrameReader(ABC):
 
     def _check_expected(self, kind: int, flags: int, name: str) -> None:
         """Refuse a frame of a type that is not permitted at this point."""
-        if self._expect is Expect.SETTINGS:
+        if self._expect is ExpectedData.SETTINGS:
             if kind != frames.SETTINGS or flags & frames.ACK:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
-            self._move_reader(Piece.SETTINGS)
+            self._move_reader(FrameEvent.SETTINGS)
             self._on_first_settings()
-        elif (kind == frames.CONTINUATION) is not (self._expect is Expect.CONTINUATION):
+        elif (kind == frames.CONTINUATION) is not (self._expect is ExpectedData.CONTINUATION):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{name} where it must not be")
 
     def _refuse_size(self, kind: int, number: int, text: str) -> None:
@@ -302,7 +308,7 @@ class FrameReader(ABC):
             self._on_block(flags, number, block, depends_on_itself=depends_on_itself)
         else:
             self._block = _Block(flags, number, block, depends_on_itself=depends_on_itself)
-            self._move_reader(Piece.PART_OF_HEADERS)
+            self._move_reader(FrameEvent.PART_OF_HEADERS)
 
     def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
         first = self._block
@@ -313,7 +319,7 @@ class FrameReader(ABC):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")
         if flags & frames.END_HEADERS:
             self._block = _NO_BLOCK
-            self._move_reader(Piece.END_OF_HEADERS)
+            self._move_reader(FrameEvent.END_OF_HEADERS)
             self._on_block(first.flags, number, block, depends_on_itself=first.depends_on_itself)
         else:
             self._block = first._replace(fragments=block)
@@ -375,10 +381,10 @@ class FrameReader(ABC):
         """End the connection: later frames cannot be interpreted any more."""
 
 
-_READERS: Mapping[Expect, Callable[[FrameReader, Payload, int], int]] = {
-    Expect.PREFACE: FrameReader._read_preface,
-    Expect.PAYLOAD: FrameReader._read_payload,
-    Expect.NOTHING: FrameReader._read_nothing,
+_READERS: Mapping[ExpectedData, Callable[[FrameReader, Payload, int], int]] = {
+    ExpectedData.PREFACE: FrameReader._read_preface,
+    ExpectedData.PAYLOAD: FrameReader._read_payload,
+    ExpectedData.NOTHING: FrameReader._read_nothing,
 }
 """Reader of bytes that are not the start of a frame, by state."""
 

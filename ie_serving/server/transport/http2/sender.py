@@ -15,10 +15,10 @@ from ie_serving.server.transport.http2.rules import LARGEST_FRAME
 from ie_serving.server.transport.http2.stream_states import (
     STREAM,
     WRITER,
-    Flow,
+    SendEvent,
+    SendState,
     StreamEvent,
     StreamState,
-    Writing,
 )
 from ie_serving.server.transport.http2.streams import (
     CONNECTION_WINDOW,
@@ -59,8 +59,8 @@ dropped without a GOAWAY, which it would not read either. They take about 5 MB."
 READS = b"you read"
 """Payload of the ping by which a client shows that it reads our frames."""
 
-_THIS_TURN = Writing.THIS_TURN
-_PAUSED = Writing.PAUSED
+_THIS_TURN = SendState.THIS_TURN
+_PAUSED = SendState.PAUSED
 _END_SENT = StreamEvent.END_SENT
 _ENDED = StreamState.ENDED
 
@@ -92,7 +92,7 @@ class Sender:
         self.early: list[Http2Stream] = []
         self.out: list[bytes] = []
         self.waiting: dict[Http2Stream, None] = {}
-        self.state = Writing.THIS_TURN
+        self.state = SendState.THIS_TURN
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame = frames.DEFAULT_FRAME
         self.sent = 0
@@ -102,10 +102,10 @@ class Sender:
 
     # Called by the connection and its driver.
 
-    def apply(self, event: Flow) -> None:
+    def apply(self, event: SendEvent) -> None:
         """Move to the next state of the writer."""
         self.state = after(WRITER, self.state, event)
-        if self.state is Writing.OVER:
+        if self.state is SendState.OVER:
             self.waiting.clear()
             self.out.clear()
 
@@ -140,7 +140,7 @@ class Sender:
 
     def write(self, frame: bytes) -> None:
         """Send frames that no window limits."""
-        if self.state is Writing.OVER:
+        if self.state is SendState.OVER:
             return
         self.out.append(frame)
         if self.state is _THIS_TURN:
@@ -259,7 +259,7 @@ class Sender:
     # Within.
 
     def _await_turn(self, stream: Http2Stream) -> None:
-        if self.state is Writing.OVER:
+        if self.state is SendState.OVER:
             return
         self.waiting[stream] = None
         if self.state is _THIS_TURN:

@@ -25,7 +25,7 @@ import enum
 from collections.abc import Mapping
 
 
-class Life(enum.IntEnum):
+class ConnectionState(enum.IntEnum):
     """A connection, from accepted to closed; sections 3.4, 5.4.1 and 6.8."""
 
     PREFACE = enum.auto()
@@ -43,8 +43,8 @@ class Life(enum.IntEnum):
     """GOAWAY with an error code is sent; section 5.4.1. Further data is dropped."""
 
 
-class LifeEvent(enum.IntEnum):
-    """Events of a connection's `Life`."""
+class ConnectionEvent(enum.IntEnum):
+    """Events of a connection's `ConnectionState`."""
 
     PREFACE_READ = enum.auto()
     """The client's preface was read."""
@@ -60,43 +60,50 @@ class LifeEvent(enum.IntEnum):
     """The socket is closed."""
 
 
-_ENDS = {LifeEvent.FAULT: Life.FAILED, LifeEvent.LOST: Life.CLOSED}
+_ENDS = {
+    ConnectionEvent.FAULT: ConnectionState.FAILED,
+    ConnectionEvent.LOST: ConnectionState.CLOSED,
+}
 
-LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
-    Life.PREFACE: {
-        LifeEvent.PREFACE_READ: Life.OPEN,
-        LifeEvent.DRAIN: Life.CLOSED,
-        LifeEvent.DONE: Life.CLOSED,
+LIFE: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]] = {
+    ConnectionState.PREFACE: {
+        ConnectionEvent.PREFACE_READ: ConnectionState.OPEN,
+        ConnectionEvent.DRAIN: ConnectionState.CLOSED,
+        ConnectionEvent.DONE: ConnectionState.CLOSED,
         **_ENDS,
     },
-    Life.OPEN: {LifeEvent.DRAIN: Life.DRAINING, LifeEvent.DONE: Life.CLOSED, **_ENDS},
-    Life.DRAINING: {
-        LifeEvent.DRAIN: Life.DRAINING,
-        LifeEvent.GOAWAY_KNOWN: Life.CLOSING,
-        LifeEvent.DONE: Life.CLOSED,
+    ConnectionState.OPEN: {
+        ConnectionEvent.DRAIN: ConnectionState.DRAINING,
+        ConnectionEvent.DONE: ConnectionState.CLOSED,
         **_ENDS,
     },
-    Life.CLOSING: {
-        LifeEvent.DRAIN: Life.CLOSING,
-        LifeEvent.GOAWAY_KNOWN: Life.CLOSING,  # by the PING and by the clock
-        LifeEvent.DONE: Life.CLOSED,
+    ConnectionState.DRAINING: {
+        ConnectionEvent.DRAIN: ConnectionState.DRAINING,
+        ConnectionEvent.GOAWAY_KNOWN: ConnectionState.CLOSING,
+        ConnectionEvent.DONE: ConnectionState.CLOSED,
+        **_ENDS,
+    },
+    ConnectionState.CLOSING: {
+        ConnectionEvent.DRAIN: ConnectionState.CLOSING,
+        ConnectionEvent.GOAWAY_KNOWN: ConnectionState.CLOSING,  # by the PING and by the clock
+        ConnectionEvent.DONE: ConnectionState.CLOSED,
         **_ENDS,
     },
     # Late events of the server or a stream do not change a connection that has ended.
-    Life.CLOSED: {
-        LifeEvent.DRAIN: Life.CLOSED,
-        LifeEvent.DONE: Life.CLOSED,
-        LifeEvent.LOST: Life.CLOSED,
+    ConnectionState.CLOSED: {
+        ConnectionEvent.DRAIN: ConnectionState.CLOSED,
+        ConnectionEvent.DONE: ConnectionState.CLOSED,
+        ConnectionEvent.LOST: ConnectionState.CLOSED,
     },
-    Life.FAILED: {
-        LifeEvent.DRAIN: Life.FAILED,
-        LifeEvent.DONE: Life.FAILED,
-        LifeEvent.LOST: Life.CLOSED,
+    ConnectionState.FAILED: {
+        ConnectionEvent.DRAIN: ConnectionState.FAILED,
+        ConnectionEvent.DONE: ConnectionState.FAILED,
+        ConnectionEvent.LOST: ConnectionState.CLOSED,
     },
 }
 
 
-class Expect(enum.IntEnum):
+class ExpectedData(enum.IntEnum):
     """Data that the reader expects next."""
 
     PREFACE = enum.auto()
@@ -113,7 +120,7 @@ class Expect(enum.IntEnum):
     """The connection is over: bytes are dropped; section 5.4.1."""
 
 
-class Piece(enum.IntEnum):
+class FrameEvent(enum.IntEnum):
     """Events of the reader."""
 
     PREFACE = enum.auto()  # all bytes of the preface
@@ -125,21 +132,33 @@ class Piece(enum.IntEnum):
     OVER = enum.auto()  # the connection has ended, or failed
 
 
-READER: Mapping[Expect, Mapping[Piece, Expect]] = {
-    Expect.PREFACE: {Piece.PREFACE: Expect.SETTINGS, Piece.OVER: Expect.NOTHING},
-    Expect.SETTINGS: {Piece.SETTINGS: Expect.FRAME, Piece.OVER: Expect.NOTHING},
-    Expect.FRAME: {
-        Piece.PART_OF_DATA: Expect.PAYLOAD,
-        Piece.PART_OF_HEADERS: Expect.CONTINUATION,
-        Piece.OVER: Expect.NOTHING,
+READER: Mapping[ExpectedData, Mapping[FrameEvent, ExpectedData]] = {
+    ExpectedData.PREFACE: {
+        FrameEvent.PREFACE: ExpectedData.SETTINGS,
+        FrameEvent.OVER: ExpectedData.NOTHING,
     },
-    Expect.PAYLOAD: {Piece.END_OF_DATA: Expect.FRAME, Piece.OVER: Expect.NOTHING},
-    Expect.CONTINUATION: {Piece.END_OF_HEADERS: Expect.FRAME, Piece.OVER: Expect.NOTHING},
-    Expect.NOTHING: {Piece.OVER: Expect.NOTHING},
+    ExpectedData.SETTINGS: {
+        FrameEvent.SETTINGS: ExpectedData.FRAME,
+        FrameEvent.OVER: ExpectedData.NOTHING,
+    },
+    ExpectedData.FRAME: {
+        FrameEvent.PART_OF_DATA: ExpectedData.PAYLOAD,
+        FrameEvent.PART_OF_HEADERS: ExpectedData.CONTINUATION,
+        FrameEvent.OVER: ExpectedData.NOTHING,
+    },
+    ExpectedData.PAYLOAD: {
+        FrameEvent.END_OF_DATA: ExpectedData.FRAME,
+        FrameEvent.OVER: ExpectedData.NOTHING,
+    },
+    ExpectedData.CONTINUATION: {
+        FrameEvent.END_OF_HEADERS: ExpectedData.FRAME,
+        FrameEvent.OVER: ExpectedData.NOTHING,
+    },
+    ExpectedData.NOTHING: {FrameEvent.OVER: ExpectedData.NOTHING},
 }
 
 
-class Writing(enum.IntEnum):
+class SendState(enum.IntEnum):
     """State of the writer, which decides when data is sent."""
 
     THIS_TURN = enum.auto()
@@ -152,7 +171,7 @@ class Writing(enum.IntEnum):
     """The socket is closed; data to be sent is dropped."""
 
 
-class Flow(enum.IntEnum):
+class SendEvent(enum.IntEnum):
     """Events of the writer."""
 
     READING = enum.auto()  # bytes have arrived, and their frames are handled one by one
@@ -162,30 +181,30 @@ class Flow(enum.IntEnum):
     LOST = enum.auto()  # the socket is closed
 
 
-WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
-    Writing.THIS_TURN: {
-        Flow.READING: Writing.GATHERING,
-        Flow.READ: Writing.THIS_TURN,
-        Flow.PAUSE: Writing.PAUSED,
-        Flow.RESUME: Writing.THIS_TURN,
-        Flow.LOST: Writing.OVER,
+WRITER: Mapping[SendState, Mapping[SendEvent, SendState]] = {
+    SendState.THIS_TURN: {
+        SendEvent.READING: SendState.GATHERING,
+        SendEvent.READ: SendState.THIS_TURN,
+        SendEvent.PAUSE: SendState.PAUSED,
+        SendEvent.RESUME: SendState.THIS_TURN,
+        SendEvent.LOST: SendState.OVER,
     },
-    Writing.GATHERING: {
-        Flow.READING: Writing.GATHERING,
-        Flow.READ: Writing.THIS_TURN,
-        Flow.PAUSE: Writing.PAUSED,
-        Flow.RESUME: Writing.GATHERING,
-        Flow.LOST: Writing.OVER,
+    SendState.GATHERING: {
+        SendEvent.READING: SendState.GATHERING,
+        SendEvent.READ: SendState.THIS_TURN,
+        SendEvent.PAUSE: SendState.PAUSED,
+        SendEvent.RESUME: SendState.GATHERING,
+        SendEvent.LOST: SendState.OVER,
     },
-    Writing.PAUSED: {
-        Flow.READING: Writing.PAUSED,
-        Flow.READ: Writing.PAUSED,
-        Flow.PAUSE: Writing.PAUSED,
-        Flow.RESUME: Writing.THIS_TURN,
-        Flow.LOST: Writing.OVER,
+    SendState.PAUSED: {
+        SendEvent.READING: SendState.PAUSED,
+        SendEvent.READ: SendState.PAUSED,
+        SendEvent.PAUSE: SendState.PAUSED,
+        SendEvent.RESUME: SendState.THIS_TURN,
+        SendEvent.LOST: SendState.OVER,
     },
     # Calls end after their connection, and what they send then is dropped.
-    Writing.OVER: dict.fromkeys(Flow, Writing.OVER),
+    SendState.OVER: dict.fromkeys(SendEvent, SendState.OVER),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.models.listing import notices, schedule
-from ie_serving.models.listing.notices import Cover, Notices, WatchedDirectory
+from ie_serving.models.listing.notices import NoticeCover, Notices, WatchedDirectory
 from ie_serving.models.listing.schedule import Polls
 from tests.unit.models.repositories import Counting, Repository
 from tests.unit.models.stand_ins import settle
@@ -54,8 +54,8 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_change_in_a_directory_is_told_once(tmp_path: Path) -> None:
     told, model = Told(), Model(WatchedDirectory(str(tmp_path)))
-    assert told.notices.cover(model) is Cover.NEW
-    assert told.notices.cover(model) is Cover.YES
+    assert told.notices.cover(model) is NoticeCover.NEW
+    assert told.notices.cover(model) is NoticeCover.YES
     for number in range(3):
         (tmp_path / str(number)).mkdir()
     assert await told.next() is model
@@ -89,9 +89,9 @@ async def test_a_directory_that_goes_is_told_and_watched_no_more(tmp_path: Path)
     told.notices.cover(model)
     base.rename(tmp_path / "elsewhere")
     assert await told.next() is model
-    assert told.notices.cover(model) is Cover.NO
+    assert told.notices.cover(model) is NoticeCover.NO
     base.mkdir()
-    assert told.notices.cover(model) is Cover.NEW
+    assert told.notices.cover(model) is NoticeCover.NEW
     base.rmdir()
     assert await told.next() is model
 
@@ -105,10 +105,10 @@ async def test_a_path_that_may_change_unseen_is_not_watched(
     file.write_text("")
     told = Told()
     for place in (link, file, tmp_path / "none"):
-        assert told.notices.cover(Model(WatchedDirectory(str(place)))) is Cover.NO
-    assert told.notices.cover(Model()) is Cover.NO
+        assert told.notices.cover(Model(WatchedDirectory(str(place)))) is NoticeCover.NO
+    assert told.notices.cover(Model()) is NoticeCover.NO
     monkeypatch.setattr(notices, "FILE_SYSTEMS", frozenset())
-    assert told.notices.cover(Model(WatchedDirectory(str(base)))) is Cover.NO
+    assert told.notices.cover(Model(WatchedDirectory(str(base)))) is NoticeCover.NO
 
 
 async def test_a_watched_model_is_polled_rarely_and_at_once_after_a_change(

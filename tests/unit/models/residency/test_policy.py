@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ie_serving.models.residency.policy import (
     HEAD_OF_LINE_S,
     LONGEST_S,
-    Busy,
+    BusyAction,
     Evict,
     Refuse,
     Resident,
@@ -49,7 +49,7 @@ def test_steps_end_with_room_or_with_a_reason(
         assert needed > step.most or needed == 0 > now
         assert needed > limit or all(each.pinned for each in left.values())
     else:
-        assert step is Busy.WAIT
+        assert step is BusyAction.WAIT
         assert all(each.in_use for each in left.values() if not each.pinned)
         assert not all(each.pinned for each in left.values())
 
@@ -68,13 +68,13 @@ def test_idle_models_go_for_what_is_spare_and_no_load_waits_or_is_refused(
 @pytest.mark.parametrize(
     ("waited_s", "step"),
     [
-        pytest.param(HEAD_OF_LINE_S, Busy.WAIT, id="the loads behind it wait as well"),
-        pytest.param(HEAD_OF_LINE_S + 0.1, Busy.STEP_ASIDE, id="loads that fit go on"),
-        pytest.param(LONGEST_S, Busy.STEP_ASIDE, id="still"),
-        pytest.param(LONGEST_S + 0.1, Busy.GIVE_UP, id="it is refused"),
+        pytest.param(HEAD_OF_LINE_S, BusyAction.WAIT, id="the loads behind it wait as well"),
+        pytest.param(HEAD_OF_LINE_S + 0.1, BusyAction.STEP_ASIDE, id="loads that fit go on"),
+        pytest.param(LONGEST_S, BusyAction.STEP_ASIDE, id="still"),
+        pytest.param(LONGEST_S + 0.1, BusyAction.GIVE_UP, id="it is refused"),
     ],
 )
-def test_a_load_waits_for_a_model_in_use(waited_s: float, step: Busy) -> None:
+def test_a_load_waits_for_a_model_in_use(waited_s: float, step: BusyAction) -> None:
     busy = Resident("busy", 60, 0.0, in_use=True)
     assert make_room([busy], 40, 60, 100, waited_s=waited_s) is step
     idle = Resident("idle", 20, 1.0)

@@ -54,7 +54,7 @@ def config(name: str, **fields: object) -> ModelConfig:
 
 
 class Model:
-    """A model whose load takes no time. See `Dormant`."""
+    """A model whose load takes no time. See `DormantModel`."""
 
     def __init__(self, name: str, size: int, held: dict[str, int]) -> None:
         self.name = name

@@ -33,7 +33,7 @@ from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
 from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.services import Streaming
+from ie_serving.server.transport.grpc.services import StreamingMethod
 from ie_serving.server.transport.http1.connection import Http1Connection
 from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http2 import frames
@@ -378,8 +378,8 @@ def test_a_conversation_has_its_line_when_it_ends(
     code: str,
     sizes: tuple[int, int],
 ) -> None:
-    method = access.grpc({"pkg.S": {"Talk": Streaming(talk_back)}}, None)[0]["pkg.S"]["Talk"]
-    assert isinstance(method, Streaming)
+    method = access.grpc({"pkg.S": {"Talk": StreamingMethod(talk_back)}}, None)[0]["pkg.S"]["Talk"]
+    assert isinstance(method, StreamingMethod)
     context = Context(("x-request-id", "7f-1"))
 
     async def requests() -> AsyncGenerator[bytes, None]:

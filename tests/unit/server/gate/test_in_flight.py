@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.fronts.rest.body import refusal
-from ie_serving.server.gate.in_flight import InFlight
+from ie_serving.server.gate.in_flight import InFlightLimit
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from tests.tables import named_by
 
@@ -20,7 +20,7 @@ class Worked:
     def __init__(self, most: int) -> None:
         self.go = asyncio.Event()
         self.refused: list[BaseException] = []
-        limit = InFlight(most, self.refused.append)
+        limit = InFlightLimit(most, self.refused.append)
         methods = {"Predict": self._call, "GetModelMetadata": self._call}
         self.methods = cast("Any", limit.grpc(methods))
         self._app = limit.rest(self._answer, refusal)
@@ -99,7 +99,7 @@ async def test_a_model_is_no_page_whatever_its_name() -> None:
 
 
 def test_without_a_limit_nothing_stands_in_between() -> None:
-    limit = InFlight(0, NEVER)
+    limit = InFlightLimit(0, NEVER)
     methods: Any = {}
     assert limit.grpc(methods) is methods
     assert limit.rest(NEVER, refusal) is NEVER

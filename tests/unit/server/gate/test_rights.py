@@ -18,12 +18,12 @@ from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
-from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
+from ie_serving.server.fronts.kserve_v2.grpc_later import LazyInference
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.openapi.routes import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
-from ie_serving.server.fronts.streams.lazy_streams import LaterStreams
+from ie_serving.server.fronts.streams.lazy_streams import LazyStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService
@@ -102,13 +102,13 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
-    inference = LaterInference(
+    inference = LazyInference(
         NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, callers=CallerPassing()
     )
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
-        **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
+        **LazyStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         grpc_later.NAME: inference.grpc(NEVER, NEVER),
         grpc_profiler.NAME: ProfilerService(NEVER).answers(),
         **HealthService((), NEVER).services(),

@@ -11,7 +11,12 @@ from weakref import WeakSet
 import pytest
 
 from ie_serving.server.transport.connection_limit import EXTRA, ConnectionLimit
-from ie_serving.server.transport.handshake import FailedHandshakes, Handshake, Secure, ServerContext
+from ie_serving.server.transport.handshake import (
+    FailedHandshakes,
+    Handshake,
+    ServerContext,
+    TlsSettings,
+)
 from tests.certificates import Authority
 
 PATIENCE_S = 10
@@ -40,7 +45,7 @@ async def listening(
 ) -> AsyncIterator[int]:
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.server().paths)
-    secure = Secure(lambda: context, failed or FailedHandshakes())
+    secure = TlsSettings(lambda: context, failed or FailedHandshakes())
 
     def greet() -> Handshake:
         return Handshake(secure, Echo, limit.opened, limit.closed, limit_s)

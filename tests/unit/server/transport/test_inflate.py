@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.server.transport.inflate import DEFLATE, GZIP, Malformed, TooLong, inflate
+from ie_serving.server.transport.inflate import DEFLATE, GZIP, DataTooLong, MalformedData, inflate
 
 LIMIT = 1 << 28
 MEGABYTE = 1 << 20
@@ -52,7 +52,7 @@ def test_compressed_content_comes_out(content: bytes, form: str) -> None:
 @pytest.mark.parametrize("size", [100, 65_537, 5 * MEGABYTE])
 def test_one_byte_more_than_the_limit(size: int) -> None:
     held = BUDGET.held
-    with pytest.raises(TooLong):
+    with pytest.raises(DataTooLong):
         inflate(gzip.compress(bytes(size)), GZIP, size - 1)
     assert BUDGET.held == held
 
@@ -86,5 +86,5 @@ def test_a_bomb_takes_no_more_than_the_budget(few: int) -> None:
 def test_data_that_are_no_such_stream_are_refused(data: bytes, fault: str) -> None:
     if len(data) % (1 << 14) == 0 and data:
         data += b"x"  # behind an end that lies where a piece of the input ends
-    with pytest.raises(Malformed, match=fault):
+    with pytest.raises(MalformedData, match=fault):
         inflate(data, GZIP, LIMIT)

@@ -13,7 +13,7 @@ import uvloop
 
 from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import FailedHandshakes, Secure, ServerContext
+from ie_serving.server.transport.handshake import FailedHandshakes, ServerContext, TlsSettings
 from ie_serving.server.transport.listener import DrainStep, Listener
 from tests.certificates import Authority
 
@@ -174,7 +174,7 @@ async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> No
         line.listener = listener
         return line
 
-    listener = Listener(make, limit, Secure(lambda: context, FailedHandshakes()))
+    listener = Listener(make, limit, TlsSettings(lambda: context, FailedHandshakes()))
     bound = socket.create_server(("127.0.0.1", 0))
     await listener.listen([bound])
     _, writer = await asyncio.open_connection("localhost", bound.getsockname()[1], family=2)

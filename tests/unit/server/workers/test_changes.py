@@ -8,12 +8,12 @@ import pytest
 
 from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.errors import LoadFailed, NotAvailable
-from ie_serving.server.workers.changes import Agreed, Changes, How
+from ie_serving.server.workers.changes import Agreed, ChangeKind, ConfigChanges
 from ie_serving.server.workers.crew import Crew, Ledger
 from ie_serving.server.workers.member import Member, WorkerSilent
 
 PATIENCE_S = 10.0
-BOTH = pytest.mark.parametrize("how", [How.BY_MODEL, How.ALL_OR_NOTHING])
+BOTH = pytest.mark.parametrize("how", [ChangeKind.BY_MODEL, ChangeKind.ALL_OR_NOTHING])
 WORKERS = 3
 
 
@@ -32,7 +32,7 @@ class Worker:
         self.member = Member(crew, slot)
         self.ledger = Ledger(crew, slot, is_first=False)
         self.had = [self.ledger.read().decode()]
-        self.changes = Changes(self.member, self.ledger, self._apply, self._newest)
+        self.changes = ConfigChanges(self.member, self.ledger, self._apply, self._newest)
         self.prepares, self.commits = asyncio.Event(), asyncio.Event()
         self.prepares.set()
         self.commits.set()
@@ -47,7 +47,7 @@ class Worker:
         self.member.begin(dict)
         await self.changes.begin()
 
-    async def change(self, how: How, served: str) -> None:
+    async def change(self, how: ChangeKind, served: str) -> None:
         await asyncio.wait_for(self.changes.change(how, lambda: served), PATIENCE_S)
 
     async def serves(self, served: str) -> bool:
@@ -62,7 +62,7 @@ class Worker:
     def _newest(self) -> str:
         return self.ledger.newest_copy().decode()
 
-    async def _apply(self, how: How, wanted: str, agreed: Agreed) -> None:
+    async def _apply(self, how: ChangeKind, wanted: str, agreed: Agreed) -> None:
         self.tries += 1
         await self.prepares.wait()
         if self.refusal:
@@ -114,7 +114,7 @@ async def until(worker: Worker, prepared: int = 1) -> None:
 
 @BOTH
 async def test_a_change_that_is_answered_holds_in_all_workers(
-    workers: list[Worker], how: How
+    workers: list[Worker], how: ChangeKind
 ) -> None:
     for leader, name in zip(workers, "abc", strict=True):
         await leader.change(how, name)
@@ -127,16 +127,16 @@ async def test_a_change_that_one_worker_cannot_prepare_no_worker_has(
 ) -> None:
     workers[refusing].refusal = LoadFailed("no memory")
     with pytest.raises(LoadFailed, match="no memory"):
-        await workers[0].change(How.ALL_OR_NOTHING, "a")
+        await workers[0].change(ChangeKind.ALL_OR_NOTHING, "a")
     assert served(workers) == ["", "", ""]
     workers[refusing].refusal = None
-    await workers[1].change(How.ALL_OR_NOTHING, "b")
+    await workers[1].change(ChangeKind.ALL_OR_NOTHING, "b")
     assert served(workers) == ["b", "b", "b"]
 
 
 async def test_no_worker_has_what_not_all_have_prepared(workers: list[Worker]) -> None:
     workers[2].prepares.clear()
-    change = asyncio.ensure_future(workers[0].change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(workers[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(workers[0])
     await until(workers[1])
     assert served(workers) == ["", "", ""]
@@ -147,12 +147,12 @@ async def test_no_worker_has_what_not_all_have_prepared(workers: list[Worker]) -
 
 async def test_a_change_that_the_client_gives_up_is_undone(workers: list[Worker]) -> None:
     workers[2].prepares.clear()
-    change = asyncio.ensure_future(workers[0].change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(workers[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(workers[1])
     change.cancel()
     await asyncio.gather(change, return_exceptions=True)
     workers[2].prepares.set()
-    await workers[1].change(How.ALL_OR_NOTHING, "b")
+    await workers[1].change(ChangeKind.ALL_OR_NOTHING, "b")
     assert served(workers) == ["b", "b", "b"]
 
 
@@ -160,11 +160,11 @@ async def test_a_worker_that_is_late_has_nothing_that_was_given_up(workers: list
     """Also where the next change, which needs no preparation, is made meanwhile without it."""
     leader, other, late = workers
     late.prepares.clear()
-    change = asyncio.ensure_future(leader.change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(leader.change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(other)
     change.cancel()
     await asyncio.gather(change, return_exceptions=True)
-    change = asyncio.ensure_future(leader.change(How.BY_MODEL, "b"))
+    change = asyncio.ensure_future(leader.change(ChangeKind.BY_MODEL, "b"))
     assert await other.serves("b")
     late.prepares.set()
     await change
@@ -176,19 +176,19 @@ async def test_a_leader_that_dies_before_the_commit_leaves_nothing(
 ) -> None:
     dying, *others = workers
     others[1].prepares.clear()
-    change = asyncio.ensure_future(dying.change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(dying.change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(others[0])
     die(dying, crew)
     await others[0].member.until(lambda: others[0].member.own.answer.error, PATIENCE_S)
     change.cancel()
     others[1].prepares.set()
-    await others[0].change(How.ALL_OR_NOTHING, "b")
+    await others[0].change(ChangeKind.ALL_OR_NOTHING, "b")
     assert served(others) == ["b", "b"]
 
 
 @BOTH
 async def test_a_leader_that_dies_after_its_commit_has_changed_all(
-    workers: list[Worker], crew: Crew, how: How
+    workers: list[Worker], crew: Crew, how: ChangeKind
 ) -> None:
     dying, *others = workers
     dying.commits.clear()
@@ -204,14 +204,14 @@ async def test_a_leader_that_dies_after_its_commit_has_changed_all(
 async def test_a_leader_that_hangs_holds_up_none_and_is_named(workers: list[Worker]) -> None:
     hanging, *others = workers
     hanging.prepares.clear()
-    change = asyncio.ensure_future(hanging.change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(hanging.change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(others[0])
     stop(hanging)
     await others[0].member.until(lambda: others[0].member.own.answer.error, PATIENCE_S)
     assert served(workers) == ["", "", ""]
     await until(others[1])
     with pytest.raises(WorkerSilent, match="has shown no sign of life"):
-        await others[0].change(How.ALL_OR_NOTHING, "b")
+        await others[0].change(ChangeKind.ALL_OR_NOTHING, "b")
     hanging.prepares.set()
     hanging.member.begin(dict)  # it goes on, and learns that the others did not wait
     with pytest.raises(NotAvailable, match="did not go on"):
@@ -228,8 +228,8 @@ async def test_a_worker_that_hangs_is_left_out_where_nothing_is_prepared(
     slot, member = hanging.member.slot, others[0].member
     await member.until(lambda: member.is_silent(slot), PATIENCE_S)
     with pytest.raises(WorkerSilent):
-        await others[0].change(How.ALL_OR_NOTHING, "a")
-    await others[0].change(How.BY_MODEL, "b")
+        await others[0].change(ChangeKind.ALL_OR_NOTHING, "a")
+    await others[0].change(ChangeKind.BY_MODEL, "b")
     assert served(workers) == ["b", "b", ""]
     hanging.member.begin(dict)
     assert await hanging.serves("b")
@@ -243,10 +243,10 @@ async def test_a_worker_that_has_missed_a_change_catches_up_before_it_leads_the_
     stop(hanging)
     slot, member = hanging.member.slot, others[0].member
     await member.until(lambda: member.is_silent(slot), PATIENCE_S)
-    await others[0].change(How.BY_MODEL, "a")
+    await others[0].change(ChangeKind.BY_MODEL, "a")
     hanging.member.begin(dict)
     await member.until(lambda: not member.is_silent(slot), PATIENCE_S)
-    edit = hanging.changes.change(How.LABELS, lambda: f"{hanging.served} b")
+    edit = hanging.changes.change(ChangeKind.LABELS, lambda: f"{hanging.served} b")
     await asyncio.wait_for(edit, PATIENCE_S)
     assert served(workers) == ["a b", "a b", "a b"]
 
@@ -254,7 +254,7 @@ async def test_a_worker_that_has_missed_a_change_catches_up_before_it_leads_the_
 async def test_a_worker_that_dies_is_not_waited_for(workers: list[Worker], crew: Crew) -> None:
     *others, dying = workers
     dying.prepares.clear()
-    change = asyncio.ensure_future(others[0].change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(others[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(others[1])
     die(dying, crew)
     await change
@@ -267,7 +267,7 @@ async def test_a_replacement_that_opens_meanwhile_takes_part(
     *others, dying = workers
     die(dying, crew)
     others[1].prepares.clear()
-    change = asyncio.ensure_future(others[0].change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(others[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(others[0])
     replacement = Worker(crew, 2)
     await replacement.open()
@@ -280,7 +280,7 @@ async def test_a_replacement_that_opens_meanwhile_takes_part(
 
 async def test_a_worker_that_could_not_follow_tries_again(workers: list[Worker]) -> None:
     workers[2].refusal = LoadFailed("no memory")
-    await workers[0].change(How.BY_MODEL, "a")
+    await workers[0].change(ChangeKind.BY_MODEL, "a")
     assert served(workers) == ["a", "a", ""]
     workers[2].refusal = None
     assert await workers[2].serves("a")
@@ -291,7 +291,7 @@ async def test_a_defect_while_a_worker_catches_up_is_logged_once_and_tried_again
 ) -> None:
     stop(workers[2])
     workers[2].refusal = ZeroDivisionError("defect")
-    await workers[0].change(How.BY_MODEL, "a")
+    await workers[0].change(ChangeKind.BY_MODEL, "a")
     workers[2].member.begin(dict)
     for _ in range(3):
         await workers[2].tried()
@@ -304,7 +304,7 @@ async def test_a_defect_while_a_worker_catches_up_is_logged_once_and_tried_again
 
 async def test_a_worker_that_ends_leaves_no_change_behind(workers: list[Worker]) -> None:
     workers[2].prepares.clear()
-    change = asyncio.ensure_future(workers[0].change(How.ALL_OR_NOTHING, "a"))
+    change = asyncio.ensure_future(workers[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(workers[1])
     (following,) = workers[2].changes._tasks
     stop(workers[2])

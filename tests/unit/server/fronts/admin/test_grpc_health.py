@@ -17,7 +17,7 @@ from ie_serving.server.fronts.admin.grpc_health import (
     SERVING,
     HealthService,
 )
-from ie_serving.server.transport.grpc.services import Streaming
+from ie_serving.server.transport.grpc.services import StreamingMethod
 
 NEVER: Any = None
 
@@ -54,7 +54,7 @@ def service_of(models: Models | None = None) -> HealthService:
 
 async def checked(service: HealthService, payload: bytes) -> int:
     method = service.services()[NAME]["Check"]
-    assert not isinstance(method, Streaming)
+    assert not isinstance(method, StreamingMethod)
     return HealthCheckResponse.FromString(await method(payload, Context())).status
 
 
@@ -64,7 +64,7 @@ def watched(service: HealthService, *payloads: bytes) -> AsyncGenerator[bytes, N
             yield payload
 
     method = service.services()[NAME]["Watch"]
-    assert isinstance(method, Streaming)
+    assert isinstance(method, StreamingMethod)
     return method.converse(requests(), NEVER)
 
 

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionService
-from ie_serving.server.transport.grpc.services import Streaming
+from ie_serving.server.transport.grpc.services import StreamingMethod
 
 NEVER: Any = None
 
@@ -23,7 +23,7 @@ async def answers(*payloads: bytes, name: str = NAMES[0]) -> list[Any]:
     pool = DescriptorPool()
     pool.AddSerializedFile(grpc_health.DESCRIPTOR)
     method = ReflectionService([grpc_health.NAME], pool).services()[name]["ServerReflectionInfo"]
-    assert isinstance(method, Streaming)
+    assert isinstance(method, StreamingMethod)
 
     async def requests() -> AsyncIterator[bytes]:
         for payload in payloads:

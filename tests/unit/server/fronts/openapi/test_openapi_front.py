@@ -9,7 +9,7 @@ from ie_serving.app.fronts import openapi_routes
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.tensors import DataType, ExampleBinding, Signature, TensorSpec
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import ServedModel, ServedModels
 from ie_serving.server.fronts.openapi import openapi_front
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.wire.openapi.openapi_document import MOST_ELEMENTS, MOST_OF_ONE
@@ -38,7 +38,7 @@ async def ask(
     served = ServedModels()
     names = [MODEL, *(f"m{number}" for number in range(1, models))]
     configs = [ModelConfig(name=name, base_path="/nowhere") for name in names]
-    served.entries = {config.name: Served(config, stream) for config in configs}
+    served.entries = {config.name: ServedModel(config, stream) for config in configs}
     head = RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
     routes = openapi_routes(ServerSettings(rest_port=1, **server), served, not_asked)
     reply = await routes.before(elsewhere)(Request(head, b""))

@@ -15,7 +15,7 @@ from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import ServedModel, ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import page_front as files
 from ie_serving.server.fronts.page import routes
@@ -54,7 +54,7 @@ async def served() -> ServedModels:
     for name, kind in ((MODEL, Loaded), (ODD_NAME, Failing)):
         stream: Any = kind(name, [heart.servable], {"stable": heart.servable.version})
         config = ModelConfig(name=name, base_path="s3://user:word@bucket/m")
-        models.entries = {**models.entries, name: Served(config, stream)}
+        models.entries = {**models.entries, name: ServedModel(config, stream)}
     return models
 
 

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.server.transport.handshake import FailedHandshakes, Secure, ServerContext
+from ie_serving.server.transport.handshake import FailedHandshakes, ServerContext, TlsSettings
 from ie_serving.server.transport.http1.connection import SEALED, ConnectionServer, Http1Connection
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
@@ -105,7 +105,7 @@ async def unread(authority: Authority | None) -> None:
         gc.enable()
 
 
-def sealing(authority: Authority) -> Secure:
+def sealing(authority: Authority) -> TlsSettings:
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.server().paths)
-    return Secure(lambda: context, FailedHandshakes())
+    return TlsSettings(lambda: context, FailedHandshakes())

@@ -13,7 +13,7 @@ from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.header_blocks import interpret
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http2.driver import LIMITS_S, SocketDriver
-from ie_serving.server.transport.http2.stream_states import Life
+from ie_serving.server.transport.http2.stream_states import ConnectionState
 from tests.unit.alarms import LONG_S, Alarms
 from tests.unit.server.transport.http2.peer import (
     HELLO,
@@ -122,7 +122,7 @@ async def test_a_client_that_does_not_answer_is_not_waited_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither to end, nor to be refused."""
-    monkeypatch.setitem(LIMITS_S, Life.DRAINING, 0.01)
+    monkeypatch.setitem(LIMITS_S, ConnectionState.DRAINING, 0.01)
     idle, busy = await served.connect(), await served.connect()
     await idle.pong()
     busy.send(call(1, "Wait", b"x"))

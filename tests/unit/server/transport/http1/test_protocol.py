@@ -10,9 +10,9 @@ from ie_serving.server.transport.http1.heads import CLOSE, KnownHeads
 from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
+    BodyPart,
     Fault,
     HttpEvent,
-    Piece,
     Reply,
     Request,
 )
@@ -71,7 +71,7 @@ def told(events: Sequence[HttpEvent]) -> list[Told]:
         if isinstance(event, Request):
             words.append(event.head.path.decode() + (" ..." if event.body is None else ""))
             words += [event.body] if event.body else []
-        elif isinstance(event, Piece):
+        elif isinstance(event, BodyPart):
             before = words.pop() if words and isinstance(words[-1], int) else 0
             words.append(before + len(event.data))
         elif isinstance(event, Fault):

@@ -27,7 +27,7 @@ from hyperframe.frame import (
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.transport.grpc.http2_server import Http2Server
-from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, StreamingMethod
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 UNKNOWN = 0xBE
@@ -69,10 +69,10 @@ class Services:
                 "Fail": self._fail,
                 "Break": self._break,
                 "Cancel": self._cancel,
-                "Chat": Streaming(self._chat),
-                "Push": Streaming(self._push),
-                "Mute": Streaming(self._mute),
-                "Drain": Streaming(self._drain),
+                "Chat": StreamingMethod(self._chat),
+                "Push": StreamingMethod(self._push),
+                "Mute": StreamingMethod(self._mute),
+                "Drain": StreamingMethod(self._drain),
             }
         }
 

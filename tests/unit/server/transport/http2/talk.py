@@ -9,7 +9,7 @@ from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.connection import Http2Connection
 from ie_serving.server.transport.http2.headers import HeaderFields
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.stream_states import Writing
+from ie_serving.server.transport.http2.stream_states import SendState
 from ie_serving.server.transport.http2.streams import Http2Stream
 from tests.unit.server.transport.http2.peer import HELLO, Header, call_headers, headers
 from tests.unit.server.transport.http2.wire import parsed
@@ -95,7 +95,7 @@ class Talk:
 
     def _take(self) -> None:
         sender = self.connection.sender
-        if sender.state is Writing.PAUSED:
+        if sender.state is SendState.PAUSED:
             return
         self.written += b"".join(sender.out)
         sender.out.clear()

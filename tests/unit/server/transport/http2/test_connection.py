@@ -11,7 +11,7 @@ from hyperframe.frame import (
 from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME, RULES
 from ie_serving.server.transport.http2.sender import SERVER_PREFACE
-from ie_serving.server.transport.http2.stream_states import Life, StreamState
+from ie_serving.server.transport.http2.stream_states import ConnectionState, StreamState
 from tests.unit.server.transport.http2.peer import (
     CONTINUATION,
     DATA,
@@ -109,7 +109,7 @@ def test_every_frame_in_every_state_of_its_stream(name: str, state: str, verdict
     talk.say(before, frame)
     assert talk.verdict() == verdict
     if verdict != QUIET and verdict.startswith("goaway"):
-        assert talk.connection.life is Life.FAILED
+        assert talk.connection.life is ConnectionState.FAILED
     else:
         talk.say(opened(99))
         assert 99 in talk.streams or talk.refuse
@@ -162,7 +162,7 @@ def test_a_preface_that_is_none_is_answered_in_http_1(length: int) -> None:
     talk = Talk(PREFACE[:length], b"")
     talk.say(b"\0")
     assert talk.written.startswith(b"HTTP/1.1 400 ")
-    assert talk.connection.life is Life.FAILED
+    assert talk.connection.life is ConnectionState.FAILED
 
 
 def test_a_preface_is_answered_by_ours() -> None:
@@ -170,7 +170,7 @@ def test_a_preface_is_answered_by_ours() -> None:
     talk.say(PREFACE[-1:])
     assert talk.written == SERVER_PREFACE
     talk.say(settings())
-    assert talk.connection.life is Life.OPEN
+    assert talk.connection.life is ConnectionState.OPEN
 
 
 # Lengths, section 4.2 and 6; 6 is FRAME_SIZE_ERROR. `tests/functional/protocols` has more of them,

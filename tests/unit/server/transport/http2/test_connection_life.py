@@ -18,7 +18,7 @@ from hyperframe.frame import (
 from ie_serving.server.transport.http2.frames import ErrorCode
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.rules import LARGEST_FRAME
-from ie_serving.server.transport.http2.stream_states import Flow, Life
+from ie_serving.server.transport.http2.stream_states import ConnectionState, SendEvent
 from ie_serving.server.transport.http2.streams import CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (
     CONTINUATION,
@@ -92,7 +92,7 @@ def test_a_client_that_does_not_read_may_not_send_past_a_stream_s_window() -> No
     """Nothing is given back meanwhile; when it reads again, everything is."""
     talk = Talk()
     talk.say(opened(1), opened(3))
-    talk.connection.sender.apply(Flow.PAUSE)
+    talk.connection.sender.apply(SendEvent.PAUSE)
     for _ in range(4):
         talk.say(data(1, bytes(LARGEST_FRAME)), data(3, bytes(LARGEST_FRAME - 10)))
     talk.say(data(1, b"x" * 100))
@@ -110,12 +110,12 @@ def test_a_client_that_does_not_read_may_not_send_past_the_connection_s_window()
     talk = Talk()
     numbers = range(1, 2 * CONNECTION_WINDOW // LARGEST_FRAME, 2)
     talk.say(*map(opened, numbers))
-    talk.connection.sender.apply(Flow.PAUSE)
+    talk.connection.sender.apply(SendEvent.PAUSE)
     for number in numbers:
         talk.say(data(number, bytes(LARGEST_FRAME)))
-    assert talk.connection.life is Life.OPEN
+    assert talk.connection.life is ConnectionState.OPEN
     talk.say(data(1, b"x" * 100))
-    assert talk.connection.life is Life.FAILED
+    assert talk.connection.life is ConnectionState.FAILED
     talk.connection.resumed()
     assert talk.verdict() == "goaway 3"
 
@@ -340,23 +340,23 @@ def test_a_connection_ends_with_its_last_stream_when_all_is_written() -> None:
     talk, _ = draining()
     talk.connection.goaway_known()
     talk.connection.end_if_done()
-    assert talk.connection.life is Life.CLOSING
+    assert talk.connection.life is ConnectionState.CLOSING
     talk.say(data(1, b"", "END_STREAM"))
-    talk.connection.sender.apply(Flow.PAUSE)
+    talk.connection.sender.apply(SendEvent.PAUSE)
     talk.streams[1].answer()
     talk.connection.end_if_done()
-    assert talk.connection.life is Life.CLOSING
+    assert talk.connection.life is ConnectionState.CLOSING
     talk.connection.resumed()
     talk.say()
     talk.connection.end_if_done()
-    assert talk.connection.life is Life.CLOSED
+    assert talk.connection.life is ConnectionState.CLOSED
 
 
 def test_a_stop_answers_every_stream_and_ends() -> None:
     talk, _ = draining()
     talk.say(opened(3, "END_STREAM"))
     talk.connection.stop()
-    assert talk.connection.life is Life.CLOSED
+    assert talk.connection.life is ConnectionState.CLOSED
     assert [stream.events[-1] for stream in talk.streams.values()] == ["cancelled", "finished"]
 
 

@@ -26,7 +26,7 @@ from ie_serving.server.transport.http2.driver import (
 from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.stream_states import Life
+from ie_serving.server.transport.http2.stream_states import ConnectionState
 from ie_serving.server.transport.http2.streams import (
     MOST_STREAMS,
     STREAM_WINDOW,
@@ -112,7 +112,7 @@ async def test_the_first_frame_is_settings(served: Served, first: bytes) -> None
 async def test_a_client_that_does_not_begin_is_sent_away(
     served: Served, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(LIMITS_S, Life.PREFACE, 0.01)
+    monkeypatch.setitem(LIMITS_S, ConnectionState.PREFACE, 0.01)
     peer = await served.connect(HELLO[:start])
     await peer.gone()
 

@@ -9,7 +9,7 @@ from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
 from ie_serving.server.transport.http2 import driver, rules
 from ie_serving.server.transport.http2.rules import EARNED
-from ie_serving.server.transport.http2.stream_states import Life
+from ie_serving.server.transport.http2.stream_states import ConnectionState
 from ie_serving.server.transport.http2.streams import MOST_STREAMS
 from tests.unit.server.transport.http2.peer import (
     LARGE_WINDOW,
@@ -62,7 +62,7 @@ def test_floods_end_the_connection(flood: bytes) -> None:
     talk.say(opened(1), headers(3, request(without=":path")))
     spent = 2  # for SETTINGS of the preface and the stream that we reset
     talk.say(flood * (BURST - spent))
-    assert talk.connection.life is Life.OPEN
+    assert talk.connection.life is ConnectionState.OPEN
     talk.say(flood)
     assert talk.verdict() == FLOOD
 
@@ -82,7 +82,7 @@ def test_rapid_resets_end_the_connection(drop: Callable[[int], bytes]) -> None:
         block = bytes(encoder.encode(request()))
         frame = HeadersFrame(number, block, flags=["END_HEADERS"]).serialize()
         talk.say(frame, drop(number))
-    assert talk.connection.life is Life.FAILED
+    assert talk.connection.life is ConnectionState.FAILED
     assert all(stream.events[-1] == "cancelled" for stream in talk.streams.values())
 
 
@@ -127,7 +127,7 @@ def test_frames_that_clients_write_around_each_call_are_no_flood() -> None:
         )
         talk.streams.pop(number).answer()
         talk.written = b""
-    assert talk.connection.life is Life.OPEN
+    assert talk.connection.life is ConnectionState.OPEN
 
 
 def test_a_client_that_widens_windows_as_it_reads_is_no_flood() -> None:
@@ -138,7 +138,7 @@ def test_a_client_that_widens_windows_as_it_reads_is_no_flood() -> None:
         talk.connection.sender.send(talk.streams[1], bytes(1000))
         talk.say(window_update(0, 1000), window_update(1, 1000))
         talk.written = b""
-    assert talk.connection.life is Life.OPEN
+    assert talk.connection.life is ConnectionState.OPEN
     assert talk.connection.sender.sent == 2 * BURST
     assert EARNED >= 2
 

@@ -10,7 +10,7 @@ from ie_serving.server.transport.http2.headers import (
     HeaderField,
     HpackReader,
     TooManyFields,
-    Undecodable,
+    UndecodableBlock,
 )
 
 MOST = 1000
@@ -38,7 +38,7 @@ def reference(decoder: Decoder, block: bytes) -> list[HeaderField] | None:
 def ours(reader: HpackReader, block: bytes) -> list[HeaderField] | None:
     try:
         return reader.decode(block)
-    except Undecodable:
+    except UndecodableBlock:
         return None
 
 
@@ -84,7 +84,7 @@ def test_any_bytes(blocks: list[bytes]) -> None:
     ],
 )
 def test_a_malformed_block_is_refused(block: bytes) -> None:
-    with pytest.raises(Undecodable):
+    with pytest.raises(UndecodableBlock):
         HpackReader(MOST).decode(block)
 
 

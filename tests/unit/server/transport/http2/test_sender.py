@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.sender import TURN, Sender
-from ie_serving.server.transport.http2.stream_states import Flow, StreamEvent, StreamState, Writing
+from ie_serving.server.transport.http2.stream_states import (
+    SendEvent,
+    SendState,
+    StreamEvent,
+    StreamState,
+)
 from ie_serving.server.transport.http2.streams import Http2Stream, StreamTable
 from tests.unit.server.transport.http2.peer import pattern
 from tests.unit.server.transport.http2.wire import parsed
@@ -48,7 +53,7 @@ class Half:
 
     def take(self) -> None:
         sender = self.sender
-        if sender.state is not Writing.PAUSED:
+        if sender.state is not SendState.PAUSED:
             self.written += b"".join(sender.out)
             sender.out.clear()
             while pieces := sender.turn():
@@ -178,10 +183,10 @@ def test_large_answers_take_turns() -> None:
     """Each stream sends TURN bytes, then the next."""
     half = Half()
     half.sender.widen_connection(100 * TURN)
-    half.sender.apply(Flow.PAUSE)
+    half.sender.apply(SendEvent.PAUSE)
     for number in (1, 3):
         half.reply(half.stream(number, 100 * TURN), pattern(3 * TURN))
-    half.sender.apply(Flow.RESUME)
+    half.sender.apply(SendEvent.RESUME)
     half.take()
     assert [number for number, _ in groupby(half.order())] == [1, 3] * 3
 
@@ -256,11 +261,11 @@ def test_a_stream_learns_that_all_was_sent() -> None:
 def test_nothing_is_taken_for_a_client_that_does_not_read() -> None:
     """And all of it, in order, when it reads again."""
     half = Half()
-    half.sender.apply(Flow.PAUSE)
+    half.sender.apply(SendEvent.PAUSE)
     assert not send_whole(half, half.stream(3), b"x")
     half.reply(half.stream(1), pattern(1000))
     assert not half.written
-    half.sender.apply(Flow.RESUME)
+    half.sender.apply(SendEvent.RESUME)
     half.take()
     assert half.body(1) == pattern(1000)
 
@@ -281,11 +286,11 @@ def test_a_stream_s_window_above_the_largest_is_told() -> None:
 
 def test_requests_that_are_read_together_are_answered_together() -> None:
     half = Half()
-    half.sender.apply(Flow.READING)
+    half.sender.apply(SendEvent.READING)
     assert send_whole(half, half.stream(1), b"1")
     assert send_whole(half, half.stream(3), b"2")
     assert not half.written
-    half.sender.apply(Flow.READ)
+    half.sender.apply(SendEvent.READ)
     half.take()
     assert half.order() == [1, 3]
 
@@ -293,7 +298,7 @@ def test_requests_that_are_read_together_are_answered_together() -> None:
 def test_after_the_client_is_gone_nothing_is_kept() -> None:
     half = Half()
     half.reply(half.stream(1, 0), b"waits")
-    half.sender.apply(Flow.LOST)
+    half.sender.apply(SendEvent.LOST)
     half.sender.write(frames.SETTINGS_ACK)
     half.reply(half.stream(3), b"late")
     assert half.sender.idle

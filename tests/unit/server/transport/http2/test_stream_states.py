@@ -10,14 +10,14 @@ from ie_serving.server.transport.http2.stream_states import (
     READER,
     STREAM,
     WRITER,
-    Expect,
-    Flow,
-    Life,
-    LifeEvent,
-    Piece,
+    ConnectionEvent,
+    ConnectionState,
+    ExpectedData,
+    FrameEvent,
+    SendEvent,
+    SendState,
     StreamEvent,
     StreamState,
-    Writing,
 )
 from tests.state_drawings import moves
 from tests.unit.moves import Table, check_moves
@@ -67,9 +67,9 @@ OVER       OVER       OVER       OVER    OVER       OVER
     ("table", "states", "events", "moves"),
     [
         pytest.param(STREAM, StreamState, StreamEvent, STREAM_MOVES, id="stream"),
-        pytest.param(LIFE, Life, LifeEvent, LIFE_MOVES, id="connection"),
-        pytest.param(READER, Expect, Piece, READER_MOVES, id="reader"),
-        pytest.param(WRITER, Writing, Flow, WRITER_MOVES, id="writer"),
+        pytest.param(LIFE, ConnectionState, ConnectionEvent, LIFE_MOVES, id="connection"),
+        pytest.param(READER, ExpectedData, FrameEvent, READER_MOVES, id="reader"),
+        pytest.param(WRITER, SendState, SendEvent, WRITER_MOVES, id="writer"),
     ],
 )
 def test_every_event_in_every_state(

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from benchmarks.report import table
 from ie_serving.core.values.tensors import DataType
-from ie_serving.wire.examples.example_spec import Dense, ExampleSpec
+from ie_serving.wire.examples.example_spec import DenseFeature, ExampleSpec
 from ie_serving.wire.examples.serialized_examples import parse
 
 FLOATS, INTEGERS, STRINGS = 10, 6, 4
@@ -71,7 +71,9 @@ def _sizes() -> dict[str, tuple[DataType, tuple[int, ...]]]:
 
 def _spec() -> ExampleSpec:
     return ExampleSpec(
-        dense=[Dense(key, dtype, shape, None, key) for key, (dtype, shape) in _sizes().items()]
+        dense=[
+            DenseFeature(key, dtype, shape, None, key) for key, (dtype, shape) in _sizes().items()
+        ]
     )
 
 

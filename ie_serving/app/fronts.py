@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ie_serving.server.fronts.openapi.openapi_front import CallerOf
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
-    from ie_serving.wire.kserve.regions import Off
+    from ie_serving.wire.kserve.regions import NoRegions
 
 
 class Carrier(NamedTuple):
@@ -127,7 +127,7 @@ def management(control: ModelControl, log: LogPages, server: ServerSettings) -> 
         return Management(repository, ServerSettingCalls(log, server.traces_url), regions())
 
     @cache
-    def regions() -> SharedMemory | Off:
+    def regions() -> SharedMemory | NoRegions:
         from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory
         from ie_serving.wire.kserve.regions import OFF
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from ie_serving.core.values.errors import ConfigError, EntryChanged, StorageError
 from ie_serving.storage.base import Entry, Remote, Storage
-from ie_serving.storage.siblings import Retried, Whole
+from ie_serving.storage.siblings import ParentListing, Retried
 
 MOST_BYTES: Final = 1 << 20
 """Size of a file that is read; settings of one model take hundreds of bytes."""
@@ -119,7 +119,7 @@ class BucketDirectories:
 
     def __init__(
         self,
-        whole: Whole,
+        whole: ParentListing,
         open_remote: Callable[[], Remote],
         files: Sequence[str],
         retried: Retried,

@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 from ie_serving.core.values.errors import ConfigError, Missing, StorageError
 from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.options import StoreOptions
-from ie_serving.storage.trouble import RetryLoop, Tries
+from ie_serving.storage.trouble import RetryLimits, RetryLoop
 
-FIRST_TRIES = Tries(most=3, patience_s=10.0)
+FIRST_TRIES = RetryLimits(most=3, patience_s=10.0)
 """Tries of the first read, without which a server does not start. A later one is made at each
 poll."""
-LATER_TRIES = Tries(most=1)
+LATER_TRIES = RetryLimits(most=1)
 
 
 class RemoteFile:

@@ -9,9 +9,9 @@ The parent may hold much more than the models, or listing it may be forbidden. T
 lists its own path, and the common listing is tried again after `KNOWN_S`. A transient error (a
 store that does not answer) is raised to all announced callers.
 
-A repository of models (`Whole`) is the parent itself, with all that lies below: it always lists in
-common, and its models read the same result. A listing of several pages is repeated by idle polls
-only as often as makes one request a second.
+A repository of models (`ParentListing`) is the parent itself, with all that lies below: it always
+lists in common, and its models read the same result. A listing of several pages is repeated by idle
+polls only as often as makes one request a second.
 """
 
 import logging
@@ -203,7 +203,7 @@ class Sibling:
         before, self._turn = self._turn, _Turn(self._location.prefix, is_idle)
         return self._siblings.expect(self._turn, before)
 
-    def look(self, above: Remote, retried: Retried) -> "Seen | None":
+    def look(self, above: Remote, retried: Retried) -> "BasePathListing | None":
         """Give the objects of this base path from a common listing; None: list it alone.
 
         Args:
@@ -216,10 +216,10 @@ class Sibling:
         objects = self._siblings.look(self._turn, above, retried)
         if objects is None:
             return None
-        return Seen(self._location, objects.get(self._location.prefix, ()))
+        return BasePathListing(self._location, objects.get(self._location.prefix, ()))
 
 
-class Whole:
+class ParentListing:
     """The parent of base paths, with all that lies below. Made by `Neighbours`.
 
     Attributes:
@@ -244,7 +244,7 @@ class Whole:
         return {name: found.get(f"{self.location.prefix}{name}/", ()) for name in names}
 
 
-class Seen:
+class BasePathListing:
     """One base path at the time of a listing of all."""
 
     def __init__(self, location: Location, objects: Sequence[Entry]) -> None:
@@ -277,10 +277,10 @@ class Neighbours:
             return None
         return Sibling(self._at(above), location)
 
-    def below(self, location: Location) -> Whole:
+    def below(self, location: Location) -> ParentListing:
         """Enter a repository of models, whose base paths lie directly below it."""
         above = location.directory()
-        return Whole(self._at(above), above)
+        return ParentListing(self._at(above), above)
 
     def _at(self, above: Location) -> Siblings:
         # Held by its base paths alone: with the last model that lies there it goes.

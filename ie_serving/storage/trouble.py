@@ -47,7 +47,7 @@ to 10 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tries:
+class RetryLimits:
     """How often, how long after each other, and for how long something is tried."""
 
     most: int
@@ -65,7 +65,7 @@ class RetryLoop:
 
     def __init__(
         self,
-        tries: Tries,
+        tries: RetryLimits,
         pause: Callable[[float], None],
         *,
         clock: Callable[[], float] = time.monotonic,

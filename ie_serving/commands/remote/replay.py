@@ -30,7 +30,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.values.versions import State
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.prediction_log import CutOff, read_logs
+from ie_serving.wire.tfs.prediction_log import RecordCutOff, read_logs
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 MOST_SHOWN: Final = 10
@@ -114,7 +114,7 @@ def _records(file: str) -> list[tuple[int, Proto]]:
         with open(file, "rb") as opened:
             logs.extend(read_logs(opened))
     except (OSError, InvalidRequest) as error:
-        if not (logs and isinstance(error, CutOff)):
+        if not (logs and isinstance(error, RecordCutOff)):
             raise CommandMisused(
                 f"{file} cannot be read as a TFRecord file of PredictionLog: {error}"
             ) from None

@@ -8,7 +8,7 @@
     │   ├── UnknownMethod         no target has this method (`server/fronts/tfs/rest_routes.py`)
     │   ├── VersionOverflow       its number has over 64 bits (`server/fronts/tfs/rest_routes.py`)
     │   ├── UpgradeRequired       asks for no WebSocket (`server/transport/websocket.py`)
-    │   └── CutOff                a file ends within a record (`wire/tfs/prediction_log.py`)
+    │   └── RecordCutOff          a file ends within a record (`wire/tfs/prediction_log.py`)
     ├── NotFound                  no such servable, version or sequence
     │   └── SequenceElsewhere     another version has the sequence
     ├── AlreadyExists             the request begins what exists already

@@ -12,12 +12,12 @@ from typing import ClassVar
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.examples.example_spec import (
-    Dense,
+    DenseFeature,
     ExampleSpec,
     OutputNames,
     ParsedOutput,
     RaggedFeature,
-    Sparse,
+    SparseFeature,
     is_default,
 )
 from ie_serving.wire.examples.sequence_examples import DenseList, RaggedList, SequenceSpec
@@ -112,17 +112,19 @@ class ExampleParser(ABC):
             tuple(self._ragged(f"{side}ragged", names)),
         )
 
-    def _dense(self, group: str, names: OutputNames) -> Iterator[Dense]:
+    def _dense(self, group: str, names: OutputNames) -> Iterator[DenseFeature]:
         shapes, types = self._shapes(group), self._types[group]
         for at, key in enumerate(self._keys[group]):
             given, shape = self._defaults[at], shapes[at]
             default = given if is_default(given, shape) else None
-            yield Dense(key, types[at], shape, default, names.get((f"{group}_values", at), ""))
+            yield DenseFeature(
+                key, types[at], shape, default, names.get((f"{group}_values", at), "")
+            )
 
-    def _sparse(self, group: str, names: OutputNames) -> Iterator[Sparse]:
+    def _sparse(self, group: str, names: OutputNames) -> Iterator[SparseFeature]:
         for at, key in enumerate(self._keys[group]):
             parts = [names.get((f"{group}_{part}", at), "") for part in _SPARSE_PARTS]
-            yield Sparse(key, self._types[group][at], *parts)
+            yield SparseFeature(key, self._types[group][at], *parts)
 
     def _ragged(self, group: str, names: OutputNames) -> Iterator[RaggedFeature]:
         splits = self._dtypes(f"{group}_split_types")

@@ -30,7 +30,7 @@ from ie_serving.storage.backends.azure_requests import (
     pool_for,
     sign,
 )
-from ie_serving.storage.backends.bucket import CHUNK_BYTES, BucketRemote, Kept
+from ie_serving.storage.backends.bucket import CHUNK_BYTES, BucketRemote, SharedClient
 from ie_serving.storage.base import Entry, Location, Remote, Sink, shown
 from ie_serving.storage.checksums import Checksum
 from ie_serving.storage.options import (
@@ -312,10 +312,10 @@ def _name(found: "Element") -> str:
 
 
 @cache
-def client_of(options: AzureOptions, place: AzurePlace) -> Kept[ContainerClient]:
+def client_of(options: AzureOptions, place: AzurePlace) -> SharedClient[ContainerClient]:
     """One client for each container."""
     quiet("azure", "msal", "requests", "urllib3")
-    return Kept(partial(make_client, options, place), lambda client: client.pool.clear())
+    return SharedClient(partial(make_client, options, place), lambda client: client.pool.clear())
 
 
 def make_client(options: AzureOptions, place: AzurePlace) -> ContainerClient:

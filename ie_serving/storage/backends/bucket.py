@@ -53,7 +53,7 @@ _CURED_BY_READING_AGAIN = (Trouble.NO_CREDENTIALS, Trouble.CREDENTIALS, Trouble.
 """Troubles that a new client, which reads the credentials again, may not have."""
 
 
-class Kept(Generic[ClientT]):
+class SharedClient(Generic[ClientT]):
     """One client of a process, made on first use, and replaced after its credentials were refused.
 
     Processes that were forked share no connection: each makes its own client.
@@ -113,7 +113,7 @@ class BucketRemote(ABC, Generic[ClientT]):
 
     advice: Mapping[Trouble, str | Hint]
 
-    def __init__(self, location: Location, endpoint: str, kept: Kept[ClientT]) -> None:
+    def __init__(self, location: Location, endpoint: str, kept: SharedClient[ClientT]) -> None:
         self._location = location
         self._endpoint = endpoint
         self._kept = kept

@@ -16,7 +16,7 @@ from ie_serving.storage.backends.bucket import (
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
     BucketRemote,
-    Kept,
+    SharedClient,
     proxy_of,
     warn_of_plain_http,
 )
@@ -203,10 +203,10 @@ class _Stream:
 
 
 @cache
-def client_of(options: GcsOptions, bucket: str) -> Kept[Untyped]:
+def client_of(options: GcsOptions, bucket: str) -> SharedClient[Untyped]:
     """One client for each bucket."""
     quiet("google", "urllib3", "requests")
-    return Kept(lambda: make_client(options, bucket), lambda client: client.close())
+    return SharedClient(lambda: make_client(options, bucket), lambda client: client.close())
 
 
 def make_client(options: GcsOptions, bucket: str) -> Untyped:

@@ -17,7 +17,7 @@ from ie_serving.storage.backends.bucket import (
     CONNECTIONS,
     READ_TIMEOUT_S,
     BucketRemote,
-    Kept,
+    SharedClient,
     warn_of_plain_http,
 )
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
@@ -216,10 +216,10 @@ _WITH_CHECKSUM: dict[str, str | list[str] | tuple[str]] = {"x-amz-checksum-mode"
 
 
 @cache
-def client_of(options: MinioOptions, bucket: str) -> "Kept[Minio]":
+def client_of(options: MinioOptions, bucket: str) -> "SharedClient[Minio]":
     """One client for each bucket."""
     quiet("urllib3")
-    return Kept(lambda: make_client(options, bucket))
+    return SharedClient(lambda: make_client(options, bucket))
 
 
 def make_client(options: MinioOptions, bucket: str) -> "Minio":

@@ -19,7 +19,7 @@ from ie_serving.storage.backends.bucket import (
     CONNECTIONS,
     READ_TIMEOUT_S,
     BucketRemote,
-    Kept,
+    SharedClient,
     proxy_of,
     warn_of_plain_http,
 )
@@ -299,10 +299,10 @@ class S3Remote(BucketRemote[Boto]):
 
 
 @cache
-def client_of(options: S3Options, bucket: str) -> Kept[Boto]:
+def client_of(options: S3Options, bucket: str) -> SharedClient[Boto]:
     """One client for each bucket: its connections and region are the bucket's own."""
     quiet("boto3", "botocore", "urllib3")
-    return Kept(lambda: make_client(options, bucket), lambda client: client.close())
+    return SharedClient(lambda: make_client(options, bucket), lambda client: client.close())
 
 
 def make_client(options: S3Options, bucket: str) -> Boto:

@@ -15,7 +15,7 @@ import botocore.session
 from botocore.loaders import JSONFileLoader
 
 
-class FileInSteps(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
+class SteppedFileLoader(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
     """Reads a definition as botocore's own reader does, in steps."""
 
     def load_file(self, file_path: str) -> Any:  # noqa: ANN401  # JSON
@@ -39,5 +39,5 @@ def session() -> Any:  # noqa: ANN401  # botocore has no types
     """Give a botocore session that reads the definitions of its clients in steps."""
     made = botocore.session.get_session()
     # The loader is set before the first client is made: it caches the files that it has read.
-    made.get_component("data_loader").file_loader = FileInSteps()
+    made.get_component("data_loader").file_loader = SteppedFileLoader()
     return made

@@ -22,7 +22,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry, Remote
 from ie_serving.storage.mirror.locks import Pause
-from ie_serving.storage.trouble import RetryLoop, Tries
+from ie_serving.storage.trouble import RetryLimits, RetryLoop
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.stores import STORES
 
@@ -120,7 +120,7 @@ class Progress:
         }
 
 
-PART_TRIES = Tries(most=6)
+PART_TRIES = RetryLimits(most=6)
 """Tries for each range, counted from the last byte that arrived: about 6 s of waits in all, since
 the next load of the version continues from the bytes that arrived."""
 
@@ -136,7 +136,7 @@ class Transfer:
     threads: int = 8
     """Ranges of one version requested at a time: one connection alone seldom fills a network."""
 
-    tries: Tries = PART_TRIES
+    tries: RetryLimits = PART_TRIES
     """Tries of each range, counted from the last byte that arrived."""
 
     report_s: float = 5.0
@@ -198,13 +198,13 @@ def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
         jobs = [
             job
             for number, path in enumerate(sorted(entries))
-            for job in _File(place, entries[path], path, number).jobs()
+            for job in _FileDownload(place, entries[path], path, number).jobs()
         ]
     _run(jobs, place)
     return place.directory / "files"
 
 
-class _File:
+class _FileDownload:
     """One file under way: its parts, in any order, then its check."""
 
     def __init__(self, place: Workplace, entry: Entry, path: str, number: int) -> None:

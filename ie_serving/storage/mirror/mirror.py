@@ -26,8 +26,8 @@ from ie_serving.storage.base import NEVER, Entry, Remote, fingerprint_of
 from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
-from ie_serving.storage.siblings import Seen, Sibling
-from ie_serving.storage.trouble import PASSING, RetryLoop, Tries
+from ie_serving.storage.siblings import BasePathListing, Sibling
+from ie_serving.storage.trouble import PASSING, RetryLimits, RetryLoop
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ T = TypeVar("T")
 SiblingOf: TypeAlias = tuple[Sibling, Remote] | None
 """A base path that is listed together with its siblings, and their common parent."""
 
-LISTING_TRIES = Tries(most=3, patience_s=10.0)
+LISTING_TRIES = RetryLimits(most=3, patience_s=10.0)
 """Few tries: the next poll is the next try, and a start waits for the first one."""
 
 NAME_LENGTH = 40
@@ -59,12 +59,12 @@ class Mirror:
         *,
         stopping: Flag | None = None,
         transfer: Transfer = Transfer(),  # noqa: B008  (a frozen value)
-        listing_tries: Tries = LISTING_TRIES,
+        listing_tries: RetryLimits = LISTING_TRIES,
         beside: SiblingOf = None,
     ) -> None:
         self._remote = remote
         self._beside = beside
-        self._seen: Seen | None = None
+        self._seen: BasePathListing | None = None
         self._stopping = stopping or Flag()
         self._transfer = transfer
         self._listing_tries = listing_tries

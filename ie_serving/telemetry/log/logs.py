@@ -246,7 +246,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 # Several workers append to one file, so none of them may rotate it; a rotating program moves it.
-class _File(logging.handlers.WatchedFileHandler):
+class _LogFile(logging.handlers.WatchedFileHandler):
     """A log file that is reopened when it was moved away, and on request."""
 
     _lost = 0
@@ -274,7 +274,7 @@ class _File(logging.handlers.WatchedFileHandler):
         log.warning(Event("log file lines lost", path=self.baseFilename, lines=lines, cause=cause))
 
     def reopen(self) -> None:
-        """See `ReopenedFile`."""
+        """See `ReopenableFile`."""
         with self.lock or nullcontext(), suppress(OSError):
             self.reopenIfNeeded()
 
@@ -282,7 +282,7 @@ class _File(logging.handlers.WatchedFileHandler):
 def _file_handler(path: str) -> logging.Handler:
     try:
         # UTF-8 cannot encode some texts from elsewhere; stderr writes them so, too.
-        file = _File(path, encoding="utf-8", errors="backslashreplace")
+        file = _LogFile(path, encoding="utf-8", errors="backslashreplace")
         register(file)
         return file
     except OSError as error:
@@ -316,7 +316,7 @@ FORMS: Mapping[str, Callable[[], logging.Formatter]] = {
 """Formatter by the word of the setting."""
 
 
-class ReopenedFile(Protocol):
+class ReopenableFile(Protocol):
     """An object that writes to a file."""
 
     def reopen(self) -> None:
@@ -324,10 +324,10 @@ class ReopenedFile(Protocol):
 
 
 # Weak references: `configure` drops the files of an earlier call without unregistering them.
-_opened: "weakref.WeakSet[ReopenedFile]" = weakref.WeakSet()
+_opened: "weakref.WeakSet[ReopenableFile]" = weakref.WeakSet()
 
 
-def register(file: ReopenedFile) -> None:
+def register(file: ReopenableFile) -> None:
     """Make `reopen` include `file`, as long as the object exists."""
     _opened.add(file)
 

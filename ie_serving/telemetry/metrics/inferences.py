@@ -14,7 +14,7 @@ from weakref import WeakSet
 from ie_serving.telemetry.metrics.text import SETTLED_AT, Durations, Histogram
 
 
-class Ran(Protocol):
+class DurationSink(Protocol):
     """Receives the seconds of inferences; an array is one."""
 
     def append(self, seconds: float, /) -> None:
@@ -23,7 +23,7 @@ class Ran(Protocol):
     def __len__(self) -> int: ...
 
 
-class Lends(Protocol):
+class RequestPool(Protocol):
     """Lends infer requests; `engines.run.infer_request.Pool` is one."""
 
     size: int
@@ -46,9 +46,9 @@ class Inferences:
     def __init__(self) -> None:
         self._durations = Durations()
         self._waits = Durations()
-        self.ran: Ran = self._durations.noted
+        self.ran: DurationSink = self._durations.noted
         self.waiting = 0
-        self.pools: WeakSet[Lends] = WeakSet()
+        self.pools: WeakSet[RequestPool] = WeakSet()
         self.streams = 0
 
     @property

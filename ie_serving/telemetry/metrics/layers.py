@@ -22,7 +22,7 @@ ALONE = "lane_free"
 """Reason of a request that is sent at once, alone: a lane was free."""
 
 
-class Gathers(Protocol):
+class RequestBatcher(Protocol):
     """Batches requests for one signature of one version."""
 
     @property
@@ -58,10 +58,10 @@ class BatchMetrics:
         self._alone: dict[int, int] = {}
         self._gathered: dict[int, int] = {}
         # Weak references: the queues are freed with their versions.
-        self._queues: WeakSet[Gathers] = WeakSet()
+        self._queues: WeakSet[RequestBatcher] = WeakSet()
         self._lock = threading.Lock()
 
-    def watch(self, queue: Gathers) -> None:
+    def watch(self, queue: RequestBatcher) -> None:
         """Include the queue's waiting rows in the page. Called in the thread of a load."""
         self.sizes = queue.sizes
         with self._lock:

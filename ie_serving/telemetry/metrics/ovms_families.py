@@ -18,7 +18,7 @@ from ie_serving.telemetry.metrics.text import (
     sample,
     written,
 )
-from ie_serving.telemetry.metrics.version_metrics import Live
+from ie_serving.telemetry.metrics.version_metrics import LiveVersion
 
 REQUESTS_SUCCESS = "ovms_requests_success"
 REQUESTS_FAIL = "ovms_requests_fail"
@@ -58,7 +58,7 @@ MetricsByModel = Mapping[str, RequestMetrics]
 
 
 def ovms_lines(
-    models: MetricsByModel, live: Sequence[Live], graphs: Collection[str], *, from_load: bool
+    models: MetricsByModel, live: Sequence[LiveVersion], graphs: Collection[str], *, from_load: bool
 ) -> Iterator[str]:
     """Yield the lines for dashboards of OpenVINO Model Server.
 
@@ -109,7 +109,7 @@ def ovms_lines(
 
 
 def _graph_lines(
-    graphs: MetricsByModel, live: Iterable[Live], unasked: Iterable[Live]
+    graphs: MetricsByModel, live: Iterable[LiveVersion], unasked: Iterable[LiveVersion]
 ) -> Iterator[str]:
     for name, meaning, counted in (
         (ACCEPTED, "Requests that a graph began with.", _accepted(graphs)),
@@ -128,17 +128,17 @@ def _graph_lines(
 
 
 def _gauge(
-    name: str, meaning: str, live: Iterable[Live], value: Callable[[Live], int]
+    name: str, meaning: str, live: Iterable[LiveVersion], value: Callable[[LiveVersion], int]
 ) -> Iterator[str]:
     found = (sample(name, value(each), name=each.name, version=str(each.version)) for each in live)
     yield from family(name, "gauge", meaning, found)
 
 
-def _holders(version: Live) -> int:
+def _holders(version: LiveVersion) -> int:
     return version.holders
 
 
-def _streams(version: Live) -> int:
+def _streams(version: LiveVersion) -> int:
     return version.inferences.streams or version.inferences.requests
 
 
@@ -159,7 +159,7 @@ CountedSeries = Iterable[tuple[str, SeriesKey, int]]
 
 
 def _counts(
-    name: str, counted: CountedSeries, unasked: Iterable[Live], labels: Labels = _labels
+    name: str, counted: CountedSeries, unasked: Iterable[LiveVersion], labels: Labels = _labels
 ) -> Iterator[str]:
     # Added up, since its series have no status code, unlike ours.
     numbers: Counter[str] = Counter()
@@ -214,7 +214,7 @@ def _broke_off(models: MetricsByModel) -> CountedSeries:
             yield model, key, number
 
 
-def _times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterator[str]:
+def _times(models: MetricsByModel, unasked: Iterable[LiveVersion]) -> Iterator[str]:
     # Its series do not distinguish the protocols.
     found: dict[tuple[str, str, str], Histogram] = {
         (interface, each.name, str(each.version)): Histogram()
@@ -231,7 +231,7 @@ def _times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterator[str]:
         yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
 
 
-def _processing_times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterator[str]:
+def _processing_times(models: MetricsByModel, unasked: Iterable[LiveVersion]) -> Iterator[str]:
     # Its series distinguish neither the versions nor the interfaces.
     found = {(each.name, method): Histogram() for each in unasked for method in INFERRING}
     for model, requests in models.items():
@@ -244,7 +244,7 @@ def _processing_times(models: MetricsByModel, unasked: Iterable[Live]) -> Iterat
 
 
 def _histograms(
-    name: str, live: Iterable[Live], of: Callable[[Live], Histogram], from_load: bool
+    name: str, live: Iterable[LiveVersion], of: Callable[[LiveVersion], Histogram], from_load: bool
 ) -> Iterator[str]:
     for version in live:
         histogram = of(version)

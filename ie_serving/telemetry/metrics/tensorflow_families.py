@@ -14,7 +14,7 @@ from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.metrics.requests import RequestMetrics
 from ie_serving.telemetry.metrics.text import MICROSECONDS, Histogram, written
-from ie_serving.telemetry.metrics.version_metrics import Live
+from ie_serving.telemetry.metrics.version_metrics import LiveVersion
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"
@@ -83,7 +83,7 @@ class InferenceTotals:
         self.builds = 0
         self.build_s = 0.0
 
-    def look(self, live: Iterable[Live], models: Collection[str]) -> None:
+    def look(self, live: Iterable[LiveVersion], models: Collection[str]) -> None:
         """Take note of the AVAILABLE versions, and keep the totals of those that are gone."""
         present = {id(each.inferences): each for each in live}
         for key, each in present.items():
@@ -119,7 +119,7 @@ def tensorflow_lines(
     gone: BatchMetrics,
     asked: UnservedRequests,
     inferred: InferenceTotals,
-    live: Iterable[Live],
+    live: Iterable[LiveVersion],
 ) -> Iterator[str]:
     """Yield the lines for dashboards of TensorFlow Serving.
 
@@ -174,7 +174,7 @@ def _graphs(inferred: InferenceTotals) -> Iterator[str]:
     yield from total.lines(GRAPH_RUN_TIMES, "", MICROSECONDS)
 
 
-def _loads(models: Mapping[str, Counts], live: Iterable[Live]) -> Iterator[str]:
+def _loads(models: Mapping[str, Counts], live: Iterable[LiveVersion]) -> Iterator[str]:
     paths: dict[tuple[str, str], str] = {}
     attempts: Counter[tuple[str, str]] = Counter()  # two models may have one path
     for model, each in models.items():

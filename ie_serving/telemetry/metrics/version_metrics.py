@@ -119,7 +119,7 @@ class ResidencyMetrics:
         return {"limit": self.budget, "held": self._resident()} if self.budget else None
 
 
-class Live(Protocol):
+class LiveVersion(Protocol):
     """An AVAILABLE version; `models.version.handle.Servable` is one."""
 
     @property
@@ -147,11 +147,13 @@ class Live(Protocol):
         """Bytes that its load has added; None if not known."""
 
 
-LiveVersions = Callable[[], Iterable[Live]]
+LiveVersions = Callable[[], Iterable[LiveVersion]]
 """Returns the AVAILABLE versions of all models."""
 
 
-def version_lines(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
+def version_lines(
+    live: Iterable[LiveVersion], requests: Mapping[str, RequestMetrics]
+) -> Iterator[str]:
     """Yield the samples of every version.
 
     Args:
@@ -199,21 +201,23 @@ def version_lines(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) 
     )
 
 
-def _stages(live: Iterable[Live], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
+def _stages(live: Iterable[LiveVersion], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
     for each in live:
         for stage, histogram in (*_inferences(each), *_of(each, requests)):
             labels = written(model_name=each.name, version=str(each.version), stage=stage)
             yield from histogram.lines(STAGE, labels, shown=EVERY_SECOND)
 
 
-def _inferences(version: Live) -> Iterator[tuple[str, Histogram]]:
+def _inferences(version: LiveVersion) -> Iterator[tuple[str, Histogram]]:
     ran = version.inferences.durations
     if len(ran):
         yield "queue", version.inferences.waits
         yield "inference", ran
 
 
-def _of(version: Live, requests: Mapping[str, RequestMetrics]) -> Iterator[tuple[str, Histogram]]:
+def _of(
+    version: LiveVersion, requests: Mapping[str, RequestMetrics]
+) -> Iterator[tuple[str, Histogram]]:
     model = requests.get(version.name)
     for (number, step), histogram in (model.stages() if model else {}).items():
         if number == str(version.version):

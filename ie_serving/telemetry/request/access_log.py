@@ -278,7 +278,7 @@ def writer_of(form: str) -> WriteRows:
     return (_json_form() if form == "json" else _text_form()).lines
 
 
-class _Form:
+class _LineForm:
     """How lines of one form are written.
 
     Args of the constructor:
@@ -374,18 +374,20 @@ def written_client(client: object) -> str:
     return _MAPPED.sub(r"\1", address)
 
 
-def _text_form() -> _Form:
+def _text_form() -> _LineForm:
     whole = f"%%b,%%03d - {NAME} - INFO - {EVENT} %s\n"
-    return _Form(whole, _local_second, "%s=%s", " ", lambda text: render(mask(text)), "-")
+    return _LineForm(whole, _local_second, "%s=%s", " ", lambda text: render(mask(text)), "-")
 
 
-def _json_form() -> _Form:
+def _json_form() -> _LineForm:
     """Make the JSON form, with the number of this process."""
     whole = (
         f'{{"time":"%%b.%%03dZ","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
         '"fields":{%s}}\n'
     )
-    return _Form(whole, written_second, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null")
+    return _LineForm(
+        whole, written_second, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null"
+    )
 
 
 def _local_second(at: int) -> str:

@@ -112,7 +112,7 @@ class ObservedInferences(Inferences):
 
     def __init__(self, model: str, version: int) -> None:
         super().__init__()
-        ran = self.ran = self._durations.noted = _Ran("d")
+        ran = self.ran = self._durations.noted = _ContextDurations("d")
         ran.model, ran.version = model, version
 
     def waited(self, seconds: float) -> None:
@@ -124,7 +124,7 @@ class ObservedInferences(Inferences):
             entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
 
 
-class _Ran(_Floats):
+class _ContextDurations(_Floats):
     """Receives the seconds of each inference, in the context of the calling request."""
 
     model: str

@@ -91,7 +91,7 @@ class Traces:
         self._share = _share(self._sampler.get_description())
         maker = SpanMaker(provider.resource, InstrumentationScope(NAME, __version__))
         self._processor = BatchSpanProcessor(
-            _Expanding(exporter or OTLPSpanExporter(endpoint), maker)
+            _ExpandingExporter(exporter or OTLPSpanExporter(endpoint), maker)
         )
 
     def begin(self, name: str, parent: str, state: str) -> Trace | None:
@@ -135,7 +135,7 @@ class Traces:
         ending.join(CLOSE_S)
 
 
-class _Expanding(SpanExporter):
+class _ExpandingExporter(SpanExporter):
     """Makes the spans of ended entries, and passes them to `exporter`; in the library's thread."""
 
     def __init__(self, exporter: SpanExporter, maker: SpanMaker) -> None:

@@ -61,7 +61,7 @@ class NestedValue(NamedTuple):
         return text
 
 
-class FileOf(NamedTuple):
+class FileContent(NamedTuple):
     """The bytes of a file as base64, which the program reads when it runs.
 
     Attributes:
@@ -71,7 +71,7 @@ class FileOf(NamedTuple):
     path: str
 
 
-SamplePieces: TypeAlias = Sequence["str | NestedValue | FileOf"]
+SamplePieces: TypeAlias = Sequence["str | NestedValue | FileContent"]
 """Consecutive texts; long ones are not expanded."""
 
 
@@ -129,9 +129,9 @@ def filled(spec: TensorSpec, open_size: int) -> NestedValue:
 
 def inlined(pieces: SamplePieces) -> SamplePieces:
     """Expand short pieces, and join adjacent texts."""
-    joined: list[str | NestedValue | FileOf] = []
+    joined: list[str | NestedValue | FileContent] = []
     for piece in pieces:
-        if isinstance(piece, FileOf) or (
+        if isinstance(piece, FileContent) or (
             isinstance(piece, NestedValue) and math.prod(piece.sizes) > MOST_INLINE
         ):
             joined.append(piece)
@@ -254,7 +254,7 @@ def program(language: str, call: JsonPost) -> str:
             f"no client in language {language[:40]!r}; expected one of {', '.join(WRITERS)}"
         )
     whole, of_lists, of_files = _template(name)
-    has_lists, has_files = (_has(call, kind) for kind in (NestedValue, FileOf))
+    has_lists, has_files = (_has(call, kind) for kind in (NestedValue, FileContent))
     return Template(whole).substitute(
         imports=written.imports if has_files else "",
         url=written.quote(call.url),
@@ -274,10 +274,10 @@ def _commands(call: JsonPost, quote: Callable[[str], str]) -> str:
     return "\n".join(_command(piece, quote) for piece in call.body)
 
 
-def _command(piece: str | NestedValue | FileOf, quote: Callable[[str], str]) -> str:
+def _command(piece: str | NestedValue | FileContent, quote: Callable[[str], str]) -> str:
     if isinstance(piece, NestedValue):
         return f"  filled {quote(piece.value)} {' '.join(map(str, piece.sizes))}"
-    if isinstance(piece, FileOf):
+    if isinstance(piece, FileContent):
         return f"  encoded {quote(piece.path)}"
     return f"  printf '%s' {quote(piece)}"
 
@@ -303,7 +303,7 @@ def _terms(call: JsonPost, quote: Callable[[str], str]) -> list[str]:
     for piece in call.body:
         if isinstance(piece, NestedValue):
             terms.append(f"filled({quote(piece.value)}, {', '.join(map(str, piece.sizes))})")
-        elif isinstance(piece, FileOf):
+        elif isinstance(piece, FileContent):
             terms.append(f"encoded({quote(piece.path)})")
         else:
             starts = range(0, len(piece), LONGEST_LITERAL)
@@ -345,11 +345,11 @@ def command(call: JsonPost) -> str:
     is_long = sum(len(piece) for piece in call.body if isinstance(piece, str)) > LONGEST_ARGUMENT
     if is_long or any(isinstance(piece, NestedValue) for piece in call.body):
         return program("bash", call)
-    if not any(isinstance(piece, FileOf) for piece in call.body):
+    if not any(isinstance(piece, FileContent) for piece in call.body):
         return f"{_CURL}{shlex.quote(''.join(map(str, call.body)))} \\\n  {url}\n"
     parts = "\n".join(
         f"  base64 < {shlex.quote(piece.path)} | tr -d '\\n'"
-        if isinstance(piece, FileOf)
+        if isinstance(piece, FileContent)
         else f"  printf '%s' {shlex.quote(str(piece))}"
         for piece in call.body
     )

@@ -33,7 +33,7 @@ def read_alike(features: Sequence[FeatureSpec], serialized: Sequence[bytes]) -> 
         UnusualField: they are not, or protobuf has to read them.
     """
     try:
-        found = _Alike(serialized).columns({feature.key.encode() for feature in features})
+        found = _UniformExamples(serialized).columns({feature.key.encode() for feature in features})
     except IndexError:  # a length leads beyond the end
         raise UnusualField from None
     count = len(serialized)
@@ -107,7 +107,7 @@ def _length(view: memoryview, at: int, tags: Collection[int]) -> _Length:
     return _Length(at + 1, end, value)
 
 
-class _Alike(SerializedExamples):
+class _UniformExamples(SerializedExamples):
     """Serialized Examples that are alike."""
 
     def columns(self, keys: Collection[bytes]) -> Mapping[bytes, tuple[DataType, Column]]:

@@ -56,7 +56,7 @@ class FeatureSpec:
 
 
 @dataclass(frozen=True)
-class Dense(FeatureSpec):
+class DenseFeature(FeatureSpec):
     """A feature with as many values in each Example.
 
     Attributes:
@@ -97,7 +97,7 @@ class Dense(FeatureSpec):
 
 
 @dataclass(frozen=True)
-class Sparse(FeatureSpec):
+class SparseFeature(FeatureSpec):
     """A feature with any number of values.
 
     Attributes:
@@ -138,8 +138,8 @@ class ExampleSpec:
     """
 
     scalar: bool = False
-    dense: Sequence[Dense] = field(default=())
-    sparse: Sequence[Sparse] = field(default=())
+    dense: Sequence[DenseFeature] = field(default=())
+    sparse: Sequence[SparseFeature] = field(default=())
     ragged: Sequence[RaggedFeature] = field(default=())
 
     @cached_property

@@ -16,11 +16,11 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array
 from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
-    Dense,
+    DenseFeature,
     ExampleSpec,
     FeatureSpec,
     RaggedFeature,
-    Sparse,
+    SparseFeature,
 )
 from ie_serving.wire.examples.serialized_examples import parse_rows, room_for
 from ie_serving.wire.protobuf import graph
@@ -32,7 +32,7 @@ SequenceSteps: TypeAlias = list[Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class DenseList(Dense):
+class DenseList(DenseFeature):
     """A feature list with as many values in each step; shorter lists are padded with zeros.
 
     Attributes:
@@ -68,7 +68,7 @@ class SequenceSpec:
 
     context: ExampleSpec
     dense: Sequence[DenseList] = field(default=())
-    sparse: Sequence[Sparse] = field(default=())
+    sparse: Sequence[SparseFeature] = field(default=())
     ragged: Sequence[RaggedList] = field(default=())
 
     @property
@@ -166,7 +166,7 @@ def _dense(dense: DenseList, rows: Sequence[SequenceSteps], scalar: bool) -> dic
     }
 
 
-def _sparse(sparse: Sparse, rows: Sequence[SequenceSteps], scalar: bool) -> dict[str, Array]:
+def _sparse(sparse: SparseFeature, rows: Sequence[SequenceSteps], scalar: bool) -> dict[str, Array]:
     places = [
         (row, at, place)
         for row, steps in enumerate(rows)

@@ -25,11 +25,11 @@ from ie_serving.wire.examples.alike import read_alike
 from ie_serving.wire.examples.example_columns import Column, ExampleBatch
 from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
-    Dense,
+    DenseFeature,
     ExampleSpec,
     FeatureSpec,
     RaggedFeature,
-    Sparse,
+    SparseFeature,
 )
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
@@ -61,7 +61,7 @@ def tensors(spec: ExampleSpec, rows: Sequence[ExampleRow]) -> dict[str, Array]:
     return made
 
 
-def _few_dense(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
+def _few_dense(dense: DenseFeature, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     if dense.varies:
         return _few_padded(dense, rows, scalar)
     if not dense.size or dense.size * len(rows) > MOST_VALUES:
@@ -84,7 +84,7 @@ def _few_dense(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     )
 
 
-def _few_padded(dense: Dense, rows: Sequence[ExampleRow], scalar: bool) -> Array:
+def _few_padded(dense: DenseFeature, rows: Sequence[ExampleRow], scalar: bool) -> Array:
     lists = _lists(dense, rows)
     stride = math.prod(dense.shape[1:])
     if not stride or any(len(values) % stride for values in lists):
@@ -116,7 +116,9 @@ def _few_joined(feature: FeatureSpec, lists: Sequence[Sequence[Any]]) -> Array:
     return np.array(list(chain.from_iterable(lists)), feature.dtype.numpy)
 
 
-def _few_sparse(sparse: Sparse, rows: Sequence[ExampleRow], scalar: bool) -> dict[str, Array]:
+def _few_sparse(
+    sparse: SparseFeature, rows: Sequence[ExampleRow], scalar: bool
+) -> dict[str, Array]:
     lists = _lists(sparse, rows)
     longest = max(map(len, lists), default=0)
     places = [
@@ -265,14 +267,14 @@ def _values(feature: FeatureSpec, row: Mapping[str, Proto], at: int) -> Any:  # 
             f"Name: <unknown>, Key: {feature.key}, Index: {at}.  Data types don't match. "
             + (
                 f"Data type: {given} but expected type: {expected}"
-                if isinstance(feature, Dense)
+                if isinstance(feature, DenseFeature)
                 else f"Expected type: {expected}, Actual type: {given}"
             )
         )
     return getattr(held, kind).value
 
 
-def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+def _dense(dense: DenseFeature, column: Column, count: int, scalar: bool) -> Array:
     if dense.varies:
         return _padded(dense, column, count, scalar)
     if dense.size == column.every:
@@ -298,7 +300,7 @@ def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
     return batch.reshape(dense.shape if scalar else (count, *dense.shape))
 
 
-def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+def _padded(dense: DenseFeature, column: Column, count: int, scalar: bool) -> Array:
     stride = math.prod(dense.shape[1:])
     wrong = np.flatnonzero(column.lengths % stride if stride else column.lengths)
     if wrong.size:
@@ -315,7 +317,7 @@ def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
     return batch.reshape(row_shape if scalar else (count, *row_shape))
 
 
-def room_for(dense: Dense, count: int, longest: int) -> Array:
+def room_for(dense: DenseFeature, count: int, longest: int) -> Array:
     """Get the tensor of a dense feature, without its values: `longest` for each Example.
 
     An Example that lacks the feature takes two bytes, and a whole row here: so a small request can
@@ -334,7 +336,7 @@ def room_for(dense: Dense, count: int, longest: int) -> Array:
         ) from None
 
 
-def _sparse(sparse: Sparse, column: Column, count: int, scalar: bool) -> dict[str, Array]:
+def _sparse(sparse: SparseFeature, column: Column, count: int, scalar: bool) -> dict[str, Array]:
     lengths = column.lengths
     row = np.repeat(np.arange(count), lengths)
     place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

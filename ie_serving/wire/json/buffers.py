@@ -89,13 +89,13 @@ _NUMBERS: Final = {
 """Facts of dtypes by number, since hashing a member of an enumeration runs Python code."""
 
 
-class _PerThread(threading.local):
+class _ThreadParser(threading.local):
     """A thread's own parser, made when the thread first reads a body."""
 
     parser: simdjson.Parser | None = None
 
 
-_own = _PerThread()
+_own = _ThreadParser()
 
 
 def parse_strictly(body: bytes) -> Lazy:

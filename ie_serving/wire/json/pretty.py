@@ -53,7 +53,7 @@ class ColumnLayout:
 
 # TensorFlow Serving switches RapidJSON's writer to one line for each list of a row, and not for
 # objects: hence three layouts that differ in so little.
-class _OneLine(ColumnLayout):
+class _OneLineLayout(ColumnLayout):
     """Rows: a list takes one line; objects are as among columns."""
 
     def array(self, items: Sequence[str], level: int) -> str:
@@ -61,7 +61,7 @@ class _OneLine(ColumnLayout):
         return f"[{', '.join(items)}]"
 
 
-class _Dense(ColumnLayout):
+class _DenseLayout(ColumnLayout):
     """No white space at all."""
 
     def array(self, items: Sequence[str], level: int) -> str:
@@ -76,8 +76,8 @@ class _Dense(ColumnLayout):
 
 
 LINES: Final = ColumnLayout()
-ONE_LINE: Final = _OneLine()
-DENSE: Final = _Dense()
+ONE_LINE: Final = _OneLineLayout()
+DENSE: Final = _DenseLayout()
 
 
 def write_columns(

@@ -60,14 +60,14 @@ class Slices:
         self.key = start["key"].decode()
         self.name = None if start["name"] is None else start["name"].decode()
         self.signature_name = (start["signature"] or end["signature"] or b"").decode()
-        self._cuts = Cuts(body, start.end(), end.start(), start["depth"])
+        self._cuts = SlicedList(body, start.end(), end.start(), start["depth"])
 
     def read(self, dtype: DataType) -> Array | None:
         """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""
         return self._cuts.read(dtype)
 
 
-class Cuts:
+class SlicedList:
     """A list within a body, cut into slices.
 
     Args of the constructor:

@@ -38,7 +38,7 @@ def datatype(word: object, tensor: str) -> DataType:
     return found
 
 
-class Custom:
+class CustomDatatype:
     """A datatype that the protocol does not have: only untyped inputs take it, and only its bytes.
 
     It stands in the place of an element type. Whatever reads elements asks for `numpy`, and is so

@@ -55,7 +55,7 @@ class GrpcReplyEncoder:
         # All or nothing: a reply is raw as a whole, or has no raw contents.
         is_raw = raw or any(spec.dtype not in LIST_OF for spec in specs.values())
         self._outputs = {
-            alias: _Output(alias, spec.dtype, raw=is_raw) for alias, spec in specs.items()
+            alias: _ReplyOutput(alias, spec.dtype, raw=is_raw) for alias, spec in specs.items()
         }
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
@@ -139,7 +139,7 @@ class OpenGrpcReplyEncoder:
         return b"".join(pieces)
 
 
-class _Output:
+class _ReplyOutput:
     """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:

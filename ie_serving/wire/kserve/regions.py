@@ -50,7 +50,7 @@ class Regions(Protocol):
         """Write bytes to the beginning of a place."""
 
 
-class Off:
+class NoRegions:
     """The regions of a server that has none."""
 
     extensions: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Off:
         raise NotSupported("this server has no cuda shared memory; GET /v2 lists its extensions")
 
 
-OFF: Final = Off()
+OFF: Final = NoRegions()
 
 
 class SmallParts:

@@ -29,7 +29,7 @@ from ie_serving.core.values.requests import Decoded
 from ie_serving.core.values.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
 from ie_serving.wire.json.document import object_of, parse_object
-from ie_serving.wire.json.slices import Cuts, pattern
+from ie_serving.wire.json.slices import SlicedList, pattern
 from ie_serving.wire.json.tensor import MAX_RANK
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.regions import OFF, Regions
@@ -58,7 +58,7 @@ MOST: Final = 64
 has an id: most clients that send one send another with each request."""
 
 
-class Cut(NamedTuple):
+class CutText(NamedTuple):
     """A text, cut at the values.
 
     Attributes:
@@ -70,17 +70,17 @@ class Cut(NamedTuple):
     values: bytes
 
 
-def cut(text: bytes) -> Cut | None:
+def cut(text: bytes) -> CutText | None:
     """Cut a text at the first list of its first member `data`; None if there is none, or no use."""
     name = text.find(DATA, 0, LONGEST)
     start = text.find(b"[", name, LONGEST)
     end = text.find(b"]", start) + 1
     if name < 0 or start < 0 or end == 0 or start + len(text) - end > LONGEST:
         return None
-    return Cut((text[:start], text[end:]), text[start:end])
+    return CutText((text[:start], text[end:]), text[start:end])
 
 
-def is_plain(found: Cut) -> bool:
+def is_plain(found: CutText) -> bool:
     """Tell whether the text around the values of a valid request may be remembered.
 
     The list has to be the whole value of the request's only member of this name: the name stands
@@ -94,7 +94,7 @@ def is_plain(found: Cut) -> bool:
     return once and whole and b"\\" not in before and b"\\" not in behind
 
 
-def values_of(found: Cut) -> Lazy:
+def values_of(found: CutText) -> Lazy:
     """Parse the values; None where they are no JSON alone, such as the first of nested lists."""
     return parse_strictly(found.values)
 
@@ -228,7 +228,7 @@ class SlicedInferBody(InferBody):
         rest: bytes,
         document: Lazy,
         tensors: Sequence[InputTensor],
-        cuts: Cuts,
+        cuts: SlicedList,
         regions: Regions,
     ) -> None:
         super().__init__(rest, document, tensors, regions)
@@ -281,7 +281,7 @@ _known: Final[dict[tuple[bytes, bytes], InferBody]] = {}
 """Requests without their values, by the text around these."""
 
 
-def _remember(found: Cut, made: InferBody) -> None:
+def _remember(found: CutText, made: InferBody) -> None:
     if (kept := made.without_values()) is not None:
         if len(_known) >= MOST:
             _known.clear()
@@ -371,7 +371,7 @@ _MOST_ENDS: Final = 16
 """Brackets from the end that are tried: behind the data are those of other lists."""
 
 
-def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
+def sliced(text: bytes) -> tuple[Lazy, bytes, SlicedList] | None:
     """Find out whether a body can be read in slices.
 
     Returns:
@@ -392,7 +392,7 @@ def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
             # as for a word, and it holds the interpreter lock.
             if text.find(b'"', first, end) >= 0:
                 return None
-            return document, rest, Cuts(text, first, end, start["depth"])
+            return document, rest, SlicedList(text, first, end, start["depth"])
     return None
 
 

@@ -69,7 +69,7 @@ BINARY: Final = "binary_data"
 ALL_BINARY: Final = "binary_data_output"
 
 
-class Form(enum.Enum):
+class OutputForm(enum.Enum):
     """How the outputs of a reply are written."""
 
     JSON = "json"
@@ -91,14 +91,14 @@ class RequestedOutputs(NamedTuple):
     """
 
     names: tuple[str, ...]
-    form: Form
+    form: OutputForm
     binary: Mapping[str, bool]
     classes: Mapping[str, int] = {}
     placing: ReplyPlaces | None = None
 
 
-EVERYTHING: Final = RequestedOutputs((), Form.JSON, {})
-EVERYTHING_RAW: Final = RequestedOutputs((), Form.BINARY, {})
+EVERYTHING: Final = RequestedOutputs((), OutputForm.JSON, {})
+EVERYTHING_RAW: Final = RequestedOutputs((), OutputForm.BINARY, {})
 
 
 def wanted_outputs(
@@ -139,6 +139,12 @@ def wanted_outputs(
             "classification and shared memory of outputs exclude each other: leave one of them out"
         )
     kinds = set(binary.values()) or {True}
-    form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
+    form = (
+        OutputForm.MIXED
+        if len(kinds) > 1
+        else OutputForm.BINARY
+        if True in kinds
+        else OutputForm.JSON
+    )
     placing = ReplyPlaces(places, regions, binary) if places else None
     return RequestedOutputs(unique(names, "output"), form, binary, classes, placing)

@@ -11,7 +11,7 @@ from ie_serving.core.values.tensors import Array, DataType, SentBuffer
 from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_base64, decode_tensor
-from ie_serving.wire.kserve.datatypes import NAME_OF, Custom, datatype
+from ie_serving.wire.kserve.datatypes import NAME_OF, CustomDatatype, datatype
 from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw
 from ie_serving.wire.kserve.regions import REGION, Regions, place_of
@@ -52,10 +52,10 @@ class InputTensor(NamedTuple):
     @property
     def sent(self) -> SentBuffer | None:
         """Its bytes as they were sent, if they need be no array."""
-        dtype: DataType | Custom = self.dtype
+        dtype: DataType | CustomDatatype = self.dtype
         if self.raw is None or (isinstance(dtype, DataType) and dtype not in SENT):
             return None
-        word = dtype.word if isinstance(dtype, Custom) else NAME_OF[dtype]
+        word = dtype.word if isinstance(dtype, CustomDatatype) else NAME_OF[dtype]
         return SentBuffer(self.raw, word, self.shape)
 
 
@@ -117,7 +117,7 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
     except InvalidTensor:
         if (tail is None and REGION not in parameters) or not isinstance(word, str):
             raise
-        dtype = cast(DataType, Custom(word, name[:200]))
+        dtype = cast(DataType, CustomDatatype(word, name[:200]))
     shape = _shape(given["shape"] if "shape" in keys else None, name[:200])
     data = given["data"] if "data" in keys else None
     if REGION in parameters and (place := place_of(parameters, f'input "{name[:200]}"')):
@@ -132,7 +132,7 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
         raise InvalidRequest(
             f'input "{name[:200]}" has neither "data" nor "{SIZE}": send its values in one of them'
         )
-    if raw is None and isinstance(dtype, Custom):
+    if raw is None and isinstance(dtype, CustomDatatype):
         datatype(dtype.word, name[:200])  # raises: values in JSON are of known types
     is_base64 = dtype is DataType.STRING and parameters.get(CONTENT_TYPE) == BASE64
     return InputTensor(name, dtype, shape, None if raw is not None else data, raw, is_base64)

@@ -317,7 +317,7 @@ class _Document:
         return found
 
 
-class _Form(NamedTuple):
+class _RequestForm(NamedTuple):
     """The form of one kind of request."""
 
     request: Callable[[Signature], Schema]
@@ -325,12 +325,14 @@ class _Form(NamedTuple):
     body: Callable[[Signature, int], str | None]
 
 
-_EXAMPLES: Final = _Form(schemas.examples_request, lambda _: schemas.examples_reply(), examples)
-FORMS: Final[Mapping[str, _Form]] = {
-    PREDICT: _Form(schemas.predict_request, schemas.predict_reply, predict),
+_EXAMPLES: Final = _RequestForm(
+    schemas.examples_request, lambda _: schemas.examples_reply(), examples
+)
+FORMS: Final[Mapping[str, _RequestForm]] = {
+    PREDICT: _RequestForm(schemas.predict_request, schemas.predict_reply, predict),
     CLASSIFY: _EXAMPLES,
     REGRESS: _EXAMPLES,
-    INFER: _Form(schemas.infer_request, schemas.infer_reply, infer),
+    INFER: _RequestForm(schemas.infer_request, schemas.infer_reply, infer),
 }
 SUMMARIES: Final = {
     PREDICT: "Run the model (TensorFlow Serving)",

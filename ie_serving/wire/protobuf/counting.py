@@ -74,11 +74,11 @@ def check_sum(payloads: Sequence[bytes], descriptor: Any) -> None:  # noqa: ANN4
 
 
 def _check(payloads: Iterable[Encoded], descriptor: Any, messages: int, fields: int) -> int:  # noqa: ANN401
-    left = _Left(messages, fields)
+    left = _RemainingCounts(messages, fields)
     try:
         for payload in payloads:
             _count(memoryview(payload), descriptor, left)
-    except _TooMany:
+    except _TooManyMessages:
         raise InvalidRequest(
             f"the request holds more than {messages} messages (Examples, features, models, tasks,"
             f" tensors) or {fields} fields: send it in parts"
@@ -86,7 +86,7 @@ def _check(payloads: Iterable[Encoded], descriptor: Any, messages: int, fields: 
     return messages - left.messages
 
 
-def _count(payload: memoryview, descriptor: Any, left: "_Left") -> None:  # noqa: ANN401
+def _count(payload: memoryview, descriptor: Any, left: "_RemainingCounts") -> None:  # noqa: ANN401
     pending = [(0, len(payload), descriptor)]
     while pending:
         start, stop, kind = pending.pop()
@@ -96,12 +96,12 @@ def _count(payload: memoryview, descriptor: Any, left: "_Left") -> None:  # noqa
             continue  # with the other pending messages
 
 
-class _TooMany(Exception):
+class _TooManyMessages(Exception):
     """The bound is reached."""
 
 
 @dataclass(slots=True)
-class _Left:
+class _RemainingCounts:
     """How many messages and fields may still come."""
 
     messages: int
@@ -112,7 +112,7 @@ def _walk(
     view: memoryview,
     start: int,
     inner: dict[int, Any],
-    left: _Left,
+    left: _RemainingCounts,
     pending: list[tuple[int, int, Any]],
 ) -> None:
     """Walk the fields of one message, and put those that hold messages into `pending`.
@@ -142,7 +142,7 @@ def _walk(
             if after > value:
                 pending.append((start + value, start + after, inner[tag >> 3]))
         if left.messages < 0 or left.fields < 0:
-            raise _TooMany
+            raise _TooManyMessages
         at = after
 
 

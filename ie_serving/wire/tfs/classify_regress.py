@@ -119,8 +119,8 @@ def examples_of(message: Proto) -> list[Features]:
     if kind is None:
         raise InvalidRequest(advised("Input is empty.", " Send at least one example"))
     held = getattr(message, kind)
-    context = _Received(held.context) if kind == "example_list_with_context" else None
-    return with_context([_Received(example) for example in held.examples], context)
+    context = _MessageFeatures(held.context) if kind == "example_list_with_context" else None
+    return with_context([_MessageFeatures(example) for example in held.examples], context)
 
 
 def count_of(message: Proto) -> int:
@@ -137,10 +137,12 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
     """
     if not examples:
         raise InvalidRequest(advised("Input is empty.", " Send at least one example"))
-    return [_WithContext(example, context) for example in examples] if context else list(examples)
+    return (
+        [_ContextFeatures(example, context) for example in examples] if context else list(examples)
+    )
 
 
-class _Received(Mapping[str, FeatureValues]):
+class _MessageFeatures(Mapping[str, FeatureValues]):
     """The features of one Example, read from its message on access.
 
     A model that parses Examples itself gets the message, so its features are never read here.
@@ -164,7 +166,7 @@ class _Received(Mapping[str, FeatureValues]):
         return len(self._held)
 
 
-class _WithContext(Mapping[str, FeatureValues]):
+class _ContextFeatures(Mapping[str, FeatureValues]):
     """The features of one example, and after them those of the context.
 
     Looked up, not merged: merging would copy a context of thousands of features for each of
@@ -196,7 +198,9 @@ def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
         InvalidRequest: there is none, or one is malformed.
     """
     check_sum(serialized, messages.Example.DESCRIPTOR)
-    return with_context([_Received(parse(messages.Example, each)) for each in serialized], None)
+    return with_context(
+        [_MessageFeatures(parse(messages.Example, each)) for each in serialized], None
+    )
 
 
 def serialize_examples(examples: Sequence[Features]) -> list[bytes]:
@@ -220,9 +224,9 @@ def serialize_examples(examples: Sequence[Features]) -> list[bytes]:
 
 
 def _serialized(features: Features) -> bytes:
-    if isinstance(features, _Received):
+    if isinstance(features, _MessageFeatures):
         return bytes(features.message.SerializeToString())
-    if isinstance(features, _WithContext):  # of a feature twice, protobuf takes the last
+    if isinstance(features, _ContextFeatures):  # of a feature twice, protobuf takes the last
         return _serialized(features.context) + _serialized(features.own)
     example = messages.Example()
     for name, values in features.items():

@@ -149,7 +149,9 @@ class ResponseEncoder:
         spec.version.value = version
         self._model_spec = fields.delimited(_MODEL_SPEC, spec.SerializeToString())
         self._outputs = {
-            alias: _Output(alias, _encoder(signature.outputs[alias], tensor_content=tensor_content))
+            alias: _ResponseOutput(
+                alias, _encoder(signature.outputs[alias], tensor_content=tensor_content)
+            )
             for alias in (signature.outputs if outputs is None else outputs)
         }
 
@@ -239,7 +241,7 @@ def _encoder(spec: TensorSpec, *, tensor_content: bool) -> TensorEncoder:
     return TensorEncoder(spec.dtype, tensor_content=tensor_content and not spec.apart)
 
 
-class _Output:
+class _ResponseOutput:
     """One output: its encoder, and the bytes before its values in a reply.
 
     Attributes:

@@ -69,7 +69,7 @@ class Layout(Generic[R]):
         raise NotImplementedError
 
 
-class _Seen(enum.Enum):
+class _SeenCount(enum.Enum):
     """Counts of requests without a layout."""
 
     ONCE = enum.auto()
@@ -82,7 +82,7 @@ class RepeatedParser(Generic[R]):
     """Parses requests, and remembers how those lie that come more than once."""
 
     def __init__(self) -> None:
-        self._layouts: dict[LayoutKey, Layout[R] | _Seen] = {}
+        self._layouts: dict[LayoutKey, Layout[R] | _SeenCount] = {}
 
     def __len__(self) -> int:
         """Count the requests that something is remembered of."""
@@ -127,21 +127,21 @@ class RepeatedParser(Generic[R]):
     # request that a layout did not fit comes here too, and counts as new: the client has changed
     # its request.
     def _learn(
-        self, key: LayoutKey, known: Layout[R] | _Seen | None, payload: Encoded, request: R
+        self, key: LayoutKey, known: Layout[R] | _SeenCount | None, payload: Encoded, request: R
     ) -> None:
-        if known is _Seen.UNFIT:
+        if known is _SeenCount.UNFIT:
             return
         if known is None and len(self._layouts) >= MOST_LAYOUTS:
             del self._layouts[next(iter(self._layouts))]
         if isinstance(known, Layout) and known.fixed:  # clients change what seemed to be fixed
-            self._layouts[key] = _Seen.UNFIT
+            self._layouts[key] = _SeenCount.UNFIT
             return
-        self._layouts[key] = _Seen.ONCE
-        if known is _Seen.ONCE:
+        self._layouts[key] = _SeenCount.ONCE
+        if known is _SeenCount.ONCE:
             try:
                 self._layouts[key] = self.layout_of(payload, request)
             except (UnusualField, ServingError):
-                self._layouts[key] = _Seen.UNFIT
+                self._layouts[key] = _SeenCount.UNFIT
 
 
 def in_place(

@@ -34,7 +34,7 @@ LARGEST_RECORD = 1 << 30
 is no TFRecord can announce any length."""
 
 
-class CutOff(InvalidRequest):
+class RecordCutOff(InvalidRequest):
     """The file ends in the middle of a record: it is still being written, or the writer died."""
 
 
@@ -58,7 +58,7 @@ def read_logs(file: BinaryIO) -> Iterator[Proto]:
     """Yield each record, a PredictionLog.
 
     Raises:
-        CutOff: the last record is cut off.
+        RecordCutOff: the last record is cut off.
         InvalidRequest: a record fails its checksum or is no PredictionLog.
     """
     for index, record in enumerate(_records(file)):
@@ -93,7 +93,7 @@ def _check(data: bytes, length: int, file: BinaryIO) -> None:
     """Compare `data` with the checksum that follows it."""
     stored = file.read(_CRC.size)
     if len(data) != length or len(stored) != _CRC.size:
-        raise CutOff(f"the records end in the middle of one. {_HINT}")
+        raise RecordCutOff(f"the records end in the middle of one. {_HINT}")
     if _CRC.unpack(stored)[0] != masked_crc32c(data):
         raise InvalidRequest(f"a record does not match its checksum. {_HINT}")
 

@@ -24,7 +24,7 @@ from ie_serving.storage.backends.s3 import S3Options, S3Remote
 from ie_serving.storage.base import Location
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
-from ie_serving.storage.trouble import Tries
+from ie_serving.storage.trouble import RetryLimits
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
 from tests.process import output_of
@@ -149,7 +149,7 @@ def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
 
     repository.proxy.choose = die_after_two_parts
     # One thread: else a part that fails may end the download before the first two have come.
-    impatient = mirror_of(repository, cache_dir, Transfer(threads=1, tries=Tries(most=2)))
+    impatient = mirror_of(repository, cache_dir, Transfer(threads=1, tries=RetryLimits(most=2)))
     with pytest.raises(StorageError), impatient.copy("1", entries):
         pass
     repository.proxy.choose = lambda line: Fault()

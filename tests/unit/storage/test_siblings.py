@@ -14,12 +14,12 @@ from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.directories import BucketDirectories, Listed
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.siblings import EACH, FEWEST, KNOWN_S, Neighbours, Siblings
-from ie_serving.storage.trouble import Tries
+from ie_serving.storage.trouble import RetryLimits
 
 PAGE = 100
 """Objects of a page: a tenth of what stores list, so that a tenth of the models fill as many."""
 
-QUICK = Tries(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))
+QUICK = RetryLimits(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))
 
 
 class Bucket:

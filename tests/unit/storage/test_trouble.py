@@ -27,8 +27,8 @@ from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Location
 from ie_serving.storage.trouble import (
     MEANING,
+    RetryLimits,
     RetryLoop,
-    Tries,
     Trouble,
     http_trouble,
     network_trouble,
@@ -277,7 +277,9 @@ def test_permission_to_list_and_to_read_are_told_apart() -> None:
 def test_passing_trouble_is_tried_again(passing: StorageError) -> None:
     waits: list[float] = []
     outcomes = iter([passing, passing, "done"])
-    assert RetryLoop(Tries(most=3), waits.append).run(lambda: raised(next(outcomes))) == "done"
+    assert (
+        RetryLoop(RetryLimits(most=3), waits.append).run(lambda: raised(next(outcomes))) == "done"
+    )
     assert len(waits) == 2
     assert waits[1] > waits[0] / 2
 
@@ -286,7 +288,7 @@ def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
     waits: list[float] = []
     outcomes = iter([Unreachable("1"), Unreachable("2")])
     with pytest.raises(Unreachable, match="2"):
-        RetryLoop(Tries(most=2), waits.append).run(lambda: raised(next(outcomes)))
+        RetryLoop(RetryLimits(most=2), waits.append).run(lambda: raised(next(outcomes)))
     assert len(waits) == 1
 
 
@@ -294,12 +296,12 @@ def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
 def test_lasting_trouble_is_raised_at_once(lasting: StorageError) -> None:
     waits: list[float] = []
     with pytest.raises(type(lasting)):
-        RetryLoop(Tries(most=4), waits.append).run(lambda: raised(lasting))
+        RetryLoop(RetryLimits(most=4), waits.append).run(lambda: raised(lasting))
     assert waits == []
 
 
 def test_progress_gives_all_tries_back() -> None:
-    retrying = RetryLoop(Tries(most=2), lambda seconds: None)
+    retrying = RetryLoop(RetryLimits(most=2), lambda seconds: None)
     count = 0
 
     def advance_and_break() -> int:
@@ -322,7 +324,7 @@ def test_a_call_that_hangs_is_not_tried_again_and_again() -> None:
         now += 6.0
         raise Unreachable("no answer in time")
 
-    tries = Tries(most=9, patience_s=10.0)
+    tries = RetryLimits(most=9, patience_s=10.0)
     with pytest.raises(Unreachable):
         RetryLoop(tries, lambda seconds: None, clock=lambda: now).run(hang)
     assert now == 12.0

@@ -48,7 +48,7 @@ from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.regions import SmallParts
 from ie_serving.wire.kserve.reply import ReplyEncoder
 from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
-from ie_serving.wire.kserve.request_members import Form, Parameters, flag, parameters_of
+from ie_serving.wire.kserve.request_members import OutputForm, Parameters, flag, parameters_of
 
 HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
@@ -174,7 +174,7 @@ class KServeFront:
             taken = await self._plane.predict(inputs, self._of_classes, began)
             # A thread writes the classes: an output may have a million of these texts.
             return _reply(parsed, await in_thread(_classified, taken, classes))
-        is_json = parsed.wanted.form is Form.JSON
+        is_json = parsed.wanted.form is OutputForm.JSON
         interface = self._of_json if is_json else self._of_raw
         return _reply(parsed, await self._plane.predict(inputs, interface, began))
 
@@ -372,7 +372,7 @@ def _reply(asked: InferBody | RawBody, given: WrittenReply) -> Reply:
         given.write(given.outputs, wanted.binary) if isinstance(given, UnwrittenOutputs) else given
     )
     body, length = written.body(asked.id)
-    if wanted.form is Form.JSON or (wanted.placing and length == len(body)):
+    if wanted.form is OutputForm.JSON or (wanted.placing and length == len(body)):
         return Reply(200, JSON_REPLY, body)
     return Reply(200, (RAW_REPLY, (HEADER, b"%d" % length)), body)
 

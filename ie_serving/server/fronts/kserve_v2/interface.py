@@ -18,7 +18,7 @@ from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.regions import ReplyPlaces
 from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, placed_reply
-from ie_serving.wire.kserve.request_members import Form
+from ie_serving.wire.kserve.request_members import OutputForm
 
 
 class UnwrittenOutputs(NamedTuple):
@@ -65,7 +65,7 @@ def interfaces(
 
     raw = interface(None)
     return Interfaces(
-        hand_on(interface(LARGE_OUTPUT)), hand_on(raw), hand_on(of_classes(raw, tuple(Form)))
+        hand_on(interface(LARGE_OUTPUT)), hand_on(raw), hand_on(of_classes(raw, tuple(OutputForm)))
     )
 
 
@@ -85,7 +85,11 @@ def _encoders(
             encoder.mixed, {name: array.copy() for name, array in outputs.items()}
         )
 
-    return {Form.JSON: encoder.json, Form.BINARY: encoder.binary, Form.MIXED: copied}
+    return {
+        OutputForm.JSON: encoder.json,
+        OutputForm.BINARY: encoder.binary,
+        OutputForm.MIXED: copied,
+    }
 
 
 def _placed(

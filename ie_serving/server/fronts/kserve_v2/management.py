@@ -29,7 +29,7 @@ from ie_serving.wire.kserve.model_metadata import (
     model_config,
     model_index,
 )
-from ie_serving.wire.kserve.regions import Off
+from ie_serving.wire.kserve.regions import NoRegions
 
 _INFO, _WARNING, _ERROR = _LEVELS = ("log_info", "log_warning", "log_error")
 _VERBOSE: Final = "log_verbose_level"
@@ -231,7 +231,7 @@ class Management(NamedTuple):
 
     repository: KServeRepository
     settings: ServerSettingCalls
-    regions: SharedMemory | Off
+    regions: SharedMemory | NoRegions
 
 
 MakeManagement = Callable[[ServedModels], Management]

@@ -36,7 +36,7 @@ from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.metrics.requests import FailureCount, FailureKind, RecentErrors
 from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import (
-    FileOf,
+    FileContent,
     JsonPost,
     NestedValue,
     SamplePieces,
@@ -287,11 +287,11 @@ def _pieces(given: list[Any]) -> SamplePieces:
     return [_piece(each) for each in given]
 
 
-def _piece(given: Any) -> str | NestedValue | FileOf:  # noqa: ANN401  whatever JSON says
+def _piece(given: Any) -> str | NestedValue | FileContent:  # noqa: ANN401  whatever JSON says
     if isinstance(given, str):
         return _text(given)
     if "file" in given:
-        return FileOf(_ODD.sub("_", str(given["file"])).lstrip("-.") or "file")
+        return FileContent(_ODD.sub("_", str(given["file"])).lstrip("-.") or "file")
     value, sizes = str(given["value"]), tuple(map(int, given["sizes"]))
     if not _VALUE.fullmatch(value) or min(sizes, default=1) < 0:
         raise ValueError(

@@ -82,8 +82,9 @@ def test_a_crash_before_the_answers_to_a_large_model_is_kept(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = (
-        "from ie_serving.engines.verification.comparison import Answers, ComparedSignature\n"
-        "found = pickle.dumps(Answers('r 1', ComparedSignature(*[frozenset()] * 2), [])).hex()\n"
+        "import ie_serving.engines.verification.comparison as made\n"
+        "signature = made.ComparedSignature(*[frozenset()] * 2)\n"
+        "found = pickle.dumps(made.ReferenceOutputs('r 1', signature, [])).hex()\n"
         "print(json.dumps(dict(found=found, goes_on=False)), flush=True)\n"
     )
     program = killing(1, "onnxruntime", "SIGSEGV") + answers

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from ie_serving.core.values.errors import Corrupted, StorageError, Unauthorized, Unreachable
-from ie_serving.storage.backends.bucket import REBUILT_AFTER_S, BucketRemote, Kept
+from ie_serving.storage.backends.bucket import REBUILT_AFTER_S, BucketRemote, SharedClient
 from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.trouble import Trouble
 
@@ -25,7 +25,7 @@ class Shop(BucketRemote[Client]):
 
     def __init__(self, make: Callable[[], Client], endpoint: str = "http://me:pw@shop:1") -> None:
         self.now = 0.0
-        kept = Kept(make, clock=lambda: self.now)
+        kept = SharedClient(make, clock=lambda: self.now)
         super().__init__(Location.parse("shop://b/m", "b/m"), endpoint, kept)
 
     def ask(self, trouble: Trouble) -> Client:
@@ -47,7 +47,7 @@ class Shop(BucketRemote[Client]):
 def test_a_forked_process_makes_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without closing the connections, which are the other process's."""
     closed: list[object] = []
-    kept = Kept(object, closed.append)
+    kept = SharedClient(object, closed.append)
     first = kept.get()
     assert kept.get() is first
     monkeypatch.setattr("os.getpid", lambda: -1)
@@ -58,7 +58,7 @@ def test_a_forked_process_makes_a_client_of_its_own(monkeypatch: pytest.MonkeyPa
 def test_a_client_is_replaced_and_closed_once_in_a_while_when_it_is_refused() -> None:
     now = [0.0]
     closed: list[object] = []
-    kept = Kept(object, closed.append, lambda: now[0])
+    kept = SharedClient(object, closed.append, lambda: now[0])
     first = kept.get()
     kept.drop(first)
     second = kept.get()

@@ -9,7 +9,7 @@ import botocore
 import pytest
 from botocore.loaders import JSONFileLoader
 
-from ie_serving.storage.backends.s3_definitions import FileInSteps
+from ie_serving.storage.backends.s3_definitions import SteppedFileLoader
 
 DATA = Path(botocore.__file__).parent / "data"
 LARGEST = "s3/2006-03-01/service-2"
@@ -42,13 +42,13 @@ def dictionaries(value: object) -> int:
     "name", [LARGEST, "s3/2006-03-01/endpoint-rule-set-1", "endpoints", "partitions"]
 )
 def test_it_is_what_botocore_reads(name: str) -> None:
-    found = FileInSteps().load_file(str(DATA / name))
+    found = SteppedFileLoader().load_file(str(DATA / name))
     assert found
     assert found == JSONFileLoader().load_file(str(DATA / name))
 
 
 def test_a_file_that_is_not_there_is_none() -> None:
-    assert FileInSteps().load_file(str(DATA / "s3" / "nothing")) is None
+    assert SteppedFileLoader().load_file(str(DATA / "s3" / "nothing")) is None
 
 
 def test_other_threads_have_a_turn_before_each_dictionary_of_the_largest() -> None:
@@ -56,5 +56,5 @@ def test_other_threads_have_a_turn_before_each_dictionary_of_the_largest() -> No
     path = str(DATA / LARGEST)
     wanted = dictionaries(JSONFileLoader().load_file(path))
     assert wanted > 1000
-    assert turns(lambda: FileInSteps().load_file(path)) >= wanted
+    assert turns(lambda: SteppedFileLoader().load_file(path)) >= wanted
     assert turns(lambda: JSONFileLoader().load_file(path)) < wanted / 10

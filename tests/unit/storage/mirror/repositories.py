@@ -7,11 +7,11 @@ from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import Unreachable
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
-from ie_serving.storage.trouble import Tries
+from ie_serving.storage.trouble import RetryLimits
 from tests.memory_store import MemoryRemote
 from tests.unit.storage.contract import listed
 
-QUICK = Tries(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))
+QUICK = RetryLimits(most=3, backoff=Backoff(first_s=0.001, longest_s=0.01))
 SMALL_PARTS = Transfer(part_bytes=10_000, threads=4, tries=QUICK)
 MODEL = bytes(range(256)) * 200  # 51,200 bytes: six parts
 

@@ -9,7 +9,7 @@ import pytest
 from ie_serving.wire.clients.sample import (
     LONGEST_ARGUMENT,
     WRITERS,
-    FileOf,
+    FileContent,
     JsonPost,
     NestedValue,
     SamplePieces,
@@ -32,7 +32,7 @@ if [ "$data" = @- ]; then cat; else printf %s "$data"; fi
     ("body", "sent"),
     [
         (['{"a": "it\'s $HOME `x` \\\\n"}'], '{"a": "it\'s $HOME `x` \\\\n"}'),
-        (['{"b64": "', FileOf("my file.png"), '"}'], '{"b64": "AAEC"}'),
+        (['{"b64": "', FileContent("my file.png"), '"}'], '{"b64": "AAEC"}'),
         (['{"x": ', NestedValue("1.0", (2, 2)), "}"], '{"x": [[1.0,1.0],[1.0,1.0]]}'),
         (["[" + "1," * LONGEST_ARGUMENT + "1]"], "[" + "1," * LONGEST_ARGUMENT + "1]"),
     ],
@@ -59,7 +59,7 @@ def test_the_body_arrives_as_it_is(tmp_path: Path, body: SamplePieces, sent: str
 
 @pytest.mark.parametrize("language", WRITERS)
 def test_a_program_imports_what_reads_a_file_only_where_it_reads_one(language: str) -> None:
-    with_file = program(language, JsonPost(URL, ["[", FileOf("f"), "]"]))
+    with_file = program(language, JsonPost(URL, ["[", FileContent("f"), "]"]))
     assert "encoded" in with_file
     assert "encoded" not in program(language, JsonPost(URL, ["[]"]))
     assert ("base64" in program(language, JsonPost(URL, ["[]"]))) is False

@@ -11,10 +11,10 @@ from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
 from ie_serving.wire.examples.example_spec import (
-    Dense,
+    DenseFeature,
     ExampleSpec,
     RaggedFeature,
-    Sparse,
+    SparseFeature,
 )
 from ie_serving.wire.examples.serialized_examples import parse
 from ie_serving.wire.tfs.classify_regress import serialize_examples
@@ -26,17 +26,17 @@ ROWS = serialize_examples([{"f": [1.0, 2.0, 3.0, 4.0], "n": [7]}, {"n": [8, 9]}]
 
 def test_a_dense_feature_that_is_missing_takes_its_default() -> None:
     default = np.array([5, 6, 7, 8], np.float32)
-    spec = ExampleSpec(dense=[Dense("f", FLOAT, (2, 2), default, "t")])
+    spec = ExampleSpec(dense=[DenseFeature("f", FLOAT, (2, 2), default, "t")])
     assert parse(spec, ROWS)["t"].tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
 
 
 def test_a_dense_feature_of_any_length_is_padded_to_the_longest() -> None:
-    spec = ExampleSpec(dense=[Dense("n", INTEGER, (-1,), np.array(-1), "t")])
+    spec = ExampleSpec(dense=[DenseFeature("n", INTEGER, (-1,), np.array(-1), "t")])
     assert parse(spec, ROWS)["t"].tolist() == [[7, -1], [8, 9]]
 
 
 def test_a_sparse_feature_gives_indices_values_and_shape() -> None:
-    spec = ExampleSpec(sparse=[Sparse("n", INTEGER, "i", "v", "s")])
+    spec = ExampleSpec(sparse=[SparseFeature("n", INTEGER, "i", "v", "s")])
     tensors = parse(spec, ROWS)
     assert tensors["i"].tolist() == [[0, 0], [1, 0], [1, 1]]
     assert tensors["v"].tolist() == [7, 8, 9]
@@ -53,8 +53,8 @@ def test_a_ragged_feature_gives_values_and_splits_of_their_dtype() -> None:
 def test_one_example_has_no_batch_dimension() -> None:
     spec = ExampleSpec(
         scalar=True,
-        dense=[Dense("f", FLOAT, (4,), None, "t")],
-        sparse=[Sparse("n", INTEGER, "i", "v", "s")],
+        dense=[DenseFeature("f", FLOAT, (4,), None, "t")],
+        sparse=[SparseFeature("n", INTEGER, "i", "v", "s")],
     )
     tensors = parse(spec, ROWS[:1])
     assert tensors["t"].shape == (4,)
@@ -63,7 +63,8 @@ def test_one_example_has_no_batch_dimension() -> None:
 
 def test_no_examples_give_empty_tensors() -> None:
     spec = ExampleSpec(
-        dense=[Dense("f", FLOAT, (4,), None, "t")], sparse=[Sparse("n", INTEGER, "i", "v", "s")]
+        dense=[DenseFeature("f", FLOAT, (4,), None, "t")],
+        sparse=[SparseFeature("n", INTEGER, "i", "v", "s")],
     )
     tensors = parse(spec, [])
     assert tensors["t"].shape == (0, 4)
@@ -71,7 +72,7 @@ def test_no_examples_give_empty_tensors() -> None:
 
 
 def test_a_feature_that_nothing_reads_is_checked_and_not_given() -> None:
-    spec = ExampleSpec(dense=[Dense("f", FLOAT, (4,), None, "")])
+    spec = ExampleSpec(dense=[DenseFeature("f", FLOAT, (4,), None, "")])
     assert parse(spec, ROWS[:1]) == {}
     with pytest.raises(InvalidRequest, match=r"Feature: f .data type: float. is required"):
         parse(spec, ROWS)
@@ -81,13 +82,13 @@ def test_a_feature_that_nothing_reads_is_checked_and_not_given() -> None:
 @pytest.mark.parametrize(
     "dense",
     [
-        Dense("f", FLOAT, (-1,), None, "t"),
-        Dense("f", FLOAT, (LONG,), np.zeros(1, np.float32), "t"),
+        DenseFeature("f", FLOAT, (-1,), None, "t"),
+        DenseFeature("f", FLOAT, (LONG,), np.zeros(1, np.float32), "t"),
     ],
     ids=["padded", "default"],
 )
 def test_padding_stays_within_the_budget(
-    dense: Dense, count: int, monkeypatch: pytest.MonkeyPatch
+    dense: DenseFeature, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long Example among many empty ones, of two bytes each, asked for any size of memory."""
     rows = serialize_examples([{"f": [1.0] * LONG}, *[{}] * count])
@@ -108,13 +109,13 @@ def test_padding_stays_within_the_budget(
     ("spec", "row", "fault"),
     [
         (
-            ExampleSpec(dense=[Dense("f", FLOAT, (-1, 2), None, "t")]),
+            ExampleSpec(dense=[DenseFeature("f", FLOAT, (-1, 2), None, "t")]),
             {"f": [1.0, 2.0, 3.0]},
             "Number of float values is not a multiple of stride length. Saw 3 values but output"
             " shape is: [?,2]",
         ),
         (
-            ExampleSpec(sparse=[Sparse("f", FLOAT, "i", "v", "s")]),
+            ExampleSpec(sparse=[SparseFeature("f", FLOAT, "i", "v", "s")]),
             {"f": [1]},
             "Data types don't match. Expected type: float, Actual type: int64",
         ),
@@ -140,11 +141,11 @@ def test_bytes_that_are_no_example_are_refused() -> None:
 
 MANY_KINDS = ExampleSpec(
     dense=[
-        Dense("d", FLOAT, (2,), np.array([5, 6], np.float32), "d"),
-        Dense("n", INTEGER, (-1,), np.array(-1), "n"),
-        Dense("s", DataType.STRING, (-1, 2), None, "s"),
+        DenseFeature("d", FLOAT, (2,), np.array([5, 6], np.float32), "d"),
+        DenseFeature("n", INTEGER, (-1,), np.array(-1), "n"),
+        DenseFeature("s", DataType.STRING, (-1, 2), None, "s"),
     ],
-    sparse=[Sparse("n", INTEGER, "i", "v", "z")],
+    sparse=[SparseFeature("n", INTEGER, "i", "v", "z")],
     ragged=[RaggedFeature("t", DataType.STRING, "r", "p", DataType.INT32)],
 )
 ROW = st.fixed_dictionaries(

@@ -27,7 +27,7 @@ from ie_serving.wire.kserve.request import (
     parse_at_once,
     parse_infer,
 )
-from ie_serving.wire.kserve.request_members import Form
+from ie_serving.wire.kserve.request_members import OutputForm
 from tests.tables import named_by
 
 NUMBERS = [each for each in DataType if each.numpy.kind in "fiub"]
@@ -308,7 +308,7 @@ def test_the_shape_of_a_request_without_json(shape: Any, size: int, found: objec
     signature = Signature("serving_default", {"x": spec}, {})
     inputs, form = RawBody(b"\0" * size).decode(signature)
     assert inputs["x"].shape == found
-    assert form is Form.BINARY
+    assert form is OutputForm.BINARY
 
 
 @pytest.mark.parametrize(

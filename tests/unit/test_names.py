@@ -1,57 +1,50 @@
-"""Names of tests are sentences, and each row of a long table says what is particular about it."""
+"""A class is named by a noun of the field, so that a stack trace tells which part failed."""
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
 
-TESTS = Path(__file__).parents[1]
-PRONOUNS = re.compile(r"def (test_(?:what|who|whom|whose|which|how)_\w+)")
-"""A relative clause has no subject that a failure can be read by."""
-LONG = 4
-"""Rows from which a table has ids: shorter ones are read at a glance."""
-PRINTED = (
-    ast.Constant,
-    ast.UnaryOp,
-    ast.BinOp,
-    ast.JoinedStr,
-    ast.Name,
-    ast.Attribute,
-    ast.Starred,
+from tests.unit.test_docstrings import tree
+from tests.unit.test_imports import MODULES, PACKAGE
+
+NO_NOUN = re.compile(
+    "_?(?:Alike|Beside|Direct|Dense|Expect|Gathers|How|Initial|Inside|Keeps|Kept|Later|Left|Lends"
+    "|Live|Off|One|Others|Own|Plain|Ran|Ready|Runs|Secure|Seen|Sent|Several|Sparse|Tries|Verify"
+    "|Which|Whole|Writes)"
 )
-"""Rows of one value that pytest prints as they are: numbers, texts, functions and enumerations."""
+"""Adjectives, adverbs, pronouns and verbs that were names of classes. Steps that a policy names, as
+`Load` and `Evict`, are commands; `All` is a message of TensorFlow Serving's configuration."""
+FORM_OF_A_VERB = re.compile("_?[A-Z][a-z]+(?:ed|ing)")
+NOUN = re.compile(
+    "(?:Batching|_Binding|Caching|Filling|Listing|Need|Preprocessing|Recording|Setting"
+    "|Tracing)|(?:Corrupted|Emptied|Missing|Throttled|Unauthenticated|Unauthorized|Untrusted)"
+)
+"""Nouns of the form of a verb; and errors by whose class a metric counts, or that HTTP names so."""
+PREPOSITION = re.compile("_?(?:As|At|By|For|From|Of|To|With)(?![a-z])")
 
 
-def tables(tree: ast.AST) -> Iterator[ast.Call]:
-    """Find each `parametrize` whose rows are written out, and have no `ids`."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(ast.Attribute(attr="parametrize"), [_, ast.List() | ast.Tuple()], []):
-                yield node
+def classes() -> list[tuple[str, str]]:
+    """The module and the name of each class."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), node.name)
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
-def is_named(row: ast.expr) -> bool:
-    match row:
-        case ast.Call(ast.Attribute(attr="param"), _, keywords):
-            return "id" in [each.arg for each in keywords]
-    return isinstance(row, PRINTED)
+def test_a_class_of_one_word_has_a_noun_for_its_name() -> None:
+    for path, name in classes():
+        assert not NO_NOUN.fullmatch(name), f"{path}: {name} is no noun"
+        assert NOUN.fullmatch(name) or not FORM_OF_A_VERB.fullmatch(name), f"{path}: {name} what?"
 
 
-def test_names_of_tests_begin_with_no_pronoun() -> None:
-    paths = sorted(TESTS.rglob("*.py"))
-    found = {str(path): PRONOUNS.findall(path.read_text()) for path in paths}
-    assert {path: names for path, names in found.items() if names} == {}
+def test_no_name_of_a_class_begins_with_a_preposition() -> None:
+    for path, name in classes():
+        assert not PREPOSITION.match(name), f"{path}: {name}"
 
 
-def test_each_row_of_a_long_table_has_an_id() -> None:
-    """By `pytest.param(..., id=...)`, by `ids`, or by a column of its own (`tests/tables.py`)."""
-    lacking = []
-    for path in sorted(TESTS.rglob("*.py")):
-        text = path.read_text()
-        if "parametrize" not in text:
-            continue
-        for table in tables(ast.parse(text)):
-            rows = table.args[1].elts  # type: ignore[attr-defined]
-            if len(rows) >= LONG and not all(map(is_named, rows)):
-                lacking.append(f"{path}:{table.lineno}")
-    assert lacking == []
+def test_no_two_private_classes_have_one_name() -> None:
+    """A stack trace may show the name alone."""
+    count = Counter(name for _, name in classes() if name.startswith("_"))
+    assert not [name for name, times in count.items() if times > 1]

@@ -16,7 +16,7 @@ NO_NOUN = re.compile(
 `Load` and `Evict`, are commands; `All` is a message of TensorFlow Serving's configuration."""
 FORM_OF_A_VERB = re.compile("_?[A-Z][a-z]+(?:ed|ing)")
 NOUN = re.compile(
-    "(?:Batching|_Binding|Caching|Filling|Listing|Need|Preprocessing|Recording|Setting"
+    "(?:Batching|_Binding|Caching|Filling|Listing|Need|Preprocessing|Recording|Setting|Sibling"
     "|Tracing)|(?:Corrupted|Emptied|Missing|Throttled|Unauthenticated|Unauthorized|Untrusted)"
 )
 """Nouns of the form of a verb; and errors by whose class a metric counts, or that HTTP names so."""

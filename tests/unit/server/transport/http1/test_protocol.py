@@ -92,7 +92,7 @@ IN = {
     "a large body": ([LARGE, b"x"], ["/g ...", 1], Reader.STREAMING),
     "all of a large body": (
         [LARGE, bytes(GATHERED), b"x"],
-        ["/g ...", GATHERED + 1, "end"],
+        ["/g ...", GATHERED + 1, "bodyend"],
         Reader.IDLE,
     ),
     "a body of unknown length": ([CHUNKED, b"3\r\nabc\r\n0\r\n\r\n"], ["/c", b"abc"], Reader.IDLE),
@@ -129,7 +129,7 @@ def test_a_fault_in_a_body_whose_request_is_answered_leaves_nothing_to_say() -> 
     spoken = protocol()
     spoken.receive(EXPECTS.replace(b"Content-Length: 3", b"Transfer-Encoding: chunked"))
     spoken.send(OK)
-    assert told(spoken.receive(b"no\r\n")) == ["broken"]
+    assert told(spoken.receive(b"no\r\n")) == ["bodyfault"]
 
 
 def test_the_refusal_is_the_reply_to_a_request_whose_body_is_wrong() -> None:

@@ -23,7 +23,7 @@ from ie_serving.core.values.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.graph.engine import FILE, GraphEngine
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import PreparedModels, ServedModel, ServedModels
+from ie_serving.models.served_models import PreparedModels, ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.step_metrics import StepMetrics
 

@@ -18,7 +18,7 @@ from ie_serving.app.repositories import Repositories, VersionPlace
 from ie_serving.app.workers import Workers
 from ie_serving.config import credentials
 from ie_serving.config.files import access_file
-from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.followed_config import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.compat import added
@@ -32,14 +32,14 @@ from ie_serving.core.values.requests import CallerPassing
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import GraphEngine
 from ie_serving.engines.layers.sequence_family import Families
-from ie_serving.engines.others import OtherModelsEngine, Surroundings
+from ie_serving.engines.other_models import OtherModelsEngine, Surroundings
 from ie_serving.engines.process.trial import trial_loads
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import GoldenRun, in_turn
-from ie_serving.inference.observed import handing_on
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.profiling import Profiler
+from ie_serving.inference.request_notes import handing_on
 from ie_serving.inference.sequence_elsewhere import open_to_clients
 from ie_serving.inference.signature_changes import SignatureChanges
 from ie_serving.inference.warmup import WarmUp
@@ -52,19 +52,19 @@ from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import VersionSource
 from ie_serving.models.residency.residency import Residency, ResidencyRules
-from ie_serving.models.served import AllowedModels, PreparedModels, ServedModels
+from ie_serving.models.served_models import AllowedModels, PreparedModels, ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
-from ie_serving.server.access_log.optional import OptionalWatch
+from ie_serving.server.access_log.observer_wrappers import OptionalWatch
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health, ProcessReadiness
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.kserve_v2 import grpc_later
-from ie_serving.server.fronts.kserve_v2.grpc_later import LazyInference
+from ie_serving.server.fronts.kserve_v2 import lazy_grpc
+from ie_serving.server.fronts.kserve_v2.lazy_grpc import LazyInference
 from ie_serving.server.fronts.rest.routes import VerbOf
 from ie_serving.server.fronts.streams.lazy_streams import LazyStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -264,7 +264,7 @@ class ServingApplication:
         return {
             prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
             model_service.NAME: named(self._model_service(plane).answers()),
-            grpc_later.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
+            lazy_grpc.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
             **self._streams.grpc(plane, self._interface),
         }
 

@@ -17,8 +17,8 @@ from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.layer_options import DeclaredTensors
 from ie_serving.engines.layers import sampling
-from ie_serving.engines.layers.as_declared import as_declared
 from ie_serving.engines.layers.batching import BatchingEngine
+from ie_serving.engines.layers.declared_tensors import as_declared
 from ie_serving.engines.layers.images import taking_images
 from ie_serving.engines.layers.layer import LayeredEngine, WrapModel
 from ie_serving.engines.layers.precision import PrecisionEngine
@@ -35,7 +35,7 @@ from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.inference.warmup import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.traffic.shadow import Shadow
 from ie_serving.telemetry.metrics.layers import (
     BatchMetrics,

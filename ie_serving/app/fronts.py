@@ -13,7 +13,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.inference.interface import HandOn
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.admin.model_control import ModelControl
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
@@ -147,7 +147,7 @@ def kserve_routes(
     Args:
         over: data plane, models, health of the server, and its metrics.
         server: limits, and the path of the metrics: at a path of this protocol, metrics win.
-        hand_on: callback for the outputs of a request, from `inference.observed.handing_on`.
+        hand_on: callback for the outputs of a request, from `inference.request_notes.handing_on`.
         management: makes what answers all but inferences.
     """
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ie_serving.app.workers import Follow, WorkerGroup, Workers
-from ie_serving.config.files.followed import AppliedConfig
+from ie_serving.config.files.followed_config import AppliedConfig
 from ie_serving.config.schema.contradictions import check_models
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.runtime.handover import HandoverStore
@@ -30,7 +30,7 @@ from ie_serving.server.workers.questions import Questions
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.metrics.page import Metrics
-from ie_serving.telemetry.metrics.summed import counted, summed
+from ie_serving.telemetry.metrics.summed_page import counted, summed
 
 POLL: Final = "poll"
 VERSIONS: Final = "versions"

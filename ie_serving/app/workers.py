@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from ie_serving.config.files.followed import FollowedConfig, WorkersChange
+from ie_serving.config.files.followed_config import FollowedConfig, WorkersChange
 from ie_serving.models.admin.reload_requests import PollModel, ReloadRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager

@@ -125,7 +125,7 @@ class _Examination:
         return self._found[name]
 
     def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `Held`, what plans use
-        """Give the version that a step of a graph uses. See `engines.others.OtherModels`."""
+        """Give the version that a step of a graph uses. See `engines.other_models.OtherModels`."""
         serve = {each.version: each for each in self.of(spec.name) if each.served}
         wanted = spec.version
         if spec.label is not None:

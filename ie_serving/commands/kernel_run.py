@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.signatures import body_of, reply_of
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.driver import load
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions

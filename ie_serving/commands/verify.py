@@ -24,7 +24,7 @@ from ie_serving.core.values.fit import fit
 from ie_serving.core.values.requests import ATOL, RTOL
 from ie_serving.core.values.tensors import Array, Arrays, Signature, copies
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.engines.generated import (
+from ie_serving.engines.generated_requests import (
     LEAST,
     GeneratedInput,
     GeneratedRequest,

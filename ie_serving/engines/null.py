@@ -19,9 +19,9 @@ from ie_serving.core.values.tensors import (
     Specs,
     TensorSpec,
 )
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
 from ie_serving.engines.run.function import program
 from ie_serving.engines.run.program import CompiledPrograms
 
@@ -32,9 +32,9 @@ ANY = TensorSpec("x", DataType.FP32, None, "x:0")
 
 def load(directory: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a directory, whatever its files. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (declared.INPUTS, declared.OUTPUTS), NAME)
-    inputs = declared.specs(options, declared.INPUTS) or {ANY.name: ANY}
-    outputs = declared.specs(options, declared.OUTPUTS) or inputs
+    driver_params.check_known(options, (driver_params.INPUTS, driver_params.OUTPUTS), NAME)
+    inputs = driver_params.specs(options, driver_params.INPUTS) or {ANY.name: ANY}
+    outputs = driver_params.specs(options, driver_params.OUTPUTS) or inputs
     signature = Signature(SERVING_DEFAULT, inputs, outputs)
     _check_echoed(inputs, outputs)
     refuse_unsupported(options, signature, f"driver {NAME}")

@@ -2,7 +2,7 @@
 
 `asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference. It
 also needs a current task, which an eagerly started coroutine has only from its first wait on
-(`core/runtime/eager.py`).
+(`core/runtime/eager_start.py`).
 """
 
 import asyncio
@@ -121,7 +121,8 @@ class LimitedWork(Generic[T]):
             return (yield from self._go_on())
         except asyncio.CancelledError as error:
             # Work that began without a task may run in one by now, with no cancellation from before
-            # it began; without any, the awaited future says why it was cancelled (`eager.py`).
+            # it began; without any, the awaited future says why it was cancelled
+            # (`eager_start.py`).
             now = asyncio.current_task()
             if now is None:
                 cancelled = error.args != (_TIME_IS_UP,)
@@ -156,7 +157,7 @@ class LimitedWork(Generic[T]):
 
     def expire(self) -> None:
         """Cancel the work because its time is up."""
-        # Cancels the awaited future, not a task: there may be no task (`eager.py`).
+        # Cancels the awaited future, not a task: there may be no task (`eager_start.py`).
         self._expired = self._due = True
         self._cancel()
 

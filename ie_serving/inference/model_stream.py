@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import InvalidRequest, NotAvailable, ServingE
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.tensors import Arrays, Outputs
 from ie_serving.engines.base import Stream
-from ie_serving.inference.bound import BoundSignature
+from ie_serving.inference.bound_signature import BoundSignature
 from ie_serving.inference.interface import (
     Api,
     Interface,

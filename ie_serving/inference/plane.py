@@ -19,8 +19,8 @@ from ie_serving.core.values.requests import ExamplesRequest, InferRequest, Model
 from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.inference import examples, observed
-from ie_serving.inference.bound import BoundSignature, check_method
+from ie_serving.inference import examples, request_notes
+from ie_serving.inference.bound_signature import BoundSignature, check_method
 from ie_serving.inference.deadline import Alarm, LimitedWork, within
 from ie_serving.inference.interface import (
     Api,
@@ -30,9 +30,9 @@ from ie_serving.inference.interface import (
     decode_examples,
     decode_large,
 )
-from ie_serving.inference.observed import note_answer
+from ie_serving.inference.request_notes import note_answer
 from ie_serving.inference.sequence_elsewhere import following
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.traffic.split import SplitTraffic, VersionNotChosen
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
@@ -297,7 +297,7 @@ class DataPlane:
         if self._metrics.recent is not None:
             known = model if series is not self._metrics.of("") else ""
             self._metrics.recent.add(known, key, code, error)
-        observed.note_refusal(model, code)
+        request_notes.note_refusal(model, code)
 
     # -- warm-up: on a version that does not serve yet; nothing is counted ---------------------
 

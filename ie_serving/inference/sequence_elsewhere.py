@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from ie_serving.core.values.errors import SequenceElsewhere
 from ie_serving.core.values.requests import InferRequest, ModelSpec
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.version.handle import Servable
 
 

@@ -22,7 +22,7 @@ from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Arrays, Signature, Take, copies, size_of
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.traffic.shadow import (
     LONGEST_REST_S,
     Moment,

@@ -13,7 +13,7 @@ from ie_serving.core.values.errors import VersionHeldBack
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature
 from ie_serving.models.configuration import REFUSE
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.log.logs import Event

@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import InvalidRequest, advised
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
-from ie_serving.models.served import ServedModel
+from ie_serving.models.served_models import ServedModel
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import check_labels
 from ie_serving.telemetry.log.logs import Event

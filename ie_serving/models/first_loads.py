@@ -16,7 +16,7 @@ from typing import Final
 from ie_serving.core.runtime.machine_share import SHARE
 from ie_serving.core.values.errors import LoadFailed, NotAvailable, StorageError, advised
 from ie_serving.core.values.hints import Hint
-from ie_serving.models.served import ServedModel
+from ie_serving.models.served_models import ServedModel
 from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event

@@ -10,7 +10,7 @@ from pathlib import Path
 from ie_serving.core.runtime.threads import tell
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.core.values.integers import MOST_NESTED
-from ie_serving.models.served import PreparedModels, ServedModel
+from ie_serving.models.served_models import PreparedModels, ServedModel
 from ie_serving.models.stream import ModelStream
 
 Uses = Mapping[str, frozenset[int]]

@@ -33,7 +33,7 @@ from ie_serving.models.first_loads import (
     until_it_serves,
     until_they_answer,
 )
-from ie_serving.models.served import PreparedModels, ServedModel, ServedModels, Successors
+from ie_serving.models.served_models import PreparedModels, ServedModel, ServedModels, Successors
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.versions import leave_all
 from ie_serving.telemetry.log.logs import Event

@@ -234,7 +234,7 @@ def onnx_corners_are_not_aligned() -> bool:
     "the front end adds up other channels in `LRN`, and pools `MaxPoolWithArgmax` with the "
     "padding SAME as with VALID, and by windows side by side whatever its strides are",
     done="the SavedModel's graph computes the first (`savedmodel/replace.py`); the second is "
-    "refused (`savedmodel/misconverted.py`)",
+    "refused (`savedmodel/conversion_faults.py`)",
     where="SavedModels with them",
     tests=(
         "reading/test_misconverted.py::test_channels_are_normalized_by_those_beside_them",
@@ -251,7 +251,7 @@ def channels_are_normalized_by_others() -> bool:
 
 @fault(
     "the front end does not spread the input of `XlaConvV2` (`lhs_dilation`)",
-    done="refused (`savedmodel/misconverted.py`)",
+    done="refused (`savedmodel/conversion_faults.py`)",
     where="SavedModels of JAX with XLA's operations",
     tests=(
         "reading/test_misconverted.py::test_a_signature_that_would_be_converted_wrongly_is_left_out",

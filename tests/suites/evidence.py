@@ -132,7 +132,7 @@ def _compared(directory: Path, case: Case) -> str:
     """Say what the comparison of a load finds."""
     from ie_serving.core.values.errors import LoadFailed
     from ie_serving.engines.base import EngineOptions
-    from ie_serving.engines.generated import ValueKind as Values
+    from ie_serving.engines.generated_requests import ValueKind as Values
     from ie_serving.engines.openvino.options import OpenVinoOptions
     from ie_serving.engines.verification.child import _InferenceSteps, compare
     from ie_serving.engines.verification.verdict import ComparisonTask, Findings

@@ -773,7 +773,7 @@ def _after_assert(x: Any) -> Any:
 TABLE["Assert"] = [made(_after_assert, X)]
 
 _TRAINS = "changes a variable: what requests would change is refused at load (state.py)"
-_FIRST = "a part of loops of TensorFlow 1, which are written out (test_inlined.py)"
+_FIRST = "a part of loops of TensorFlow 1, which are written out (test_inlined_functions.py)"
 _FEEDS = "a pipeline that feeds training: no signature has it"
 _FILES = "reads or writes files: of checkpoints and training"
 _DRAWS = "its values are drawn anew each time"

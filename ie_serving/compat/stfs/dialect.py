@@ -19,7 +19,7 @@ from ie_serving.core.settings.faults import Faults, fault
 from ie_serving.core.settings.structures import json_text
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hints import nearest
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import AUTO, EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -189,7 +189,7 @@ def _model(entry: _ModelEntry, place: str) -> ModelConfig:
     # The platforms scikitlearn and xgboost permit pickles, as in the original.
     options = EngineOptions(driver=_driver(entry, place), allow_pickle=pickles)
     if options.driver in ("pmml", "xgboost"):
-        options = replace(options, params={declared.ANSWERS: declared.LIBRARY})
+        options = replace(options, params={driver_params.ANSWERS: driver_params.LIBRARY})
     options = options.having(openvino) if options.driver == AUTO else options
     if entry.platform == "tensorflow":
         operations = _libraries(entry.custom_op_paths, place)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.eager_start import begin
 from ie_serving.core.runtime.waits import side_by_side
 from ie_serving.core.values.errors import (
     DeadlineExceeded,
@@ -27,7 +27,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, Specs, TensorSpec
 from ie_serving.engines.graph.condition import single
 from ie_serving.engines.graph.definition import CallStep, MergeStep, SwitchStep
-from ie_serving.engines.others import LoadedModel
+from ie_serving.engines.other_models import LoadedModel
 
 Several = Sequence[tuple[str, Arrays]]
 """Steps that are not skipped, with their items."""
@@ -272,7 +272,7 @@ async def once(step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
 
 
 # `asyncio.wait_for` would not do: it needs a surrounding task, which a request has only after its
-# first wait (`core/runtime/eager.py`).
+# first wait (`core/runtime/eager_start.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     found: list[T] = []
 

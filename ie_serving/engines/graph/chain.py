@@ -17,7 +17,7 @@ from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import of_step
-from ie_serving.engines.others import LoadedModel, RecordStep
+from ie_serving.engines.other_models import LoadedModel, RecordStep
 
 T = TypeVar("T")
 

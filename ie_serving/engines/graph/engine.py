@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines.base import CompiledModel, Engine, EngineAround, EngineOptions
-from ie_serving.engines.others import OtherModels, RecordStep, Surroundings
+from ie_serving.engines.other_models import OtherModels, RecordStep, Surroundings
 
 if TYPE_CHECKING:
     from ie_serving.engines.graph.definition import Definition

@@ -17,14 +17,14 @@ from ie_serving.engines.graph.definition import CallStep, Definition, KernelStep
 from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import GraphRun
 from ie_serving.engines.kernels import GraphFiles, KernelOptions, KernelPlace
-from ie_serving.engines.others import HeldModel, OtherModels, RecordStep
+from ie_serving.engines.other_models import HeldModel, OtherModels, RecordStep
 from ie_serving.engines.run.cache import AnswerCache
 from ie_serving.engines.steps.watching import ValueWatch
 
 
 @dataclass(frozen=True)
 class GraphPart:
-    """A model of the graph's own; it stays as long as the graph. See `others.LoadedModel`."""
+    """A model of the graph's own; it stays as long as the graph. See `other_models.LoadedModel`."""
 
     compiled: CompiledModel
     version: int = 1
@@ -82,7 +82,7 @@ class GraphParts:
         return load(self._directory, options.having(own))
 
     def _use(self, step: CallStep, offered: Mapping[str, TensorSpec | None]) -> CompiledModel:
-        from ie_serving.engines.steps.compiled import compiled
+        from ie_serving.engines.steps.compiled_step import compiled
         from ie_serving.engines.steps.registry import TABLE
 
         assert isinstance(step, UseStep)

@@ -14,7 +14,7 @@ from typing import Any
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.core.values.hints import nearest
 from ie_serving.core.values.tensors import TensorSpec
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.graph.definition import (
     ITEM,
     REQUEST,
@@ -88,7 +88,7 @@ class _GraphReader:
     def _inputs(self, given: object) -> dict[str, TensorSpec]:
         try:
             place = f"{self._place}.inputs"
-            return {} if given == {} else declared.tensors(given, place, takes_any=True)
+            return {} if given == {} else driver_params.tensors(given, place, takes_any=True)
         except LoadFailed as error:
             self.faults.append(str(error))
             return {}

@@ -13,7 +13,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.eager_start import begin
 from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError, placed
 from ie_serving.core.values.tensors import Array, Arrays
@@ -29,7 +29,7 @@ from ie_serving.engines.graph.definition import (
     SwitchStep,
 )
 from ie_serving.engines.graph.planning import Plan
-from ie_serving.engines.others import RecordStep
+from ie_serving.engines.other_models import RecordStep
 from ie_serving.engines.run.cache import AnswerCache
 from ie_serving.telemetry.log.logs import About, Event
 

@@ -23,7 +23,7 @@ from ie_serving.core.values.tensors import (
     copies,
 )
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import (
+from ie_serving.engines.generated_requests import (
     GeneratedInput,
     GeneratedRequest,
     Guess,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ie_serving.core.runtime.eager import DirectFuture
+from ie_serving.core.runtime.eager_start import DirectFuture
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.errors import InvalidRequest, ServingError, advised
 from ie_serving.core.values.tensors import Arrays, Read, Signature

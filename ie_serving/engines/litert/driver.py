@@ -16,7 +16,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Signature, TensorSpec, without_port
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,
@@ -24,7 +24,7 @@ from ie_serving.engines.openvino.reading.lite_signatures import (
     refuse_deadly,
     signatures_of,
 )
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
 from ie_serving.engines.run.function import needed, one_line, program
 from ie_serving.engines.run.program import CompiledPrograms, Program
 from ie_serving.engines.run.threads import threads
@@ -38,7 +38,7 @@ LONG_S = 0.02
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (), EXTRA)
+    driver_params.check_known(options, (), EXTRA)
     with needed(MODULE, EXTRA, file.name):
         from ie_serving.engines.litert import interpreters
     data = file.read_bytes()

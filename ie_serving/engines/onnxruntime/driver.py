@@ -18,7 +18,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import Node, nodes, uses_domain
 from ie_serving.engines.onnxruntime.session import (
@@ -29,7 +29,7 @@ from ie_serving.engines.onnxruntime.session import (
     input_specs,
     outputs_of,
 )
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
 from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.latency_model import LatencyModel
@@ -77,7 +77,7 @@ class OnnxRuntimeEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        declared.check_known(options, (), LIBRARY)
+        driver_params.check_known(options, (), LIBRARY)
         model = _only_model(directory)
         operators = _operators(model)
         session = _session(model)

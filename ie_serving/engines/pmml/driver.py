@@ -20,7 +20,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, tensor
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
 from ie_serving.engines.pmml.java import OutputField, Scorer
@@ -217,8 +217,8 @@ ColumnPlaces = Mapping[str, Sequence[int]]
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a document. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (declared.ANSWERS,), "pmml")
-    as_library = declared.as_library(options)
+    driver_params.check_known(options, (driver_params.ANSWERS,), "pmml")
+    as_library = driver_params.as_library(options)
     with needed(LIBRARY, "pmml", file.name):
         import pypmml  # noqa: F401  imported here, so that the error names what is missing
     java.check()

@@ -26,7 +26,7 @@ from ie_serving.core.values.fit import fit, shed
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.signatures import check_served, named
 from ie_serving.core.values.tensors import Arrays, Signature, Specs, copies
-from ie_serving.engines.others import HeldModel, OtherModels
+from ie_serving.engines.other_models import HeldModel, OtherModels
 from ie_serving.engines.python.outputs import array_of
 from ie_serving.engines.run.program import SHARED_THREADS
 

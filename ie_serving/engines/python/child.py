@@ -23,7 +23,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.process.link import PeerGone, RemoteFault, Segment
 from ie_serving.engines.process.protocol import FrameKind
 from ie_serving.engines.process.worker import Job, LoadedJob

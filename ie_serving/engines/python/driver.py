@@ -14,8 +14,8 @@ from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.fleet import RunnerFleet, RunningKernel
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.python.opening import found, opened, own_params

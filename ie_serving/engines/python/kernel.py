@@ -22,7 +22,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed, PreconditionFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays, DataType, Specs, TensorSpec
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import Context, LoadContext
@@ -153,7 +153,8 @@ def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions
 
 def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
     inputs, outputs = (
-        declared.specs(options, key, takes_any=True) for key in (declared.INPUTS, declared.OUTPUTS)
+        driver_params.specs(options, key, takes_any=True)
+        for key in (driver_params.INPUTS, driver_params.OUTPUTS)
     )
     ovms.declared_or_refused(inputs, outputs)
     if ctx.own_process and any(spec.untyped for spec in (*inputs.values(), *outputs.values())):
@@ -230,8 +231,8 @@ def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
 def _of_predictor(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
     _load(subject, ctx)
     described = subject.metadata() if _has(subject, "metadata") else None
-    if described is None and declared.OUTPUTS not in options.params:
-        given = declared.specs(options, declared.INPUTS)
+    if described is None and driver_params.OUTPUTS not in options.params:
+        given = driver_params.specs(options, driver_params.INPUTS)
         inputs, outputs = given_by(name, subject, given)
     else:
         inputs, outputs = _specs(described, options, name)
@@ -313,8 +314,8 @@ def _specs(
 ) -> tuple[Specs, Specs]:
     """Read `metadata()`; where there is none, the tensors that `params` declares."""
     if described is None:
-        inputs = declared.specs(options, declared.INPUTS)
-        outputs = declared.specs(options, declared.OUTPUTS, takes_json=True)
+        inputs = driver_params.specs(options, driver_params.INPUTS)
+        outputs = driver_params.specs(options, driver_params.OUTPUTS, takes_json=True)
         if inputs and outputs:
             return inputs, outputs
         raise LoadFailed(_undeclared(name, function))
@@ -322,8 +323,10 @@ def _specs(
     if not isinstance(described, Mapping):
         raise LoadFailed(f'{place}: expected {{"inputs": {{...}}, "outputs": {{...}}}}')
     return tuple(  # type: ignore[return-value]
-        declared.tensors(described.get(key), f"{place}.{key}", takes_json=key == declared.OUTPUTS)
-        for key in (declared.INPUTS, declared.OUTPUTS)
+        driver_params.tensors(
+            described.get(key), f"{place}.{key}", takes_json=key == driver_params.OUTPUTS
+        )
+        for key in (driver_params.INPUTS, driver_params.OUTPUTS)
     )
 
 

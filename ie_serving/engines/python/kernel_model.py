@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import DeadlineExceeded, NotAvailable, QueueF
 from ie_serving.core.values.requests import Caller, taken
 from ie_serving.core.values.tensors import Arrays, Read, Signature
 from ie_serving.engines import base
-from ie_serving.engines.others import OtherModels
+from ie_serving.engines.other_models import OtherModels
 from ie_serving.engines.python.asking import ASKER, AskableModels, RunnerSlot, is_stuck
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import RunnerFleet

@@ -38,10 +38,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from ie_serving.core.compat import by_name, imported
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
 from ie_serving.engines.python.kernel import Kernel, kernel_of
@@ -211,7 +211,7 @@ def _of_openvino(name: str) -> object:
     return convert_model
 
 
-RESERVED = (declared.INPUTS, declared.OUTPUTS)
+RESERVED = (driver_params.INPUTS, driver_params.OUTPUTS)
 """Words of `params` that are for the server, not for the kernel."""
 
 

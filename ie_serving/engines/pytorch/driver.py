@@ -27,10 +27,10 @@ from ie_serving.core.values.tensors import (
     Specs,
     TensorSpec,
 )
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
-from ie_serving.engines.pytorch.isolated import isolated
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
+from ie_serving.engines.pytorch.isolated_module import isolated
 from ie_serving.engines.pytorch.threads_choice import ChosenThreads
 from ie_serving.engines.run.function import needed, one_line, program, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -183,7 +183,7 @@ def _imported(name: str, directory: Path) -> ModuleType:
 
 
 LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
-KNOWN = (declared.INPUTS, declared.OUTPUTS, CLASS, ARGUMENTS)
+KNOWN = (driver_params.INPUTS, driver_params.OUTPUTS, CLASS, ARGUMENTS)
 
 TorchLibrary = Any
 """The module `torch`, imported when a model needs it."""
@@ -193,15 +193,15 @@ TorchCompute = Callable[[Arrays], dict[str, Any]]
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, KNOWN, EXTRA)
+    driver_params.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch
     most = threads()
     torch.set_num_threads(most)
     with reading(NAME, file.name):
         module = read(torch, file, options)
-        inputs = _inputs(module, declared.specs(options, declared.INPUTS))
-    outputs = declared.specs(options, declared.OUTPUTS)
+        inputs = _inputs(module, driver_params.specs(options, driver_params.INPUTS))
+    outputs = driver_params.specs(options, driver_params.OUTPUTS)
     compute = partial(_compute, torch, module, inputs, list(outputs))
     signature = Signature(SERVING_DEFAULT, inputs, outputs or _tried(compute, inputs))
     refuse_unsupported(options, signature, NAME)

@@ -29,7 +29,7 @@ from ie_serving.telemetry.metrics.inferences import current
 from ie_serving.telemetry.metrics.text import SETTLED_AT
 
 if TYPE_CHECKING:
-    from ie_serving.engines.run.by_shape import SentShapeProgram
+    from ie_serving.engines.run.shape_programs import SentShapeProgram
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
 class Program:
     """One signature of a compiled model. Used from one event loop, after its load.
 
-    `queued.QueuedProgram` lets the engine have the next inference while it computes one.
+    `queued_program.QueuedProgram` lets the engine have the next inference while it computes one.
 
     Args of the constructor:
         signature: public signature.

@@ -38,7 +38,7 @@ from ie_serving.engines.savedmodel.frames import (
     with_port,
     write_shape,
 )
-from ie_serving.engines.savedmodel.numbered import has_others_than_first, number_outputs
+from ie_serving.engines.savedmodel.output_numbers import has_others_than_first, number_outputs
 from ie_serving.engines.savedmodel.replace import has_replaced, replace_operations
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto

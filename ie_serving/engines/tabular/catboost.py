@@ -12,7 +12,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, tensor
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -25,7 +25,7 @@ LIBRARY = "catboost"
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (), LIBRARY)
+    driver_params.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import catboost
     with reading(LIBRARY, file.name):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -32,7 +32,7 @@ _END = b"end of trees"
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (), LIBRARY)
+    driver_params.check_known(options, (), LIBRARY)
     with needed(LIBRARY, LIBRARY, file.name):
         import lightgbm
     lightgbm.register_logger(logging.getLogger(LIBRARY))  # else it writes to standard output

@@ -32,7 +32,7 @@ from ie_serving.core.values.tensors import (
     tensor,
 )
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unsupported import refuse_unsupported
+from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
 from ie_serving.engines.run import function
 from ie_serving.engines.run.program import CompiledPrograms
 

@@ -15,7 +15,7 @@ import numpy as np
 from ie_serving.core.values.errors import LoadFailed, NoModel
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, one_line, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -34,10 +34,10 @@ column transformer of pipelines has 10."""
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (declared.INPUTS,), "sklearn")
+    driver_params.check_known(options, (driver_params.INPUTS,), "sklearn")
     estimator = read(file, options)
     bound_jobs(estimator)
-    inputs: Specs = declared.specs(options, declared.INPUTS)
+    inputs: Specs = driver_params.specs(options, driver_params.INPUTS)
     if not inputs:
         inputs = _matrix(estimator)
         _refuse_columns(estimator, inputs)

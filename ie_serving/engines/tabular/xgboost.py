@@ -16,7 +16,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
@@ -36,8 +36,8 @@ RunBooster = Callable[[Array], Array]
 
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
-    declared.check_known(options, (declared.ANSWERS,), LIBRARY)
-    as_library = declared.as_library(options)
+    driver_params.check_known(options, (driver_params.ANSWERS,), LIBRARY)
+    as_library = driver_params.as_library(options)
     with needed(LIBRARY, LIBRARY, file.name):
         import xgboost
     with reading(LIBRARY, file.name):

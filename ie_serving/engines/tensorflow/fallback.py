@@ -12,7 +12,7 @@ from pathlib import Path
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.unsupported import unsupported
+from ie_serving.engines.openvino.unsupported_settings import unsupported
 from ie_serving.engines.process.child_process import Starts
 from ie_serving.engines.run.program import RunnableSignature
 from ie_serving.engines.tensorflow.options import TensorFlowOptions

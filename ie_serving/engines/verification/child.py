@@ -24,7 +24,7 @@ from typing import BinaryIO, TextIO
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.tensors import Arrays
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import (
+from ie_serving.engines.generated_requests import (
     GeneratedRequest,
     Guess,
     ValueKind,

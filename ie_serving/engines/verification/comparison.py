@@ -21,7 +21,7 @@ from ie_serving.core.values.tensors import (
     without_port,
 )
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import GeneratedInput, GeneratedRequest, ValueKind
+from ie_serving.engines.generated_requests import GeneratedInput, GeneratedRequest, ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.onnxruntime import driver as onnxruntime
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE

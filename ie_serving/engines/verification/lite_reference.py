@@ -17,7 +17,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMPY, Array, Arrays
-from ie_serving.engines.generated import Dim, GeneratedInput
+from ie_serving.engines.generated_requests import Dim, GeneratedInput
 from ie_serving.engines.litert.interpreters import LIBRARY, LiteRun, interpreter
 from ie_serving.engines.openvino.reading.lite_signatures import (
     LiteSignature,

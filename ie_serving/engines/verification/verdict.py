@@ -24,7 +24,7 @@ from ie_serving.core.values.digests import crc32_of
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineAround, EngineOptions
 from ie_serving.engines.drivers import TABLE
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
@@ -27,10 +27,14 @@ from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading.formats import ONNX, TFLITE, model_file
 from ie_serving.engines.openvino.reading.mapping import FILE as MAPPING
-from ie_serving.engines.openvino.unsupported import unsupported
+from ie_serving.engines.openvino.unsupported_settings import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.verification.comparison import BY_SUFFIX
-from ie_serving.engines.verification.handing_over import SecondEngineLayer, is_dynamic, sooner
+from ie_serving.engines.verification.second_engine_layer import (
+    SecondEngineLayer,
+    is_dynamic,
+    sooner,
+)
 from ie_serving.engines.verification.verdict import (
     MORE_SHARE,
     OPENVINO,

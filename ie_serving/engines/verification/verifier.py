@@ -15,7 +15,7 @@ from typing import Any
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.process.child_process import command_of
 from ie_serving.engines.verification.comparison import ReferenceOutputs
 from ie_serving.engines.verification.verdict import OPENVINO, ComparisonTask, Findings

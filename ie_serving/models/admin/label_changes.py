@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import InvalidRequest, NotFound, UnknownLabel
 from ie_serving.core.values.hints import nearest
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.manager import Edit, ModelManager
-from ie_serving.models.served import ServedModel
+from ie_serving.models.served_models import ServedModel
 from ie_serving.models.version.handle import Servable
 
 MOST_LABELS = 1_000

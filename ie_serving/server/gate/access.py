@@ -24,7 +24,7 @@ from ie_serving.core.runtime.waits import SingleFlight
 from ie_serving.core.values import access
 from ie_serving.core.values.access import Credentials, Principal, Right
 from ie_serving.core.values.errors import QueueFull, Unauthenticated
-from ie_serving.server.gate.renewed import CurrentMaterial
+from ie_serving.server.gate.current_material import CurrentMaterial
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:  # imported only if tokens are accepted

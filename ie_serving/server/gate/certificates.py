@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.server.gate.renewed import CurrentMaterial
+from ie_serving.server.gate.current_material import CurrentMaterial
 from ie_serving.server.transport.handshake import ServerContext
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.text import family, sample

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from ie_serving.core.runtime import eager
+from ie_serving.core.runtime import eager_start
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.server.transport.connection_limit import client_of
 from ie_serving.server.transport.peer import client_address
@@ -318,7 +318,7 @@ class Handshake(OpeningConnection):
             self._closed(self)
             return
         # Begun eagerly: else the client's first message could arrive before TLS can take it.
-        self._task = eager.begin(self._agree(transport))
+        self._task = eager_start.begin(self._agree(transport))
 
     def data_received(self, data: bytes) -> None:
         """Keep data that arrives before the protocol of the port has taken over."""

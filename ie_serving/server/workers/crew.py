@@ -210,7 +210,7 @@ class Crew:
 
 
 class Ledger:
-    """One worker's access to the ledger. Implements `config.files.followed.Place`.
+    """One worker's access to the ledger. Implements `config.files.followed_config.Place`.
 
     Args of the constructor:
         crew: shared state of all workers.

@@ -1,8 +1,8 @@
 """Parses tf.Example bytes to the tensors that the node ParseExample would give.
 
-Large batches are read by `alike.py` or else `example_columns.py`, the rest by protobuf. The tensors
-and the texts of the faults follow example_proto_helper.cc and example_proto_fast_parsing.cc of
-TensorFlow.
+Large batches are read by `uniform_examples.py` or else `example_columns.py`, the rest by protobuf.
+The tensors and the texts of the faults follow example_proto_helper.cc and
+example_proto_fast_parsing.cc of TensorFlow.
 
 A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that a
 large batch takes would be nearly all of the time; `tensors` makes one for each tensor. It reads
@@ -21,7 +21,6 @@ from google.protobuf.message import DecodeError
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.examples.alike import read_alike
 from ie_serving.wire.examples.example_columns import Column, ExampleBatch
 from ie_serving.wire.examples.example_spec import (
     DTYPE_OF,
@@ -31,6 +30,7 @@ from ie_serving.wire.examples.example_spec import (
     RaggedFeature,
     SparseFeature,
 )
+from ie_serving.wire.examples.uniform_examples import read_alike
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.fields import UnusualField

@@ -15,7 +15,7 @@ import pytest
 from ie_serving.app import application, engine_stack, repositories
 from ie_serving.app.application import ServingApplication
 from ie_serving.app.workers import Workers
-from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.followed_config import FollowedConfig
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.values.errors import StorageError

@@ -21,7 +21,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.tensorflow_families import REQUEST_COUNT, REQUEST_LATENCY

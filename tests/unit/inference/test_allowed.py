@@ -8,7 +8,7 @@ import pytest
 from ie_serving.core.values.access import Principal, Right
 from ie_serving.core.values.errors import Forbidden, NotFound
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.models.served import AllowedModels, ServedModels
+from ie_serving.models.served_models import AllowedModels, ServedModels
 from tests.unit.inference.stand_ins import MODEL, Heart
 
 OF_OTHERS = Principal(name="zoe", rights=Right.READ, models=("other",))

@@ -17,7 +17,7 @@ from ie_serving.engines.layers.sampling import ShadowLayer
 from ie_serving.inference import shadows
 from ie_serving.inference.shadows import AnsweredRequest, Shadows
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.models.traffic.shadow import MOST_COPIES, Shadow
 from ie_serving.models.version.handle import Servable
 from tests.stand_in_engine import StandInEngine, StandInModel

@@ -10,7 +10,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, Unreachable
 from ie_serving.models.graph_dependencies import GraphDependencies
-from ie_serving.models.served import PreparedModels, ServedModels
+from ie_serving.models.served_models import PreparedModels, ServedModels
 from tests.unit.models.stand_ins import settle
 
 PATIENCE_S = 20

@@ -20,8 +20,8 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.config.files import followed
-from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files import followed_config
+from ie_serving.config.files.followed_config import FollowedConfig
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ServingError
 from ie_serving.models.configuration import ModelConfig
@@ -411,7 +411,7 @@ def histories() -> st.SearchStrategy[list[Step]]:
     return st.lists(one, max_size=20)
 
 
-@mock.patch.object(followed, "PAUSE_S", 0.0)
+@mock.patch.object(followed_config, "PAUSE_S", 0.0)
 @given(histories())
 def test_a_served_model_serves_neighbours_are_left_alone_and_memory_returns(
     history: list[Step],

@@ -19,7 +19,7 @@ from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext,
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.declared import check_known
+from ie_serving.engines.driver_params import check_known
 from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.python import driver
 from ie_serving.engines.python.context import LoadContext

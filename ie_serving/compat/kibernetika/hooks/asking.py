@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ie_serving.compat.kibernetika.hooks.linked import LinkedModel, arrays_of, plain
+from ie_serving.compat.kibernetika.hooks.linked_model import LinkedModel, arrays_of, plain
 from ie_serving.core.values.errors import DeadlineExceeded, LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.layers import own_loop

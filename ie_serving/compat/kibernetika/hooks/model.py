@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from ie_serving.compat.kibernetika.hooks.asking import AskedModel, ModelAccess
 from ie_serving.compat.kibernetika.hooks.context import HookContext
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE
-from ie_serving.compat.kibernetika.hooks.linked import PLAIN, LinkedModel, arrays_of, plain
+from ie_serving.compat.kibernetika.hooks.linked_model import PLAIN, LinkedModel, arrays_of, plain
 from ie_serving.compat.kibernetika.hooks.turns import HookTurn
 from ie_serving.core.values.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.values.fit import ARRAY

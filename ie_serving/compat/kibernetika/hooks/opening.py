@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from ie_serving.compat.kibernetika.hooks.asking import AskedModel, ModelAccess, loader
 from ie_serving.compat.kibernetika.hooks.functions import IGNORE, Functions, functions_of, mentioned
-from ie_serving.compat.kibernetika.hooks.linked import ECHO, LinkedModel
+from ie_serving.compat.kibernetika.hooks.linked_model import ECHO, LinkedModel
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.compat.kibernetika.hooks.model import HookedModel, HookStage
 from ie_serving.compat.kibernetika.hooks.shims import shims
@@ -19,7 +19,7 @@ from ie_serving.compat.kibernetika.hooks.turns import HookTurns
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, KernelPlace
 from ie_serving.engines.python.driver import PYTHON
@@ -29,7 +29,7 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-DRIVER_WORDS = (declared.INPUTS, declared.OUTPUTS, "model_class", "model_args")
+DRIVER_WORDS = (driver_params.INPUTS, driver_params.OUTPUTS, "model_class", "model_args")
 """Words of `params` that drivers know; hooks get these, too."""
 
 
@@ -225,11 +225,11 @@ def _signature(
     if last.model.link.outputs:
         outputs = {k: v for k, v in outputs.items() if k in last.model.link.outputs}
     if isinstance(functions.described, Mapping):
-        for key in (declared.INPUTS, declared.OUTPUTS):
+        for key in (driver_params.INPUTS, driver_params.OUTPUTS):
             if key not in functions.described:
                 continue
-            specs = declared.tensors(functions.described[key], f"{file}: metadata().{key}")
-            inputs, outputs = (specs, outputs) if key == declared.INPUTS else (inputs, specs)
+            specs = driver_params.tensors(functions.described[key], f"{file}: metadata().{key}")
+            inputs, outputs = (specs, outputs) if key == driver_params.INPUTS else (inputs, specs)
     models = ", ".join(stage.model.signature.runs_on or stage.model.link.path for stage in stages)
     return Signature(
         SERVING_DEFAULT,

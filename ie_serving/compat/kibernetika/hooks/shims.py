@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 
 from ie_serving.compat.kibernetika.hooks.asking import HookModel
-from ie_serving.compat.kibernetika.hooks.linked import arrays_of, plain
+from ie_serving.compat.kibernetika.hooks.linked_model import arrays_of, plain
 from ie_serving.core.values.codes import ERROR_OF
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, ServingError
 from ie_serving.core.values.image_form import COLOURED

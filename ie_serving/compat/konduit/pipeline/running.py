@@ -43,7 +43,7 @@ from ie_serving.core.values.errors import (
 )
 from ie_serving.core.values.tensors import Arrays, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.declared import check_known
+from ie_serving.engines.driver_params import check_known
 from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.python import driver
 from ie_serving.engines.python.asking import NamedModels

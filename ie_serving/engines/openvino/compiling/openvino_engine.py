@@ -13,7 +13,7 @@ import openvino.opset15 as op
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import LoadFailed, NoSignatureServed
 from ie_serving.core.values.tensors import Signature
-from ie_serving.engines import declared
+from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.programs import program_of
@@ -30,9 +30,9 @@ from ie_serving.engines.openvino.reading.file_operations import operations as op
 from ie_serving.engines.openvino.reading.read import read
 from ie_serving.engines.openvino.runtime import Operation, among, extend, load_failures
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run.by_rank import MORE, OpenRankProgram, RankForm, ones
-from ie_serving.engines.run.by_shape import SentShapeProgram
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, RunnableSignature
+from ie_serving.engines.run.rank_programs import MORE, OpenRankProgram, RankForm, ones
+from ie_serving.engines.run.shape_programs import SentShapeProgram
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class OpenVinoEngine:
             return self._compiled(directory, options)
 
     def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
-        declared.check_known(options, (), self.name)
+        driver_params.check_known(options, (), self.name)
         own = options.of(OpenVinoOptions)
         own = replace(own, target_device=properties.device(own))
         options = options.having(own)
@@ -150,7 +150,7 @@ def _by_sent_shapes(
     """Let the signatures of a SavedModel take other shapes, where no setting changes their own."""
     if not version.definitions:
         return {}
-    from ie_serving.engines.savedmodel.as_sent import read_by
+    from ie_serving.engines.savedmodel.sent_shapes import read_by
 
     own, drafts = options.of(OpenVinoOptions), {draft.name for draft in version.drafts}
     changed = own.shape is not None or own.batch_size is not None
@@ -175,7 +175,7 @@ def _for_shapes(
     Raises:
         LoadFailed: it cannot be compiled so, or TensorFlow might not answer as OpenVINO does.
     """
-    from ie_serving.engines.savedmodel.as_sent import ShapedSignature
+    from ie_serving.engines.savedmodel.sent_shapes import ShapedSignature
 
     options = replace(options, ahead=False, nireq=1)
     asked = ShapedSignature(signature.name, dict(zip(signature.inputs, shapes, strict=True)))

@@ -57,7 +57,7 @@ from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.run.detour import Detour, OnDemandResource
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import CheckArray, Program
-from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
+from ie_serving.engines.run.queued_program import LoneRowProgram, QueuedProgram
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.inferences import current
 

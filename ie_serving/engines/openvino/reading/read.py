@@ -25,7 +25,7 @@ from ie_serving.engines.openvino.runtime import core, load_failures
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.operators.converter import Convert
-    from ie_serving.engines.savedmodel.as_sent import ShapedSignature
+    from ie_serving.engines.savedmodel.sent_shapes import ShapedSignature
 
 
 def read(

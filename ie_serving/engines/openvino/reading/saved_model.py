@@ -18,8 +18,8 @@ from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTens
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import Operation, core, load_failures, openvino_text
-from ie_serving.engines.savedmodel.as_sent import ShapedSignature
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
+from ie_serving.engines.savedmodel.conversion_faults import check_graph, check_shape
 from ie_serving.engines.savedmodel.file import (
     FILE,
     DeclaredSignature,
@@ -31,7 +31,6 @@ from ie_serving.engines.savedmodel.file import (
 )
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
-from ie_serving.engines.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.savedmodel.program import PartBeside
 from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
@@ -42,6 +41,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
+from ie_serving.engines.savedmodel.sent_shapes import ShapedSignature
 from ie_serving.engines.savedmodel.state import InitialWrites, kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
@@ -252,7 +252,7 @@ class _Conversion:
     def _prepared(self) -> PreparedGraph:
         prepared = prepare(self.meta_graph, self.signature)
         if hold_first_form(prepared.above):
-            from ie_serving.engines.savedmodel.host.inlined import write_loops_out
+            from ie_serving.engines.savedmodel.host.inlined_functions import write_loops_out
 
             write_loops_out(prepared, self.meta_graph)
         return prepared

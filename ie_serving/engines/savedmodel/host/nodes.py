@@ -73,7 +73,7 @@ class GraphNodes:
     ) -> str:
         """Add a function made of nodes of the graph; return its name.
 
-        Its references have numbers, as in a graph: see `numbered.py`.
+        Its references have numbers, as in a graph: see `output_numbers.py`.
 
         Args:
             name: prefix of the name.

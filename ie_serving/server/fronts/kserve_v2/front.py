@@ -21,7 +21,7 @@ from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.core.values.signatures import named
 from ie_serving.inference.interface import LARGE, Api
 from ie_serving.inference.plane import DataPlane
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2 import routes

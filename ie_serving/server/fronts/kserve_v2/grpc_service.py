@@ -15,7 +15,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import StreamOutcome
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, ProcessPhase
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of

@@ -47,7 +47,7 @@ class Interfaces(NamedTuple):
 def interfaces(
     hand_on: Callable[[Interface[Any]], Interface[Any]], *, limit_s: float
 ) -> Interfaces:
-    """Describe the protocol; `limit_s` bounds an inference. See `inference.observed.handing_on`."""
+    """Describe the protocol; `limit_s` bounds an inference. See `request_notes.handing_on`."""
 
     def interface(large_reply: int | None) -> Interface[WrittenReply]:
         return Interface(

@@ -16,7 +16,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.signatures import named
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.repository.version_policy import VersionPolicy
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2.shared_memory import SharedMemory

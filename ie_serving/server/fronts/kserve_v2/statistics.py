@@ -13,11 +13,11 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import NotSupported
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.server.fronts.kserve_v2.servable_lookup import model_spec
 from ie_serving.telemetry.metrics.ovms_families import INFERRING
 from ie_serving.telemetry.metrics.page import REQUEST_DURATION, REQUESTS, Metrics
-from ie_serving.telemetry.metrics.summed import counted
+from ie_serving.telemetry.metrics.summed_page import counted
 from ie_serving.telemetry.metrics.text import escape
 from ie_serving.telemetry.metrics.version_metrics import STAGE
 

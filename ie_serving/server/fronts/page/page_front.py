@@ -23,7 +23,7 @@ from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page.configuration import configuration, of_model

@@ -262,7 +262,7 @@ class RestApi:
 
     async def _generated(self, asked: Route, request: "falcon.asgi.Request", began: float) -> Page:
         # Imported here: few servers get such requests.
-        from ie_serving.server.fronts.tfs.generated import page
+        from ie_serving.server.fronts.tfs.client_samples import page
 
         address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
         ask = partial(self._plane.metadata, asked.model, self._interface, began)

@@ -37,7 +37,7 @@ _GET = re.compile(
 
 
 GENERATED = ("gen_json", "gen_client")
-"""Verbs that generate samples for people who write clients (`generated.py`)."""
+"""Verbs that generate samples for people who write clients (`client_samples.py`)."""
 _OF_A_MODEL = ("metadata", "details", *GENERATED)
 """Words that may follow a model in the target of a GET."""
 

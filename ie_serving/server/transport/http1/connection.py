@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ie_serving.core.runtime.eager import UnfinishedWork, begin_unawaited
+from ie_serving.core.runtime.eager_start import UnfinishedWork, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.filling import DirectReads, Filling, set_protocol
 from ie_serving.server.transport.http1 import protocol

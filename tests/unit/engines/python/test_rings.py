@@ -13,7 +13,7 @@ from ie_serving.core.values.codes import code_of
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import Arrays, Read, Signature
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python import asking
 from ie_serving.engines.python.kernel_model import KernelModel
 from ie_serving.engines.run.program import SHARED_THREADS

@@ -10,7 +10,6 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import OpenRankProgram
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import (
@@ -19,7 +18,8 @@ from ie_serving.engines.run.program import (
     Program,
     RunnableSignature,
 )
-from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.run.queued_program import QueuedProgram
+from ie_serving.engines.run.rank_programs import OpenRankProgram
 from ie_serving.engines.savedmodel.host.host_program import THREADS, HostPlan, HostProgram
 from ie_serving.engines.savedmodel.program import PartBeside, ProgramBeside
 

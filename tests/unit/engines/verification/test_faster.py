@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine

@@ -9,7 +9,7 @@ import pytest
 from onnx import NodeProto, helper, load_model
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.onnx_file import steps, with_outputs
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import read

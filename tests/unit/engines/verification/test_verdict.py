@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.verification.verdict import (
     QUANTIZED,
     Compare,

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
-from ie_serving.engines.generated import GeneratedRequest, ValueKind
+from ie_serving.engines.generated_requests import GeneratedRequest, ValueKind
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.compiling.properties import lower_precisions
@@ -28,7 +28,7 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import child, comparison
 from ie_serving.engines.verification import verified_engine as module
 from ie_serving.engines.verification.comparison import ComparedSignature, ReferenceOutputs
-from ie_serving.engines.verification.handing_over import LARGE
+from ie_serving.engines.verification.second_engine_layer import LARGE
 from ie_serving.engines.verification.verdict import ComparisonTask, Findings, Verdicts
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier

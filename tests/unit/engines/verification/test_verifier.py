@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.verification import verifier as module
 from ie_serving.engines.verification.comparison import ReferenceOutputs
 from ie_serving.engines.verification.verdict import Findings

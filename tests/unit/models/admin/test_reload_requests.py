@@ -8,7 +8,7 @@ import pytest
 from ie_serving.core.values.errors import ConfigError, NotFound, Unreachable
 from ie_serving.models.admin.reload_requests import PollRequests, ReloadRequests
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.models.stream import ModelStream
 from tests.unit.models.conftest import LIMIT_S
 from tests.unit.models.stand_ins import settle
@@ -49,11 +49,11 @@ async def test_a_model_whose_directory_goes_meanwhile_is_no_failure() -> None:
         return False
 
     async def going(model: str) -> None:
-        models.served.entries = {}
+        models.served_models.entries = {}
         raise NotFound(f"Could not find any versions of model {model}: no such model")
 
     models = NoModels()
-    models.served.entries = {"m": cast(ServedModel, None)}
+    models.served_models.entries = {"m": cast(ServedModel, None)}
     reload = ReloadRequests(cast(ModelManager, models), going, unchanged)
     assert not await reload()
 

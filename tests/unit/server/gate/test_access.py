@@ -15,7 +15,7 @@ from ie_serving.core.values.access import Credentials, Principal
 from ie_serving.core.values.errors import ConfigError, QueueFull, Unauthenticated
 from ie_serving.core.values.requests import Caller as Told
 from ie_serving.server.gate import access as access_module
-from ie_serving.server.gate import renewed
+from ie_serving.server.gate import current_material
 from ie_serving.server.gate.access import LONGEST, MOST_WAITING_PASSWORDS, Access
 from tests.unit.server.gate.callers import (
     ALICE,
@@ -255,7 +255,7 @@ async def test_a_look_that_fails_for_another_reason_is_not_the_last(
             raise RuntimeError("can't start new thread")
         return material(keys={b"new": CAROL}) if len(looks) > 2 else material()
 
-    monkeypatch.setattr(renewed, "LOOK_S", 0.0)
+    monkeypatch.setattr(current_material, "LOOK_S", 0.0)
     looks: list[int] = []
     gate = Access(read, Handover())
     gate.follow()

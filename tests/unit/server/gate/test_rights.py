@@ -16,9 +16,9 @@ from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.kserve_v2 import grpc_later
+from ie_serving.server.fronts.kserve_v2 import lazy_grpc
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
-from ie_serving.server.fronts.kserve_v2.grpc_later import LazyInference
+from ie_serving.server.fronts.kserve_v2.lazy_grpc import LazyInference
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.openapi.routes import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
@@ -109,7 +109,7 @@ def test_every_rpc_has_an_entry() -> None:
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
         **LazyStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
-        grpc_later.NAME: inference.grpc(NEVER, NEVER),
+        lazy_grpc.NAME: inference.grpc(NEVER, NEVER),
         grpc_profiler.NAME: ProfilerService(NEVER).answers(),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),

@@ -22,7 +22,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.kernels import KernelOptions, KernelPlace
 from ie_serving.engines.layer_options import Batching
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.kernel_model import KernelModel
 
 ECHO = """

@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.requests import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
-from ie_serving.engines.others import Surroundings
+from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.context import Context
 from ie_serving.wire.image.pictures import encoded
 from tests.tables import named_by

@@ -12,7 +12,7 @@ import pytest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.openvino.compiling.lone_row import COMPUTES, MOVES, computes_alike
-from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.run.queued_program import QueuedProgram
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 RANDOM = np.random.default_rng(11)

@@ -3,7 +3,7 @@
 from ie_serving.server.fronts.kserve_v2.statistics import statistics
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.metrics.requests import SeriesKey
-from ie_serving.telemetry.metrics.summed import summed
+from ie_serving.telemetry.metrics.summed_page import summed
 from tests.unit.telemetry.pages import GRPC, Version
 
 NONE = {"count": 0, "ns": 0}

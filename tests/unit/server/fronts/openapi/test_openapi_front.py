@@ -9,7 +9,7 @@ from ie_serving.app.fronts import openapi_routes
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.tensors import DataType, ExampleBinding, Signature, TensorSpec
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.server.fronts.openapi import openapi_front
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.wire.openapi.openapi_document import MOST_ELEMENTS, MOST_OF_ONE

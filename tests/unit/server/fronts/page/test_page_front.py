@@ -15,7 +15,7 @@ from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
-from ie_serving.models.served import ServedModel, ServedModels
+from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import page_front as files
 from ie_serving.server.fronts.page import routes

@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from ie_serving.core.runtime.budget import BUDGET, Budget, Lease
-from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.eager_start import begin
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.server.fronts.rest.body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body

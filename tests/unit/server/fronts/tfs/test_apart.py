@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.eager_start import begin
 from ie_serving.core.values.requests import ExamplesRequest, ModelSpec
 from ie_serving.inference.interface import MANY_EXAMPLES, decode_examples
 from ie_serving.server.fronts.tfs import rest

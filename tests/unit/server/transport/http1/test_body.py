@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from ie_serving.core.runtime.budget import BUDGET
-from ie_serving.core.runtime.eager import begin
+from ie_serving.core.runtime.eager_start import begin
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.server.transport.http1.body import BodyStream
 from ie_serving.server.transport.http1.connection_states import Body

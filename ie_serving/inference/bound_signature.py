@@ -19,7 +19,7 @@ from ie_serving.inference.interface import (
     UnencodedOutputs,
     unencoded,
 )
-from ie_serving.inference.observed import is_wanted, note_tensors, observed
+from ie_serving.inference.request_notes import is_wanted, note_tensors, observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import ServedRequests
 from ie_serving.telemetry.request.entry import CURRENT

@@ -5,7 +5,7 @@ import pytest
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.unsupported import unsupported
+from ie_serving.engines.openvino.unsupported_settings import unsupported
 from ie_serving.engines.preprocessing import Preprocessing
 
 Shape = tuple[int, ...] | None

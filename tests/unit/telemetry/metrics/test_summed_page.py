@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.metrics.summed import counted, summed
+from ie_serving.telemetry.metrics.summed_page import counted, summed
 
 FIRST = b"""# HELP ie_serving_requests_total Finished requests.
 # TYPE ie_serving_requests_total counter

@@ -26,9 +26,9 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, ObservedCall, SampledAnswer
-from ie_serving.server.access_log.optional import OptionalWatch
+from ie_serving.server.access_log.observer_wrappers import OptionalWatch
 from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
 from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import UnaryCall

@@ -28,7 +28,7 @@ MORE = 2
 """Stands for every size above 1."""
 RankForm = int | tuple[int, ...]
 Ranks = tuple[Any, ...]
-"""A `RankForm` for each open input; in `by_shape.py`, the shapes of all."""
+"""A `RankForm` for each open input; in `shape_programs.py`, the shapes of all."""
 MakeProgram = Callable[[Ranks], RunnableSignature]
 """Compiles for ranks, one for each open input. Blocking. Raises: LoadFailed."""
 

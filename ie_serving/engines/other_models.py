@@ -1,7 +1,7 @@
 """Gives graphs and kernels the server's other models, for one request at a time.
 
 `app/application.py` hands them in at compilation; only the manager knows which versions serve.
-`models.served.ServedModels` is an `OtherModels`, and `models.version.handle.Servable` a
+`models.served_models.ServedModels` is an `OtherModels`, and `models.version.handle.Servable` a
 `HeldModel`.
 """
 

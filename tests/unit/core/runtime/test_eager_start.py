@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime import eager
+from ie_serving.core.runtime import eager_start
 
 Begin = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None] | None"]
 
@@ -15,10 +15,10 @@ Begin = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None] | None"]
 @pytest.fixture(params=["this Python's", "by hand"])
 def begin(request: pytest.FixtureRequest) -> Begin:
     if request.param == "by hand":
-        return eager.begin_by_hand
+        return eager_start.begin_by_hand
     if sys.version_info < (3, 12):
         pytest.skip("tasks start eagerly from Python 3.12 on")
-    return eager.begin_eagerly
+    return eager_start.begin_eagerly
 
 
 async def test_work_that_never_waits_ends_at_once(begin: Begin) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from ie_serving.engines.savedmodel.frames import CALLS, Library, name_of, with_port
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
 from ie_serving.engines.savedmodel.host.nodes import GraphNodes, data_inputs, set_inputs
-from ie_serving.engines.savedmodel.numbered import Numbers
+from ie_serving.engines.savedmodel.output_numbers import Numbers
 from ie_serving.engines.savedmodel.rewrite import PreparedGraph, own_frame
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto

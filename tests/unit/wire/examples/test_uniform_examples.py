@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ie_serving.core.values.requests import Features
 from ie_serving.core.values.tensors import DataType
 from ie_serving.wire.examples import serialized_examples as examples
-from ie_serving.wire.examples.alike import read_alike
 from ie_serving.wire.examples.example_spec import ExampleSpec, RaggedFeature
 from ie_serving.wire.examples.serialized_examples import parse
+from ie_serving.wire.examples.uniform_examples import read_alike
 from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.classify_regress import serialize_examples
 

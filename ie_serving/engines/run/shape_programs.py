@@ -18,8 +18,8 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidTensor, QueueFull
 from ie_serving.core.values.fit import admits, cast_all, fit, shed
 from ie_serving.core.values.tensors import Array, Read, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import MOST, MakeProgram, OpenRankProgram
 from ie_serving.engines.run.program import RunnableSignature
+from ie_serving.engines.run.rank_programs import MOST, MakeProgram, OpenRankProgram
 
 T = TypeVar("T")
 InputShapes = tuple[tuple[int, ...] | None, ...]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.tensors import DataType
-from ie_serving.engines.generated import (
+from ie_serving.engines.generated_requests import (
     GeneratedInput,
     Guess,
     ValueKind,

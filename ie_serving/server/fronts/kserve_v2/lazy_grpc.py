@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ie_serving.core.values.requests import CallerPassing
 from ie_serving.inference.interface import HandOn, Interface
 from ie_serving.inference.plane import DataPlane
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served_models import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.streams.lazy_streams import LazyStreams, later
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, RpcMethod, Unary
@@ -56,7 +56,7 @@ class LazyInference:
         streams: streams of the worker.
         metrics: metrics of all workers.
         management: makes what answers for a caller's models beside inferences.
-        hand_on: callback for outputs, from `inference.observed.handing_on`.
+        hand_on: callback for outputs, from `inference.request_notes.handing_on`.
         limit_s: longest time in seconds of an inference; None sets no limit.
         callers: whether requests refer to their calls.
     """

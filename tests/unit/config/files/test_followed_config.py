@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.files.followed import FollowedConfig, read_applied
+from ie_serving.config.files.followed_config import FollowedConfig, read_applied
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.runtime.handover import Handover, Handovers
 from ie_serving.core.values.errors import ConfigError, PreconditionFailed

@@ -14,10 +14,10 @@ from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.savedmodel.file import read_graph
 from ie_serving.engines.savedmodel.frames import CALLS
-from ie_serving.engines.savedmodel.host.inlined import inline
+from ie_serving.engines.savedmodel.host.inlined_functions import inline
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM
 from ie_serving.engines.savedmodel.host.nodes import GraphNodes
-from ie_serving.engines.savedmodel.numbered import Numbers
+from ie_serving.engines.savedmodel.output_numbers import Numbers
 from tests.unit.engines.savedmodel.exports import (
     example,
     first_control_flow,

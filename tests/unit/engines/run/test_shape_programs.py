@@ -8,9 +8,9 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import REST, Ranks
-from ie_serving.engines.run.by_shape import SAVED_S, SentShapeProgram
 from ie_serving.engines.run.program import T
+from ie_serving.engines.run.rank_programs import REST, Ranks
+from ie_serving.engines.run.shape_programs import SAVED_S, SentShapeProgram
 
 SIGNATURE = Signature(
     "s",

@@ -12,15 +12,15 @@ import pytest
 from ie_serving.core.runtime.spare_cpu import SpareCpu, division
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.values.tensors import Array, DataType, Read, Signature, TensorSpec
-from ie_serving.engines.run import by_rank
-from ie_serving.engines.run.by_rank import (
+from ie_serving.engines.run import rank_programs
+from ie_serving.engines.run.program import T
+from ie_serving.engines.run.rank_programs import (
     MOST,
     MOST_REFUSED,
     MOST_WAITING_RANKS,
     OpenRankProgram,
     Ranks,
 )
-from ie_serving.engines.run.program import T
 
 SIGNATURE = Signature(
     "s",
@@ -258,7 +258,7 @@ async def test_compiling_for_a_request_leaves_the_event_loop_its_cpu(
     spare.choose(slot=0, workers=1)
     spare.open()
     spare.note_engine()
-    monkeypatch.setattr(by_rank, "SPARE_CPU", spare)
+    monkeypatch.setattr(rank_programs, "SPARE_CPU", spare)
     masks = []
 
     class Noted(AddOne):

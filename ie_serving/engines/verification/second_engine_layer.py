@@ -20,7 +20,7 @@ import numpy as np
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed, ServingError
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Read, Signature, copies
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.generated import ValueKind
+from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes

@@ -13,11 +13,11 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import GATHERED
-from ie_serving.engines.run import queued
+from ie_serving.engines.run import queued_program
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
-from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
+from ie_serving.engines.run.queued_program import LoneRowProgram, QueuedProgram
 from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
 
 
@@ -183,7 +183,7 @@ async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they wait behind another inference is none of it."""
-    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
+    monkeypatch.setattr(queued_program, "FILLED_AT_ONCE", 0)
     asked = await busy()
     began = time.perf_counter()
     second = asked.ask(2)
@@ -197,7 +197,7 @@ async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not
 async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
+    monkeypatch.setattr(queued_program, "FILLED_AT_ONCE", 0)
     asked, at_work = await busy(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
         asked.program._threads = threads

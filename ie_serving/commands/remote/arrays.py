@@ -13,8 +13,8 @@ from ie_serving.commands.remote.failures import CommandMisused, ServerSilent
 from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.grpc_predict import NamedArrays
 from ie_serving.commands.remote.metadata import metadata_of
-from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import RestPort
+from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.wire.clients.served_signatures import signatures_in
@@ -66,21 +66,21 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
 def signature_over_rest(rest: RestPort, given: argparse.Namespace) -> Signature:
     """Fetch the signature that answered from the metadata. Raises: CommandFailure."""
     document = metadata_of(rest, given.model_name, given.version, given.label)
-    return _chosen(rest.place, document["metadata"], given.signature)
+    return _chosen(rest.address, document["metadata"], given.signature)
 
 
 def known_signatures(
-    place: ServerAddress, metadata: Mapping[str, Any], *, with_outputs: bool = True
+    address: ServerAddress, metadata: Mapping[str, Any], *, with_outputs: bool = True
 ) -> Mapping[str, Signature]:
     """Read the signatures in metadata; see `signatures_in`. Raises: ServerSilent."""
     try:
         return signatures_in(metadata["signature_def"], with_outputs=with_outputs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ServerSilent(f"{place.url} answers with odd metadata: {error}") from None
+        raise ServerSilent(f"{address.url} answers with odd metadata: {error}") from None
 
 
-def _chosen(place: ServerAddress, metadata: Mapping[str, Any], name: str) -> Signature:
-    found = known_signatures(place, metadata)
+def _chosen(address: ServerAddress, metadata: Mapping[str, Any], name: str) -> Signature:
+    found = known_signatures(address, metadata)
     wanted = name or SERVING_DEFAULT
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"
@@ -119,7 +119,7 @@ def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  list
 
 
 def ask_over_grpc(
-    given: argparse.Namespace, place: ServerAddress, asked: GivenRequest, *, as_json: bool
+    given: argparse.Namespace, address: ServerAddress, asked: GivenRequest, *, as_json: bool
 ) -> bytes | NamedArrays:
     """Send a Predict over gRPC; give its answer as JSON, or as arrays of exactly its dtypes.
 
@@ -129,7 +129,7 @@ def ask_over_grpc(
     from ie_serving.commands.remote import grpc_predict as tensors
 
     try:
-        return tensors.ask(given, place, asked, _chosen, as_json=as_json)
+        return tensors.ask(given, address, asked, _chosen, as_json=as_json)
     except ServingError as error:  # of our own readers and writers of JSON and tensors
         raise CommandMisused(f"--file {given.file}: {error}") from None
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandFailure
 from ie_serving.core.values.commands import MEANINGS
 
@@ -33,8 +33,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     given = parser_of(argv[0]).parse_args(_whole(argv)[1:])
     try:
-        where = place.place_of(given, environ, warn) if "url" in given else None
-        return int(module_of(argv[0]).run(given, where))  # type: ignore[attr-defined]
+        address = server_address.address_of(given, environ, warn) if "url" in given else None
+        return int(module_of(argv[0]).run(given, address))  # type: ignore[attr-defined]
     except CommandFailure as failure:
         print(f"ie_serving: error: {failure}", file=sys.stderr)
         return failure.code
@@ -51,7 +51,7 @@ def _whole(argv: Sequence[str]) -> Sequence[str]:
 
 
 def module_of(command: str) -> object:
-    """Import the module of a command: it has `add_flags(parser)` and `run(given, place)`."""
+    """Import the module of a command: it has `add_flags(parser)` and `run(given, address)`."""
     return import_module(f"ie_serving.commands.remote.{command}")
 
 

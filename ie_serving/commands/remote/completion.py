@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from ie_serving.commands.remote.command import parser_of
-from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.core.values.commands import ASKING, HELP, MEANINGS, VERSION
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -96,7 +96,7 @@ def _bash(found: Mapping[str, Words]) -> str:
         "first": _cases(first, 16),
     }
     text = files(__package__).joinpath("completion.bash").read_text("utf-8")
-    return re.sub("@([a-z]+)@", lambda place: written[place[1]], text)
+    return re.sub("@([a-z]+)@", lambda match: written[match[1]], text)
 
 
 def _cases(table: Mapping[str, Sequence[str]], indent: int) -> str:

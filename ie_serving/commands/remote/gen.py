@@ -6,7 +6,7 @@ ie_serving gen request --model_name resnet --url http://localhost:8000 | curl -d
 
 import argparse
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.arrays import known_signatures
 from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.metadata import metadata_of
@@ -33,20 +33,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "request", help="print the body of a request to the model", allow_abbrev=False
     )
     for each in (client, request):
-        place.add_model(each)
-        place.add_version(each)
+        server_address.add_model(each)
+        server_address.add_version(each)
         each.add_argument("--signature_name", default="", metavar="TEXT", help="(serving_default)")
-        place.add_flags(each)
+        server_address.add_flags(each)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Print the program or the body. Raises: CommandFailure."""
-    model = ModelSpec(place.model_of(given), given.version, None, given.signature_name)
-    document = metadata_of(RestPort(where), model.name, model.version, None)
+    model = ModelSpec(server_address.model_of(given), given.version, None, given.signature_name)
+    document = metadata_of(RestPort(address), model.name, model.version, None)
     # A request needs no outputs, so a signature may have any.
-    known = known_signatures(where, document["metadata"], with_outputs=False)
+    known = known_signatures(address, document["metadata"], with_outputs=False)
     try:
-        made = sample.predict(sample.checked_url(where.url), model, known)
+        made = sample.predict(sample.checked_url(address.url), model, known)
     except InvalidRequest as error:
         raise CommandMisused(str(error)) from None
     print(sample.program(given.lang, made) if given.what == "client" else sample.text_of(made.body))

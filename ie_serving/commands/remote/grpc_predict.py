@@ -9,8 +9,8 @@ from google.protobuf.json_format import MessageToDict
 
 from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.given_request import GivenRequest
-from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rpc import PREDICTION, GrpcPort
+from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec, specs_of
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
@@ -26,7 +26,7 @@ ChooseSignature = Callable[[ServerAddress, Mapping[str, Any], str], Signature]
 
 def ask(
     given: argparse.Namespace,
-    place: ServerAddress,
+    address: ServerAddress,
     asked: GivenRequest,
     choose: ChooseSignature,
     *,
@@ -38,12 +38,12 @@ def ask(
         CommandFailure: the server does not answer, or the request has no form over gRPC.
         ServingError: the request does not fit the model.
     """
-    with GrpcPort(place) as rpc:
+    with GrpcPort(address) as rpc:
         spec = _spec(given)
         name = given.signature
         body = None if asked.body is None else parse_predict(asked.body)
         name = name or (body.signature_name if body else "")
-        signature = choose(place, _metadata(rpc, spec), name)
+        signature = choose(address, _metadata(rpc, spec), name)
         form = Format.COLUMN
         if asked.image:
             # The request has row format, so that the answer has the form of JSON's.

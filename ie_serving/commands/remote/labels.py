@@ -8,7 +8,7 @@ import argparse
 import json
 from collections.abc import Mapping
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
@@ -21,20 +21,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     shown = what.add_parser("list", help="show the labels of a model", allow_abbrev=False)
     changed = what.add_parser("set", help="set, move or remove labels", allow_abbrev=False)
     for each in (shown, changed):
-        place.add_model(each)
+        server_address.add_model(each)
     changed.add_argument("labels", nargs="+", metavar="LABEL=VERSION", help="LABEL= removes one")
     for each in (shown, changed):
         each.add_argument("--json", action="store_true", help="print one line of JSON")
-        place.add_flags(each)
+        server_address.add_flags(each)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Show labels, or change them and show the changes. Raises: CommandFailure."""
     if given.what == "set" and given.model_name and given.model:
         given.labels.insert(0, given.model)  # argparse took the first label for MODEL
         given.model = None
-    model = place.model_of(given)
-    rest = RestPort(where)
+    model = server_address.model_of(given)
+    rest = RestPort(address)
     path = f"{model_path(model)}/details"
     changes = _changes(given.labels) if given.what == "set" else {}
     try:
@@ -45,8 +45,8 @@ def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
     except ServerRefused as error:
         if error.lacks_route:
             raise ServerRefused(
-                f"{where.url} has no route for labels alone: another server of this API takes them"
-                " by `ie_serving reload --config FILE`, whose file has all of its models"
+                f"{address.url} has no route for labels alone: another server of this API takes"
+                " them by `ie_serving reload --config FILE`, whose file has all of its models"
             ) from None
         raise named(rest, model, error) from None
     if given.json:

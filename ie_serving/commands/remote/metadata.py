@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
@@ -20,18 +20,18 @@ from ie_serving.wire.clients.paths import model_path
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    place.add_model(parser)
+    server_address.add_model(parser)
     which = parser.add_mutually_exclusive_group()
-    place.add_version(which)
+    server_address.add_version(which)
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
     parser.add_argument("--json", action="store_true", help="print what the server answers")
-    place.add_flags(parser)
+    server_address.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Show the signatures. Raises: CommandFailure."""
-    model = place.model_of(given)
-    document = metadata_of(RestPort(where), model, given.version, given.label)
+    model = server_address.model_of(given)
+    document = metadata_of(RestPort(address), model, given.version, given.label)
     print(json.dumps(document) if given.json else "\n".join(_lines(model, document)))
     return 0
 
@@ -46,8 +46,8 @@ def metadata_of(
         raise named(rest, model, error) from None
     if not isinstance(document, dict) or "metadata" not in document:
         raise ServerSilent(
-            f"{rest.place.url} answers something else than metadata: give the REST port of a server"
-            " of TensorFlow Serving's API"
+            f"{rest.address.url} answers something else than metadata: give the REST port of a"
+            " server of TensorFlow Serving's API"
         )
     return document
 

@@ -122,8 +122,8 @@ def named(rest: RestPort, name: str, error: ServerRefused) -> ServerRefused:
 
 def _odd(rest: RestPort) -> ServerSilent:
     return ServerSilent(
-        f"{rest.place.url} answers something else than states of versions: give the REST port of a"
-        " server of TensorFlow Serving's API"
+        f"{rest.address.url} answers something else than states of versions: give the REST port of"
+        " a server of TensorFlow Serving's API"
     )
 
 

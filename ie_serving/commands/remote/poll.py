@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import ServerRefused
 from ie_serving.commands.remote.models import named, one_model
 from ie_serving.commands.remote.rest import RestPort
@@ -13,15 +13,15 @@ from ie_serving.wire.clients.paths import model_path
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    place.add_model(parser)
+    server_address.add_model(parser)
     parser.add_argument("--json", action="store_true", help="print what the server answers")
-    place.add_flags(parser)
+    server_address.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Poll, then show the new states. Raises: CommandFailure."""
-    model = place.model_of(given)
-    rest = RestPort(where)
+    model = server_address.model_of(given)
+    rest = RestPort(address)
     try:
         answer = rest.post(f"{model_path(model)}:poll", {})
     except ServerRefused as error:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.given_inputs import FORMATS, STANDARD, read
 from ie_serving.commands.remote.given_request import GivenRequest
@@ -28,36 +28,38 @@ ARRAYS: Final = (".npy", ".npz")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
     add = parser.add_argument
-    place.add_model(parser)
+    server_address.add_model(parser)
     which = parser.add_mutually_exclusive_group()
-    place.add_version(which)
+    server_address.add_version(which)
     which.add_argument("--label", metavar="TEXT", help="the version with this label")
     add("--signature", default="", metavar="TEXT", help="(serving_default)")
     add("--file", default=STANDARD, help="the request; - is standard input (-)")
     add("--format", choices=FORMATS, help="of the file (by its name; json for standard input)")
     add("--input", default="", metavar="TEXT", help="input that an array, table or image is for")
     add("--output", default=STANDARD, help="file for the answer: .json, .npy or .npz (- as JSON)")
-    place.add_flags(parser)
+    server_address.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Send the request, and write the answer. Raises: CommandFailure."""
-    given.model_name = place.model_of(given)
+    given.model_name = server_address.model_of(given)
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
         raise CommandMisused(
             f"--output {given.output}: expected a name that ends with .json, .npy or .npz"
         )
     asked = read(given.file, given.format, given.input, given.signature)
-    answer = _over_grpc(given, where, asked) if where.is_grpc else _over_rest(given, where, asked)
+    answer = (
+        _over_grpc(given, address, asked) if address.is_grpc else _over_rest(given, address, asked)
+    )
     _write(given.output, answer)
     return 0
 
 
 def _over_rest(
-    given: argparse.Namespace, where: place.ServerAddress, asked: GivenRequest
+    given: argparse.Namespace, address: server_address.ServerAddress, asked: GivenRequest
 ) -> "bytes | NamedArrays":
-    rest = RestPort(where)
+    rest = RestPort(address)
     body = asked.body
     if body is None:
         from ie_serving.commands.remote.arrays import json_body
@@ -85,12 +87,12 @@ def _received(progress: ProgressLine, done: int, total: int | None) -> None:
 
 
 def _over_grpc(
-    given: argparse.Namespace, where: place.ServerAddress, asked: GivenRequest
+    given: argparse.Namespace, address: server_address.ServerAddress, asked: GivenRequest
 ) -> "bytes | NamedArrays":
     from ie_serving.commands.remote.arrays import ask_over_grpc
 
     with ProgressLine("waiting for the answer", unit=""):
-        return ask_over_grpc(given, where, asked, as_json=not given.output.endswith(ARRAYS))
+        return ask_over_grpc(given, address, asked, as_json=not given.output.endswith(ARRAYS))
 
 
 def _write(output: str, answer: "bytes | NamedArrays") -> None:

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused
 from ie_serving.commands.remote.models import Model, all_models
-from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.commands.remote.rpc import MODEL, GrpcPort
+from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import TENSORFLOW, from_message
 from ie_serving.core.values.errors import ConfigError
@@ -34,7 +34,7 @@ ModelStates = Mapping[str, Mapping[str, str]]
 reports no labels."""
 
 
-def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStates]:
+def reload_with(file: str, address: ServerAddress) -> tuple[ModelStates, ModelStates]:
     """Send another configuration to a server; give the states of its models before and after.
 
     Raises:
@@ -46,13 +46,13 @@ def reload_with(file: str, place: ServerAddress) -> tuple[ModelStates, ModelStat
     request = messages.ReloadConfigRequest()
     request.config.CopyFrom(_message(models))
     names = [model.name for model in models]
-    with GrpcPort(place) as rpc:
+    with GrpcPort(address) as rpc:
         before = _states(rpc, names)
         answer = rpc.call(
             MODEL, "HandleReloadConfigRequest", request, messages.ReloadConfigResponse
         )
         if answer.status.error_code:
-            raise ServerRefused(f"{place.url} does not take it: {answer.status.error_message}")
+            raise ServerRefused(f"{address.url} does not take it: {answer.status.error_message}")
         return before, _states(rpc, names)
 
 
@@ -130,19 +130,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", help="give the server this one; --url is that of the gRPC port"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    place.add_flags(parser)
+    server_address.add_flags(parser)
     parser.set_defaults(timeout_seconds=PATIENCE_S)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Reload; print the changes. Raises: CommandFailure."""
     began = time.monotonic()
     if given.config:
         with ProgressLine("waiting until what is new serves", unit=""):
-            before, after = reload_with(given.config, where)
+            before, after = reload_with(given.config, address)
     else:
         with ProgressLine("waiting until what is new serves", unit=""):
-            before, after = _reloaded(RestPort(where))
+            before, after = _reloaded(RestPort(address))
     changes = list(changed(before, after))
     if given.json:
         print(json.dumps({"changed": changes, "models": after}))

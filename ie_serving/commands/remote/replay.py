@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
 from ie_serving.commands.remote.rpc import MODEL, PREDICTION, GrpcPort
 from ie_serving.core.values.difference import TOLERANCE, drifts
@@ -72,17 +72,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="share of a number, and of its output's greatest, by which it may differ"
         " (%(default)s)",
     )
-    place.add_flags(parser)
+    server_address.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Replay and print differences and latencies; give the exit code. Raises: CommandFailure."""
     records = _records(given.file)
     if not given.model:
-        return _replayed(given, records, where)
+        return _replayed(given, records, address)
     name = given.model_name or records[0][1].request.model_spec.name
     with _served(given.model, name) as port:
-        own = replace(where, scheme="grpc", host=LOOPBACK, port=port, headers={})
+        own = replace(address, scheme="grpc", host=LOOPBACK, port=port, headers={})
         return _replayed(given, records, own)
 
 
@@ -147,7 +147,9 @@ def _records(file: str) -> list[tuple[int, Proto]]:
 
 
 def _replayed(
-    given: argparse.Namespace, records: list[tuple[int, Proto]], address: place.ServerAddress
+    given: argparse.Namespace,
+    records: list[tuple[int, Proto]],
+    address: server_address.ServerAddress,
 ) -> int:
     took_ms: list[float] = []
     differing = 0
@@ -218,7 +220,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO) -> None:
     """Wait until a version serves. Raises: CommandMisused, ServerSilent."""
-    own = place.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
+    own = server_address.ServerAddress(scheme="grpc", host=LOOPBACK, port=port, timeout_s=ANSWER_S)
     request = messages.GetModelStatusRequest()
     request.model_spec.name = name
     end = time.monotonic() + START_S

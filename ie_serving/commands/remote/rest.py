@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
-from ie_serving.commands.remote.place import KEY, PASSWORD, ServerAddress
+from ie_serving.commands.remote.server_address import KEY, PASSWORD, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 
 MOST_BYTES: Final = 4 << 30
@@ -54,12 +54,12 @@ class RestReply(NamedTuple):
 class RestPort:
     """The REST port of a server."""
 
-    def __init__(self, place: ServerAddress) -> None:
-        if place.is_grpc:
+    def __init__(self, address: ServerAddress) -> None:
+        if address.is_grpc:
             raise CommandMisused(
-                f"this is asked over REST, and --url is {place.url}: give the REST port"
+                f"this is asked over REST, and --url is {address.url}: give the REST port"
             )
-        self.place = place
+        self.address = address
 
     def json(self, path: str) -> Any:  # noqa: ANN401  any JSON
         """Give the JSON document at `path`. Raises: CommandFailure."""
@@ -94,7 +94,7 @@ class RestPort:
         connection = self._connection()
         try:
             connection.request(
-                method, path, body, {**form, **(headers or {}), **self.place.headers}
+                method, path, body, {**form, **(headers or {}), **self.address.headers}
             )
             with connection.getresponse() as response:
                 reply = RestReply(
@@ -104,14 +104,14 @@ class RestPort:
                     unquote(response.headers.get(WHOLE, "")),
                 )
         except (OSError, http.client.HTTPException) as error:
-            raise ServerSilent(_unreachable(self.place, error)) from error
+            raise ServerSilent(_unreachable(self.address, error)) from error
         finally:
             connection.close()
         if reply.status == 400 and GRPC_HERE in reply.body:
-            raise ServerSilent(f"{self.place.url} is the gRPC port: name the REST port by --url")
+            raise ServerSilent(f"{self.address.url} is the gRPC port: name the REST port by --url")
         if reply.status >= 400:
             raise ServerRefused(
-                _refused(self.place, method, path, reply),
+                _refused(self.address, method, path, reply),
                 reply.status,
                 lacks_route=NO_SUCH_ROUTE in _error_text(reply),
                 wants_tls=reply.status == 400 and WANTS_TLS in reply.body,
@@ -123,19 +123,19 @@ class RestPort:
             return json.loads(reply.body)
         except ValueError:
             raise ServerSilent(
-                f"{self.place.url}{path} answers with {reply.form} instead of JSON: give the REST"
+                f"{self.address.url}{path} answers with {reply.form} instead of JSON: give the REST"
                 " port of a server of TensorFlow Serving's API"
             ) from None
 
     def _connection(self) -> http.client.HTTPConnection:
-        place = self.place
-        if place.scheme == "unix":
-            return _UnixConnection(place.host, place.timeout_s)
-        if place.secure:
+        address = self.address
+        if address.scheme == "unix":
+            return _UnixConnection(address.host, address.timeout_s)
+        if address.secure:
             return http.client.HTTPSConnection(
-                place.host, place.port, timeout=place.timeout_s, context=_context(place)
+                address.host, address.port, timeout=address.timeout_s, context=_context(address)
             )
-        return http.client.HTTPConnection(place.host, place.port, timeout=place.timeout_s)
+        return http.client.HTTPConnection(address.host, address.port, timeout=address.timeout_s)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -151,13 +151,13 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _context(place: ServerAddress) -> ssl.SSLContext:
+def _context(address: ServerAddress) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=place.ca or None)
-        if place.certificate:
-            context.load_cert_chain(place.certificate, place.private_key)
+        context = ssl.create_default_context(cafile=address.ca or None)
+        if address.certificate:
+            context.load_cert_chain(address.certificate, address.private_key)
     except (OSError, ValueError) as error:
-        files = " ".join(filter(None, (place.ca, place.certificate, place.private_key)))
+        files = " ".join(filter(None, (address.ca, address.certificate, address.private_key)))
         raise CommandMisused(f"certificates cannot be used ({files}): {error}") from None
     return context
 
@@ -173,9 +173,9 @@ def _whole(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
     return bytes(found)
 
 
-def _unreachable(place: ServerAddress, error: Exception) -> str:
+def _unreachable(address: ServerAddress, error: Exception) -> str:
     """Explain why there is no answer, and what to check."""
-    where = place.url
+    where = address.url
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         if pid := _loading(where):
             return (
@@ -187,22 +187,22 @@ def _unreachable(place: ServerAddress, error: Exception) -> str:
             " IE_SERVING_URL"
         )
     if isinstance(error, socket.gaierror):
-        return f"{place.host} is no host that can be found ({error.strerror}): correct --url"
+        return f"{address.host} is no host that can be found ({error.strerror}): correct --url"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the certificate of {where} is not trusted ({error.verify_message}): name its"
             " authority by --ca, and the host as the certificate does"
         )
     if isinstance(error, ssl.SSLError):
-        return _tls(place, error)
+        return _tls(address, error)
     if isinstance(error, TimeoutError):
         return (
-            f"{where} did not answer within {place.timeout_s:g} s: it is busy, or no server of"
+            f"{where} did not answer within {address.timeout_s:g} s: it is busy, or no server of"
             " this API; raise --timeout_seconds"
         )
     if isinstance(error, http.client.HTTPException | ConnectionError):
         # With TLS in use, a server closes the connection if the client has no certificate.
-        other = "a client certificate (--cert and --key)" if place.secure else "TLS (https://)"
+        other = "a client certificate (--cert and --key)" if address.secure else "TLS (https://)"
         return (
             f"{where} gives no HTTP answer ({_short(error)}): it wants {other}, or is the gRPC"
             " port; name the REST port by --url"
@@ -218,15 +218,15 @@ def _loading(url: str) -> int:
     return next((each.pid for each in running(os.environ) if each.rest == url), 0)
 
 
-def _tls(place: ServerAddress, error: ssl.SSLError) -> str:
+def _tls(address: ServerAddress, error: ssl.SSLError) -> str:
     reason = error.reason or str(error)
     if "ALERT" in reason or "CERTIFICATE_REQUIRED" in reason:
         return (
-            f"{place.url} refuses the TLS of this client ({reason}): it may want a certificate,"
+            f"{address.url} refuses the TLS of this client ({reason}): it may want a certificate,"
             " --cert and --key"
         )
     return (
-        f"{place.url} does not speak TLS as expected ({reason}): use http:// if the port has none"
+        f"{address.url} does not speak TLS as expected ({reason}): use http:// if the port has none"
     )
 
 
@@ -235,21 +235,21 @@ def _short(error: Exception) -> str:
     return ascii(str(error) or type(error).__name__)[1:-1][:100]
 
 
-def _refused(place: ServerAddress, method: str, path: str, reply: RestReply) -> str:
+def _refused(address: ServerAddress, method: str, path: str, reply: RestReply) -> str:
     text = _error_text(reply)
     if reply.status == 401:
         return (
-            f"{place.url} does not know who asks (401: {text}): give a key by {KEY} or"
+            f"{address.url} does not know who asks (401: {text}): give a key by {KEY} or"
             f" --api_key_file, or --user with {PASSWORD}"
         )
     if reply.status == 403:
-        return f"{place.url} does not allow it (403): {text}"
+        return f"{address.url} does not allow it (403): {text}"
     if reply.status in (404, 405, 501) and reply.form != "application/json":
         return (
-            f"{place.url} has no {method} {path} ({reply.status}): it is another kind of server, or"
-            " an older version of this one"
+            f"{address.url} has no {method} {path} ({reply.status}): it is another kind of server,"
+            " or an older version of this one"
         )
-    return f"{place.url} answers {reply.status}: {text}"
+    return f"{address.url} answers {reply.status}: {text}"
 
 
 def _shortened(text: str) -> str:

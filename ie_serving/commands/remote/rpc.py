@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import grpc
 
 from ie_serving.commands.remote.failures import CommandMisused, ServerRefused, ServerSilent
-from ie_serving.commands.remote.place import KEY, ServerAddress
+from ie_serving.commands.remote.server_address import KEY, ServerAddress
 from ie_serving.core.values.errors import WHOLE
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -29,19 +29,19 @@ _NO_CONNECTION: Final = ("failed to connect", "resolution", "errors resolving", 
 class GrpcPort:
     """The gRPC port of a server; a context manager, which closes the connection."""
 
-    def __init__(self, place: ServerAddress) -> None:
-        if not place.is_grpc:
+    def __init__(self, address: ServerAddress) -> None:
+        if not address.is_grpc:
             raise CommandMisused(
-                f"this is asked over gRPC, and --url is {place.url}: give grpc(s)://"
+                f"this is asked over gRPC, and --url is {address.url}: give grpc(s)://"
             )
-        self._place = place
-        host = f"[{place.host}]" if ":" in place.host else place.host
-        target = f"{host}:{place.port}"
-        if place.secure:
-            self._channel = grpc.secure_channel(target, _credentials(place), OPTIONS)
+        self._address = address
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        target = f"{host}:{address.port}"
+        if address.secure:
+            self._channel = grpc.secure_channel(target, _credentials(address), OPTIONS)
         else:
             self._channel = grpc.insecure_channel(target, OPTIONS)
-        self._metadata = [(name.lower(), value) for name, value in place.headers.items()]
+        self._metadata = [(name.lower(), value) for name, value in address.headers.items()]
 
     def __enter__(self) -> "GrpcPort":
         return self
@@ -59,7 +59,7 @@ class GrpcPort:
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         ask: Any = self._channel.unary_unary(f"/{service}/{method}", None, None)
         try:
-            answer = ask(payload, timeout=self._place.timeout_s, metadata=self._metadata)
+            answer = ask(payload, timeout=self._address.timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._failure(error) from None
         return kind.FromString(answer)
@@ -68,12 +68,12 @@ class GrpcPort:
         more = dict(error.trailing_metadata() or ())
         text = unquote(more.get(WHOLE, "")) or str(error.details() or "without a text")
         code = error.code()
-        where = self._place.url
+        where = self._address.url
         if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
             return ServerSilent(f"{where} {why}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ServerSilent(
-                f"{where} did not answer within {self._place.timeout_s:g} s ({text}): it is busy,"
+                f"{where} did not answer within {self._address.timeout_s:g} s ({text}): it is busy,"
                 " or no gRPC port; raise --timeout_seconds"
             )
         if code is grpc.StatusCode.UNAUTHENTICATED:
@@ -84,16 +84,16 @@ class GrpcPort:
         return ServerRefused(f"{where} answers {code.name}: {text}", rpc_code=code.name)
 
 
-def _credentials(place: ServerAddress) -> grpc.ChannelCredentials:
+def _credentials(address: ServerAddress) -> grpc.ChannelCredentials:
     try:
         read: Mapping[str, bytes | None] = {
             path: Path(path).read_bytes() if path else None
-            for path in (place.ca, place.private_key, place.certificate)
+            for path in (address.ca, address.private_key, address.certificate)
         }
     except OSError as error:
         raise CommandMisused(f"certificates cannot be used: {error}") from None
     return grpc.ssl_channel_credentials(
-        read[place.ca], read[place.private_key], read[place.certificate]
+        read[address.ca], read[address.private_key], read[address.certificate]
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import (
     REFUSED,
     CommandMisused,
@@ -43,13 +43,13 @@ COLUMNS: Final = ("MODEL", "VERSION", "STATE", "LABELS", "MEMORY", "CAUSE")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this command."""
-    place.add_model(parser, "this model alone")
+    server_address.add_model(parser, "this model alone")
     parser.epilog = (
         "exit code: 0 all that is asked for is AVAILABLE or on demand, 1 it is not, 2 wrong usage,"
         " 3 no answer, 4 --wait was in vain"
     )
     which = parser.add_mutually_exclusive_group()
-    place.add_version(which, "this version of MODEL alone")
+    server_address.add_version(which, "this version of MODEL alone")
     which.add_argument("--label", metavar="TEXT", help="the version of MODEL with this label")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("--wait", action="store_true", help="wait until it is AVAILABLE")
@@ -62,15 +62,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="show it again every S seconds (2) until Ctrl-C; into a pipe only what has changed",
     )
-    place.add_flags(parser)
+    server_address.add_flags(parser)
 
 
-def run(given: argparse.Namespace, where: place.ServerAddress) -> int:
+def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
     """Show the states; give the exit code. Raises: CommandFailure."""
     if given.model_name:
-        given.model = place.model_of(given)
+        given.model = server_address.model_of(given)
     _check(given)
-    rest = RestPort(where)
+    rest = RestPort(address)
     if given.wait:
         with ProgressLine("waiting until all of it is AVAILABLE", unit=""):
             models = _awaited(given, rest)

@@ -6,8 +6,8 @@ import pytest
 
 from ie_serving.commands.remote import gen
 from ie_serving.commands.remote.failures import ServerSilent
-from ie_serving.commands.remote.place import ServerAddress
 from ie_serving.commands.remote.rest import RestPort, RestReply
+from ie_serving.commands.remote.server_address import ServerAddress
 
 GIVEN = argparse.Namespace(
     model="m", model_name=None, version=None, signature_name="", what="request"

@@ -15,7 +15,7 @@ AVAILABLE = {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK"
 class Server:
     """Answers by path; with an HTTP status in place of a document it refuses."""
 
-    place: Any = type("Place", (), {"url": "http://server"})
+    address: Any = type("Place", (), {"url": "http://server"})
 
     def __init__(self, **documents: Any) -> None:
         self._documents = documents

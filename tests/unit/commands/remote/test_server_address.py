@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.commands.remote import place
+from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import CommandMisused
-from ie_serving.commands.remote.place import ServerAddress
+from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.core.runtime import run_files
 from tests.tables import named_by
 
@@ -20,8 +20,8 @@ def _no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
     parser, warned = argparse.ArgumentParser(), list[str]()
-    place.add_flags(parser)
-    return place.place_of(parser.parse_args(flags), environ, warned.append), warned
+    server_address.add_flags(parser)
+    return server_address.address_of(parser.parse_args(flags), environ, warned.append), warned
 
 
 @named_by(

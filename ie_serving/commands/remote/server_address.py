@@ -116,7 +116,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--timeout_seconds", type=float, default=60.0, help="patience without an answer (60)")
 
 
-def place_of(
+def address_of(
     given: argparse.Namespace, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> ServerAddress:
     """Build the address from flags and the environment.
@@ -130,7 +130,7 @@ def place_of(
         CommandMisused: an address or file cannot be used.
     """
     scheme, host, port = _address(given.url or environ.get(URL) or local_address(environ))
-    place = ServerAddress(
+    address = ServerAddress(
         scheme=scheme,
         host=host,
         port=port,
@@ -140,15 +140,15 @@ def place_of(
         private_key=given.key or environ.get(PRIVATE_KEY, ""),
         timeout_s=_positive(given.timeout_seconds),
     )
-    if bool(place.certificate) != bool(place.private_key):
+    if bool(address.certificate) != bool(address.private_key):
         raise CommandMisused("--cert and --key belong together: give both files, or neither")
-    if (place.ca or place.certificate) and not place.secure:
+    if (address.ca or address.certificate) and not address.secure:
         raise CommandMisused(
-            f"certificates are for https:// and grpcs://, and --url is {place.url}"
+            f"certificates are for https:// and grpcs://, and --url is {address.url}"
         )
-    if place.headers and place.is_open:
-        warn(f"credentials go unencrypted to {place.url}: use https:// or grpcs://")
-    return place
+    if address.headers and address.is_open:
+        warn(f"credentials go unencrypted to {address.url}: use https:// or grpcs://")
+    return address
 
 
 def local_address(environ: Mapping[str, str]) -> str:

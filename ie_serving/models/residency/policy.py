@@ -97,13 +97,13 @@ def make_room(
 
 def _fit(
     residents: Iterable[Resident], free: int, needed: int, limit: int, spare: int, waited_s: float
-) -> Evict | Busy | Refuse | None:
+) -> Evict | BusyAction | Refuse | None:
     if needed + spare <= free:
         return None
     fits = needed <= free
     if needed > limit and not fits:
         return Refuse(max(0, limit))
-    step: Busy | Refuse | None = None if fits else Refuse(max(0, free))
+    step: BusyAction | Refuse | None = None if fits else Refuse(max(0, free))
     for each in residents:
         if each.pinned:
             continue

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine,
 from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from ie_serving.core.runtime.eager import proceed_unawaited
+from ie_serving.core.runtime.eager_start import proceed_unawaited
 from ie_serving.core.values.access import Credentials
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import DirectFuture, UnfinishedWork, begin_unawaited
+from ie_serving.core.runtime.eager_start import DirectFuture, UnfinishedWork, begin_unawaited
 
 PATIENCE_S = 5
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.runtime.eager import DirectFuture, begin, begin_unawaited
+from ie_serving.core.runtime.eager_start import DirectFuture, begin, begin_unawaited
 from ie_serving.core.values.errors import DeadlineExceeded
 from ie_serving.inference.deadline import Alarm, LimitedWork, limited
 from tests.unit.alarms import LONG_S, Alarms

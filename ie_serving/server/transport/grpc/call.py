@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ie_serving.core.runtime.budget import BUDGET, SMALL, Lease
-from ie_serving.core.runtime.eager import UnfinishedWork, proceed_unawaited
+from ie_serving.core.runtime.eager_start import UnfinishedWork, proceed_unawaited
 from ie_serving.core.runtime.states import after
 from ie_serving.core.runtime.threads import let_go
 from ie_serving.core.values.codes import ENDED, Code, code_of

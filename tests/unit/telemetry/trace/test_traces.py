@@ -269,8 +269,8 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
 
 
 def test_an_exporter_that_cannot_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed.check("", "grpc")
-    installed.check("http://collector:4318/v1/traces", "http/protobuf")
+    trace_libraries.check("", "grpc")
+    trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")
     with pytest.raises(ServingError, match='"grpc" is asked for'):
         trace_libraries.check("http://collector:4317/v1/traces", "grpc")
     monkeypatch.setattr(trace_libraries, "_EXPORTER", "opentelemetry.absent.http")

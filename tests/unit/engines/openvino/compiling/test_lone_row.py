@@ -24,7 +24,7 @@ from ie_serving.engines.openvino.compiling.lone_row import (
 from ie_serving.engines.openvino.compiling.threads_choice import AS_FAST, SLOWER
 from ie_serving.engines.openvino.interface.tensor_specs import Port, SignaturePorts
 from ie_serving.engines.run.program import CompiledPrograms, Program
-from ie_serving.engines.run.queued import LoneRowProgram, QueuedProgram
+from ie_serving.engines.run.queued_program import LoneRowProgram, QueuedProgram
 from tests.tables import named_by
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 

@@ -49,11 +49,11 @@ async def test_a_model_whose_directory_goes_meanwhile_is_no_failure() -> None:
         return False
 
     async def going(model: str) -> None:
-        models.served_models.entries = {}
+        models.served.entries = {}
         raise NotFound(f"Could not find any versions of model {model}: no such model")
 
     models = NoModels()
-    models.served_models.entries = {"m": cast(ServedModel, None)}
+    models.served.entries = {"m": cast(ServedModel, None)}
     reload = ReloadRequests(cast(ModelManager, models), going, unchanged)
     assert not await reload()
 

@@ -66,7 +66,7 @@ KIBERNETIKA = (
     Example(
         40,
         "--webrtc, --input-name, --output-name, kstreaming",
-        "no effect, said by a warning: video is not served",
+        "no effect, with a warning: video is not served",
     ),
     Example(
         46,
@@ -81,7 +81,7 @@ KIBERNETIKA = (
     Example(
         46,
         "hooks get graph, sess",
-        'a hook that reads them calls `kwargs["driver"].predict(inputs)`',
+        'A hook that reads them has to call `kwargs["driver"].predict(inputs)`',
     ),
     Example(47, "--driver pytorch -o model_class=", "as [here](libraries.md#pytorch)"),
     Example(48, "--driver openvino -o model_weights=", f"{CHAINS}::test_weights_may_lie_apart"),
@@ -91,7 +91,7 @@ KIBERNETIKA = (
         "-o flexible_batch_size=true",
         f"{CHAINS}::test_a_flexible_batch_takes_any_number_of_rows",
     ),
-    Example(49, "--driver onnx -o runtime_backend=", "nGraph is gone: the CPU"),
+    Example(49, "--driver onnx -o runtime_backend=", "nGraph is gone: the model runs on the CPU"),
     Example(50, "--driver null --model-path any", f"{CHAINS}::test_null_echoes_whatever_comes"),
     Example(
         52,
@@ -143,12 +143,12 @@ KIBERNETIKA = (
         "curl URL/predict/ -F bytes_input=@input.jpg",
         f"{KSERVING}::test_a_picture_in_and_a_picture_out",
     ),
-    Example(74, "raw_input=yes", "`raw_input=yes` is refused"),
+    Example(74, "raw_input=yes", "and `raw_input=yes` are refused"),
     Example(75, "out_mime_type image/*", f"{KSERVING}::test_a_picture_in_and_a_picture_out"),
     Example(
         76,
         "POST /serving-proxy, PredictJSON",
-        "`PredictJSON`, `POST /serving-proxy`, `/mjpg` and `/hls` are not there",
+        "There are no `PredictJSON`, `POST /serving-proxy`, `/mjpg` and `/hls`",
     ),
     Example(77, "errors are plain text", f"{KSERVING}::test_errors_are_plain_text"),
 )
@@ -239,7 +239,7 @@ EDI_KERNELS = (
         "python kernel.py with input.json",
         f"{UNIT}/commands/test_kernel_run.py::test_a_package_of_edi_with_its_input_beside_it",
     ),
-    Example(167, "README.md beside it", "need not be there"),
+    Example(167, "README.md beside it", "| `README.md` | optional |"),
     Example(168, "model.json", f"{EDI}::test_the_kernel_is_told_of_its_package"),
     Example(174, "POST /auth/token", "`user_token`, `access_token` and `service_token`"),
     Example(
@@ -265,10 +265,10 @@ EDI_KERNELS = (
         "task_batch_size",
         f"{EDI}::test_calls_that_wait_are_one_chain",
     ),
-    Example(188, "task_execution_timeout", "what hangs is killed"),
+    Example(188, "task_execution_timeout", "the process of a task that hangs is killed"),
     Example(188, "stream_discard_slow_tasks", "`drop_oldest` of a [stream](streams.md)"),
-    Example(188, "task_pipe_size, stream_number_per_group", "nothing is sent ahead"),
-    Example(186, "replica, connection_timeout, run_as", "of the server's own start"),
+    Example(188, "task_pipe_size, stream_number_per_group", "a busy one gets none in advance"),
+    Example(186, "replica, connection_timeout, run_as", "set for the server as a whole"),
     Example(190, "gRPC", f"{OLD}::test_a_kernel_answers_over_grpc"),
     Example(189, "gpu, resource_allocation", "the server's own environment and limits"),
 )

@@ -272,8 +272,8 @@ def _mixed(*odd: float) -> Floats:
     def values(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
         made = random.standard_normal(shape)
         flat = made.reshape(-1)
-        places = random.permutation(flat.size)[: max(1, flat.size // 8)]
-        flat[places] = np.resize(odd, places.size)
+        indices = random.permutation(flat.size)[: max(1, flat.size // 8)]
+        flat[indices] = np.resize(odd, indices.size)
         return made
 
     return values

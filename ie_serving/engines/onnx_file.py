@@ -63,9 +63,9 @@ class Node:
     opset: int
     """Version of `domain` that the model or function imports; 0 where it imports none."""
 
-    def has(self, place: int) -> bool:
+    def has(self, index: int) -> bool:
         """Tell whether the input of this number is given."""
-        return place < len(self.inputs) and bool(self.inputs[place])
+        return index < len(self.inputs) and bool(self.inputs[index])
 
 
 class _Field(NamedTuple):

@@ -239,7 +239,7 @@ def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
     Raises:
         InvalidRequest: in TensorFlow Serving's wording, with the signature's aliases.
     """
-    for place, alias in enumerate(aliases):
+    for index, alias in enumerate(aliases):
         if alias not in signature.outputs and not signature.gives_any:
             known = ",".join(sorted(signature.outputs))
             raise InvalidRequest(
@@ -247,7 +247,7 @@ def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
                 f" the set {{{known}}}."
             )
         # Refused rather than merged: a client that names an output twice expects two.
-        if alias in aliases[:place]:
+        if alias in aliases[:index]:
             raise InvalidRequest(
                 advised(
                     f"duplicate output tensor alias: {alias}",

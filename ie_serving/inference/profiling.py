@@ -88,15 +88,15 @@ class Profiler:
                 entry.ended = now()
 
     def _note(self, name: str, given: tuple[Any, ...], entry: RequestEntry, code: str) -> None:
-        place = next(at for at, each in enumerate(given) if isinstance(each, Interface))
+        index = next(at for at, each in enumerate(given) if isinstance(each, Interface))
         model, version = entry.answers
         facts = (
-            ("interface", given[place].entrypoint),
+            ("interface", given[index].entrypoint),
             ("model", model or given[0].model.name[:LONGEST]),
             ("version", "" if version is None else str(version)),
             ("code", code),
         )
-        times = (given[place + 1], entry.started, entry.inferred, entry.encoded, now())
+        times = (given[index + 1], entry.started, entry.inferred, entry.encoded, now())
         request = ProfiledRequest(name, tuple(each for each in facts if each[1]), *times)
         for record in self._records:
             if len(record) < MOST:

@@ -52,24 +52,24 @@ class ChainStep:
 
     Args of the constructor:
         step: index of the step.
-        place: place of its model among those that a request holds.
+        index: index of its model among those that a request holds.
         own: part of the graph that computes it in place of a model.
-        given: places of the steps and of the request, by name.
+        given: indices of the steps and of the request, by name.
 
     Attributes:
         signature: name of the signature.
         ready: prepared call of the version that answered last.
     """
 
-    __slots__ = ("_given", "name", "own", "place", "ready", "signature", "step")
+    __slots__ = ("_given", "index", "name", "own", "ready", "signature", "step")
 
     def __init__(
-        self, step: CallStep, place: int, own: LoadedModel | None, given: Mapping[str, int]
+        self, step: CallStep, index: int, own: LoadedModel | None, given: Mapping[str, int]
     ) -> None:
         self.step = step
         self.name = step.name
         self.signature = step.signature
-        self.place = place
+        self.index = index
         self.own = own
         self._given = given
         self.ready = _UNREADY
@@ -98,7 +98,7 @@ class StepChain:
 
     Args of the constructor:
         plan: plan of the graph; `only` has the steps.
-        places: index of each step's model among those that a request holds, by the step's name.
+        indices: index of each step's model among those that a request holds, by the step's name.
         own: parts of the graph that compute in place of a model, by the step's name.
         record: called with the time of each step.
     """
@@ -106,14 +106,14 @@ class StepChain:
     def __init__(
         self,
         plan: Plan,
-        places: Mapping[str, int],
+        indices: Mapping[str, int],
         own: Mapping[str, LoadedModel],
         record: RecordStep,
     ) -> None:
         steps = plan.only or ()
         self._about = plan.about
         given = {REQUEST: 0, **{step.name: at for at, step in enumerate(steps, 1)}}
-        self._links = [ChainStep(s, places.get(s.name, 0), own.get(s.name), given) for s in steps]
+        self._links = [ChainStep(s, indices.get(s.name, 0), own.get(s.name), given) for s in steps]
         self._last = last = self._links[-1]
         self._record = record
         # Outputs of the last step are read where they lie, by the names that its model has.
@@ -139,14 +139,14 @@ class StepChain:
         ended: list[float] = []  # when the last step's outputs were there
         reply = partial(_reply, self._outputs, given, ended, read)
         for link in self._links:
-            loaded = link.own or held[link.place]
+            loaded = link.own or held[link.index]
             ready = link.ready
             if loaded.signatures.get(link.signature) is not ready.signature:
                 ready = link.prepare(loaded)
             signature, takes, known, take = ready
             filled: Arrays = (arrays := {})
-            for name, place, item in takes:
-                arrays[name] = given[place][item]
+            for name, index, item in takes:
+                arrays[name] = given[index][item]
             if link is self._last:
                 take = reply
             began = perf_counter()
@@ -172,8 +172,8 @@ def _reply(
 ) -> T:
     """Read the graph's outputs from the last step's `outputs`, and note the time."""
     found = {}
-    for name, place, item in names:
-        found[name] = outputs[item] if place == LAST else given[place][item]
+    for name, index, item in names:
+        found[name] = outputs[item] if index == LAST else given[index][item]
     ended.append(perf_counter())
     return read(found)
 

@@ -51,7 +51,7 @@ DIVIDED: Final = frozenset({DataType.INT32, DataType.INT64})
 EMPTIED: Final = frozenset({"DynamicQuantizeLSTM", "GRU", "LSTM", "QAttention"})
 """Operators that end the process, by SIGABRT or SIGFPE, for an input without elements."""
 NEVER_EMPTY: Final = {"Conv": 1, "MultiHeadAttention": 0, "STFT": 2}
-"""Operators that hang or end the process where one input has no elements, with its place."""
+"""Operators that hang or end the process where one input has no elements, with its index."""
 LASTING: Final = frozenset({"BeamSearch", "GreedySearch", "Loop", "Sampling", "WhisperBeamSearch"})
 """Operators that iterate as often as values say. The latencies of earlier requests do not predict
 the next one, so their graphs run in a thread and not on the event loop."""
@@ -123,8 +123,8 @@ def _operators(model: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     try:
         for node in nodes(model):
-            place = NEVER_EMPTY.get(node.kind, len(node.inputs))
-            found.setdefault(node.kind, set()).update(node.inputs[place : place + 1])
+            index = NEVER_EMPTY.get(node.kind, len(node.inputs))
+            found.setdefault(node.kind, set()).update(node.inputs[index : index + 1])
             if _gives_masked_scores(node):
                 raise LoadFailed(
                     f'Attention "{node.outputs[0]}": {LIBRARY} gives the least float for negative'

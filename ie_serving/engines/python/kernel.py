@@ -319,12 +319,12 @@ def _specs(
         if inputs and outputs:
             return inputs, outputs
         raise LoadFailed(_undeclared(name, function))
-    place = f"{name}.metadata()"
+    source = f"{name}.metadata()"
     if not isinstance(described, Mapping):
-        raise LoadFailed(f'{place}: expected {{"inputs": {{...}}, "outputs": {{...}}}}')
+        raise LoadFailed(f'{source}: expected {{"inputs": {{...}}, "outputs": {{...}}}}')
     return tuple(  # type: ignore[return-value]
         driver_params.tensors(
-            described.get(key), f"{place}.{key}", takes_json=key == driver_params.OUTPUTS
+            described.get(key), f"{source}.{key}", takes_json=key == driver_params.OUTPUTS
         )
         for key in (driver_params.INPUTS, driver_params.OUTPUTS)
     )

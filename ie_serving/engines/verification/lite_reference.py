@@ -74,9 +74,9 @@ class LiteReference:
 
 def _input(name: str, details: Any) -> GeneratedInput:  # noqa: ANN401
     dims: list[Dim] = [int(size) for size in details["shape"]]
-    for place, size in enumerate(details["shape_signature"]):
+    for axis, size in enumerate(details["shape_signature"]):
         if size < 0:
-            dims[place] = f"{name}[{place}]"
+            dims[axis] = f"{name}[{axis}]"
     dtype = BY_NUMPY.get(np.dtype(details["dtype"]))
     if dtype is None:
         raise LoadFailed(

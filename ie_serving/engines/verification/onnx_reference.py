@@ -71,6 +71,6 @@ def _input(node: SessionNode, spec: TensorSpec) -> GeneratedInput:
 
 
 def _dims(node: SessionNode) -> Iterator[Dim]:
-    for place, size in enumerate(node.shape or ()):
+    for axis, size in enumerate(node.shape or ()):
         # A dimension without a name equals no other.
-        yield size if isinstance(size, int | str) and size != "" else f"{node.name}[{place}]"
+        yield size if isinstance(size, int | str) and size != "" else f"{node.name}[{axis}]"

@@ -66,7 +66,7 @@ def _ones(signature: Signature) -> Mapping[str, Array] | None:
         if spec.shape is None or spec.dtype is DataType.STRING:
             return None
         sizes = [
-            size if size >= 0 else LENGTH if place else 1 for place, size in enumerate(spec.shape)
+            size if size >= 0 else LENGTH if axis else 1 for axis, size in enumerate(spec.shape)
         ]
         found[name] = np.ones(sizes, spec.dtype.numpy)
     return found

@@ -165,6 +165,6 @@ class ProfiledRequest(NamedTuple):
     def stages(self) -> Iterator[tuple[str, float, float]]:
         """Yield name, begin and end of each stage that is known, in their order."""
         times = (self.began, self.started, self.inferred, self.encoded)
-        for place, name in enumerate(("decode", "infer", "encode")):
-            if times[place] and times[place + 1]:
-                yield name, times[place], times[place + 1]
+        for index, name in enumerate(("decode", "infer", "encode")):
+            if times[index] and times[index + 1]:
+                yield name, times[index], times[index + 1]

@@ -157,8 +157,8 @@ class SerializedExamples:
         if (words & _HIGH_BITS != _GOES_ON[sizes]).any():
             return None
         values: Array = words & np.uint64(0x7F)
-        for place in range(1, longest):
-            values |= ((words >> np.uint64(8 * place)) & np.uint64(0x7F)) << np.uint64(7 * place)
+        for index in range(1, longest):
+            values |= ((words >> np.uint64(8 * index)) & np.uint64(0x7F)) << np.uint64(7 * index)
         return values.view(np.int64)
 
     def strings(self, start: Array, end: Array) -> tuple[Array, Array]:
@@ -197,14 +197,14 @@ def _objects(texts: Sequence[bytes]) -> Array:
 
 
 def _each(start: Array, sizes: Array, step: int) -> Array:
-    """List the places of all elements of `step` bytes, from `start` on for `sizes` bytes."""
+    """List the indices of all elements of `step` bytes, from `start` on for `sizes` bytes."""
     if sizes.size and (sizes == sizes[0]).all():
         steps = np.arange(0, sizes[0], step)
         return start if len(steps) == 1 else (start[:, np.newaxis] + steps).ravel()
     counts = sizes // step
     before = np.repeat(np.cumsum(counts) - counts, counts)
-    places: Array = np.repeat(start, counts) + step * (np.arange(len(before)) - before)
-    return places
+    indices: Array = np.repeat(start, counts) + step * (np.arange(len(before)) - before)
+    return indices
 
 
 def tail(words: Array, sizes: Array) -> Array:
@@ -224,8 +224,8 @@ def _varints(data: Array, last: Array) -> Array:
     sizes = np.diff(starts, append=len(data))
     if sizes.max() > LONGEST_VARINT:
         raise UnusualField
-    place = np.arange(len(data)) - np.repeat(starts, sizes)
-    parts = (data & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    index = np.arange(len(data)) - np.repeat(starts, sizes)
+    parts = (data & 0x7F).astype(np.uint64) << (7 * index).astype(np.uint64)
     return np.add.reduceat(parts, starts).view(np.int64)
 
 

@@ -167,11 +167,11 @@ def _dense(dense: DenseList, rows: Sequence[SequenceSteps], scalar: bool) -> dic
 
 
 def _sparse(sparse: SparseFeature, rows: Sequence[SequenceSteps], scalar: bool) -> dict[str, Array]:
-    places = [
-        (row, at, place)
+    indices = [
+        (row, at, index)
         for row, steps in enumerate(rows)
         for at, values in enumerate(steps)
-        for place in range(len(values))
+        for index in range(len(values))
     ]
     size = [
         len(rows),
@@ -180,7 +180,7 @@ def _sparse(sparse: SparseFeature, rows: Sequence[SequenceSteps], scalar: bool) 
     ]
     drop = 1 if scalar else 0
     return {
-        sparse.indices: np.array(places, np.int64).reshape(-1, 3)[:, drop:],
+        sparse.indices: np.array(indices, np.int64).reshape(-1, 3)[:, drop:],
         sparse.values: _joined(sparse, rows),
         sparse.shape: np.array(size[drop:], np.int64),
     }

@@ -121,13 +121,13 @@ def _few_sparse(
 ) -> dict[str, Array]:
     lists = _lists(sparse, rows)
     longest = max(map(len, lists), default=0)
-    places = [
-        (place,) if scalar else (row, place)
+    indices = [
+        (index,) if scalar else (row, index)
         for row, values in enumerate(lists)
-        for place in range(len(values))
+        for index in range(len(values))
     ]
     return {
-        sparse.indices: np.array(places, np.int64).reshape(-1, 1 if scalar else 2),
+        sparse.indices: np.array(indices, np.int64).reshape(-1, 1 if scalar else 2),
         sparse.values: _few_joined(sparse, lists),
         sparse.shape: np.array([longest] if scalar else [len(rows), longest], np.int64),
     }
@@ -339,10 +339,10 @@ def room_for(dense: DenseFeature, count: int, longest: int) -> Array:
 def _sparse(sparse: SparseFeature, column: Column, count: int, scalar: bool) -> dict[str, Array]:
     lengths = column.lengths
     row = np.repeat(np.arange(count), lengths)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    index = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     longest = int(lengths.max(initial=0))
     return {
-        sparse.indices: place[:, np.newaxis] if scalar else np.stack([row, place], axis=1),
+        sparse.indices: index[:, np.newaxis] if scalar else np.stack([row, index], axis=1),
         sparse.values: column.values,
         sparse.shape: np.array([longest] if scalar else [count, longest], np.int64),
     }

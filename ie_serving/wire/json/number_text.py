@@ -68,11 +68,11 @@ _POWERS: Final = np.array([float(f"1e{exponent}") for exponent in range(-4, 6)])
 """Where numbers begin to have one digit more before the point, or one zero fewer behind it."""
 _SCALES: Final = np.array(
     [
-        [float(f"1e{min(digits + 4 - place, digits + 3)}") for place in range(11)]
+        [float(f"1e{min(digits + 4 - index, digits + 3)}") for index in range(11)]
         for digits in (6, 9)
     ]
 )
-"""For 6 and for 9 digits, by place among `_POWERS`: the factor that makes all digits integral."""
+"""For 6 and for 9 digits, by index among `_POWERS`: the factor that makes all digits integral."""
 
 
 def is_short(text: bytes) -> bool:
@@ -89,16 +89,16 @@ def texts_of(text: bytes, values: Array) -> list[bytes]:
     """
     kind, form = values.dtype.type, LONG_FORMS[values.dtype.char]
     tokens = text.translate(None, b"[]").split(b",")
-    for place, number in enumerate(values.ravel().tolist()):
-        token = tokens[place]
+    for index, number in enumerate(values.ravel().tolist()):
+        token = tokens[index]
         length = len(token)
         if _TENTH <= number <= _PLAIN_TO and length != _SIX_DIGITS:
             if length > _SIX_DIGITS:
-                tokens[place] = form % number
+                tokens[index] = form % number
         elif number and not _PLAIN_FROM <= abs(number) <= _PLAIN_TO:
-            tokens[place] = _by_rule(number, kind, form)
+            tokens[index] = _by_rule(number, kind, form)
         elif len(token.strip(b"-0.").replace(b".", b"")) > 6:
-            tokens[place] = form % number
+            tokens[index] = form % number
     return tokens
 
 
@@ -121,19 +121,19 @@ def exact_float32(values: Array) -> bytes:
     wide = values.astype(np.float64)
     sizes = np.abs(wide)
     odd = ~((sizes <= _PLAIN_TO) & ((sizes >= _PLAIN_FROM) | (sizes == 0)))  # NaN too
-    places = np.flatnonzero(odd).tolist()
-    if places:
+    indices = np.flatnonzero(odd).tolist()
+    if indices:
         wide[odd] = sizes[odd] = 0
     scales = _SCALES[:, _POWERS.searchsorted(sizes, "right")]
     both = np.rint(wide * scales)
     both /= scales
     six, nine = both
     text = orjson.dumps(np.where(six.astype(np.float32) == values, six, nine), option=_NUMPY)
-    if not places:
+    if not indices:
         return text
     tokens = text.split(b",")
-    for place, written in zip(places, any_floats(values[odd]), strict=True):
-        tokens[place] = tokens[place].replace(b"0.0", written.encode())
+    for index, written in zip(indices, any_floats(values[odd]), strict=True):
+        tokens[index] = tokens[index].replace(b"0.0", written.encode())
     return b",".join(tokens)
 
 

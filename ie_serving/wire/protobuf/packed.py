@@ -63,13 +63,13 @@ def _decode_block(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.generic]:
     longest = int(length.max())
     if longest > LONGEST_VARINT:
         raise ValueError("a packed varint is longer than ten bytes")
-    # One pass for each place of a byte, over all varints that are so long: ten passes at most,
+    # One pass for each index of a byte, over all varints that are so long: ten passes at most,
     # whatever the number of values.
     values = (block[first] & 0x7F).astype(np.uint64)
-    for place in range(1, longest):
-        more = np.flatnonzero(length > place)
-        septets = (block[first[more] + place] & 0x7F).astype(np.uint64)
-        values[more] |= septets << np.uint64(7 * place)
+    for index in range(1, longest):
+        more = np.flatnonzero(length > index)
+        septets = (block[first[more] + index] & 0x7F).astype(np.uint64)
+        values[more] |= septets << np.uint64(7 * index)
     return values
 
 
@@ -90,15 +90,15 @@ def encode_varints(values: npt.NDArray[np.generic]) -> Encoded:
 
 
 def _encode_wide(values: npt.NDArray[np.uint64]) -> bytes:
-    # The lengths first: they say where each varint begins, and then all are written place by place.
+    # The lengths first: they say where each varint begins, and then all are written index by index.
     length = np.ones(len(values), np.int64)
-    for place in range(1, LONGEST_VARINT):
-        length += values >= np.uint64(1 << (7 * place))
+    for index in range(1, LONGEST_VARINT):
+        length += values >= np.uint64(1 << (7 * index))
     ends = np.cumsum(length)
     starts = ends - length
     out = np.empty(int(ends[-1]), np.uint8)
-    for place in range(int(length.max())):
-        here = np.flatnonzero(length > place)
-        septets = (values[here] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
-        out[starts[here] + place] = septets | ((length[here] > place + 1) << 7).astype(np.uint8)
+    for index in range(int(length.max())):
+        here = np.flatnonzero(length > index)
+        septets = (values[here] >> np.uint64(7 * index)).astype(np.uint8) & 0x7F
+        out[starts[here] + index] = septets | ((length[here] > index + 1) << 7).astype(np.uint8)
     return out.tobytes()

@@ -160,12 +160,12 @@ def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
         InvalidRequest: it is damaged, or a record is no Predict with its reply.
     """
     for number, log in enumerate(read_logs(file)):
-        place = f"record {number}"
+        source = f"record {number}"
         found = log.predict_log
         if log.WhichOneof("log_type") != "predict_log" or not found.response.outputs:
-            raise InvalidRequest(f"{place} must be a predict_log with a request and its response")
+            raise InvalidRequest(f"{source} must be a predict_log with a request and its response")
         request = parse_request(found.request.SerializeToString())
-        yield GoldenRequest(place, request, partial(_expected, found.response))
+        yield GoldenRequest(source, request, partial(_expected, found.response))
 
 
 def _expected(response: Proto, signature: Signature) -> Mapping[str, Array]:

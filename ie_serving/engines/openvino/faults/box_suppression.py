@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.graphs.walk import Flag, title
 
 FAR: Final = 2.0**50
 """Distance at which boxes without an area are placed, and their side there. A power of two, so that
-float32 holds the places of the first 4,000,000 exactly; their area, 2^100, too."""
+float32 holds the positions of the first 4,000,000 exactly; their area, 2^100, too."""
 FARTHEST: Final = 1e15
 """Largest absolute coordinate, in pixels or shares of a picture; others are refused."""
 BOXES, SIGMA = 0, 5
@@ -43,7 +43,7 @@ def _is_soft(node: ov.Node) -> bool:
 def _apart(node: ov.Node) -> Flag:
     boxes = op.convert(node.input_value(BOXES), "f32")
     is_centred = node.get_attributes()["box_encoding"] == "center"
-    first, second, third, fourth = (_column(boxes, place) for place in range(4))
+    first, second, third, fourth = (_column(boxes, index) for index in range(4))
     height, width = (
         (fourth, third) if is_centred else (op.subtract(third, first), op.subtract(fourth, second))
     )
@@ -55,15 +55,15 @@ def _apart(node: ov.Node) -> Flag:
     return Flag.unless(cause, near)
 
 
-def _column(boxes: ov.Node, place: int) -> ov.Node:
-    return op.gather(boxes, int64([place]), int64(2))
+def _column(boxes: ov.Node, index: int) -> ov.Node:
+    return op.gather(boxes, int64([index]), int64(2))
 
 
-def _far_away(boxes: ov.Node, places: tuple[tuple[float, float], ...]) -> ov.Node:
+def _far_away(boxes: ov.Node, positions: tuple[tuple[float, float], ...]) -> ov.Node:
     """Give a far box for each of `boxes`, side by side, shape (number of boxes, 4)."""
     count = op.gather(op.shape_of(boxes), int64(1), int64(0))
     numbers = op.unsqueeze(op.range(int64(0), count, int64(1), "f32"), int64([1]))
-    step, begin = (float32([[pair[at] * FAR for pair in places]]) for at in (0, 1))
+    step, begin = (float32([[pair[at] * FAR for pair in positions]]) for at in (0, 1))
     return op.add(op.multiply(numbers, step), begin)
 
 

@@ -51,9 +51,9 @@ def _unsqueezed(node: ov.Node) -> ov.Node | None:
     if not count or rank.is_dynamic:
         return None
     marks = _marks(axes, count, rank.get_length() + count)
-    places = op.subtract(_others(marks), int64(1))
+    indices = op.subtract(_others(marks), int64(1))
     # Inserted axes before the first axis of the data would get -1.
-    sizes = op.gather(op.shape_of(data), op.maximum(places, int64(0)), int64(0))
+    sizes = op.gather(op.shape_of(data), op.maximum(indices, int64(0)), int64(0))
     shape = op.select(op.equal(marks, int64(1)), int64(1), sizes)
     return op.reshape(data, shape, False)
 
@@ -68,8 +68,8 @@ def _reduced(node: ov.Node) -> ov.Node | None:
     each = int64(np.arange(rank.get_length() - count).reshape(-1, 1))
     # The index of kept axis k is the number of axes up to which at most k axes are kept.
     before = op.convert(op.less_equal(op.unsqueeze(others, int64(0)), each), "i64")
-    places = op.reduce_sum(before, int64([1]), False)
-    sizes = op.gather(op.shape_of(data), places, int64(0))
+    indices = op.reduce_sum(before, int64([1]), False)
+    sizes = op.gather(op.shape_of(data), indices, int64(0))
     return op.reshape(_REDUCTIONS[node.get_type_name()](data, axes, True), sizes, False)
 
 

@@ -6,7 +6,7 @@ per channel follows it: from the second row on. With one dimension more, which i
 it takes the right ones.
 
 An attention without a mask whose first request has a length of 1 computes others wrongly, and so
-does one of known sizes with as many heads as places.
+does one of known sizes with as many heads as positions.
 
 The pass AbsSinking gives absolute values to readers of the originals (OpenVINO 2026.4). It moves an
 `Abs` in front of the `Concat` that it reads, which changes that `Concat` for all its other readers:
@@ -129,13 +129,13 @@ def _attend_to_all(node: ov.Node, _: Visit) -> None:
 
 
 def _part_heads(node: ov.Node, _: Visit) -> None:
-    """Keep an attention of as many heads as places from what the plugin would fuse it with."""
+    """Keep an attention of as many heads as positions from what the plugin would fuse it with."""
     shape, kind = node.get_input_partial_shape(0), node.get_type_name()
     rank = rank_of(shape)
     if not rank or rank < _RANK or shape.is_dynamic:
         return
-    heads, places, _ = shape.to_shape()[-_RANK:]
-    if heads != places or heads == 1:
+    heads, positions, _ = shape.to_shape()[-_RANK:]
+    if heads != positions or heads == 1:
         return
     near = {each.get_type_name() for each in _readers(node.output(0))}
     near |= {each.get_node().get_type_name() for each in node.input_values()}

@@ -170,12 +170,12 @@ def _is(value: float) -> RowOf:
     return lambda _: float32([value])
 
 
-def _size(place: int, less: int = 0) -> RowOf:
-    """Give the size of the first input at `place`, minus `less`."""
+def _size(index: int, less: int = 0) -> RowOf:
+    """Give the size of the first input at `index`, minus `less`."""
 
     def row(node: ov.Node) -> ov.Node:
         sizes = op.convert(op.shape_of(node.input_value(0)), "f32")
-        return op.subtract(op.gather(sizes, int64([place]), int64(0)), float32([less]))
+        return op.subtract(op.gather(sizes, int64([index]), int64(0)), float32([less]))
 
     return row
 

@@ -137,8 +137,8 @@ def _round_halves_up(node: ov.Node, _here: Visit) -> None:
     kind = low.get_element_type()
     part = op.convert(float32(_PART / (node.get_attributes()["levels"] - 1)), kind)
     little = op.multiply(op.subtract(high, low), part)
-    for place, end in ((1, low), (2, high)):
-        node.input(place).replace_source_output(op.subtract(end, little).output(0))
+    for index, end in ((1, low), (2, high)):
+        node.input(index).replace_source_output(op.subtract(end, little).output(0))
 
 
 RULES: Sequence[Rule[Ask]] = (Rule("halves_are_rounded_to_even", "FakeQuantize", _round_halves_up),)

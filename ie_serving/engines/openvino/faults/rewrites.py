@@ -71,14 +71,14 @@ def _gather(node: ov.Node, _: Visit) -> None:
 
 def _give_nothing(node: ov.Node) -> None:
     """Replace a `Gather` with a size of 0, by which the plugin would divide."""
-    data, places, _ = node.input_values()
+    data, indices, _ = node.input_values()
     at, rank = known_input(node, 2), rank_of(data.get_partial_shape())
     if at is None or rank is None or node.get_attributes().get("batch_dims", 0):
         return
     where, sizes, one = int(at.item()) % rank, op.shape_of(data), int64([1])
     before = op.slice(sizes, int64([0]), int64([where]), one)
     behind = op.slice(sizes, int64([where + 1]), int64([rank]), one)
-    shape = op.concat([before, op.shape_of(places), behind], 0)
+    shape = op.concat([before, op.shape_of(indices), behind], 0)
     zero = op.constant(ov.Tensor(np.zeros((), data.get_element_type().to_dtype())))
     replace(node.output(0), op.broadcast(zero, shape).output(0))
 
@@ -91,8 +91,8 @@ def _gather_without_batch(node: ov.Node) -> None:
         return
     axes = list(range(batch % len(shape) if batch < 0 else batch))
     if all(shape[axis].is_static and shape[axis].get_length() == 1 for axis in axes):
-        data, places, axis = node.input_values()
-        replace_node(node, op.gather(data, op.squeeze(places, int64(axes)), axis))
+        data, indices, axis = node.input_values()
+        replace_node(node, op.gather(data, op.squeeze(indices, int64(axes)), axis))
 
 
 def _keep_outputs(node: ov.Node, here: Visit) -> None:
@@ -112,8 +112,8 @@ def _keep_ranks(node: ov.Node, _: Visit) -> None:
     if constant_behind(node.input_value(0)) is not None:
         return
     for output in node.outputs():
-        places = [_result(node, output, number) for number in range(len(bodies(node)))]
-        ranks = {rank_of(place.get_partial_shape()) for place in places}
+        results = [_result(node, output, number) for number in range(len(bodies(node)))]
+        ranks = {rank_of(result.get_partial_shape()) for result in results}
         if {0, 1} <= ranks and not all(map(_widens, output.get_target_inputs())):
             raise LoadFailed(
                 f"{title(node)} has branches of ranks 0 and 1, and OpenVINO returns rank 1: export"
@@ -131,12 +131,12 @@ def _widens(reader: ov.Input) -> bool:
 
 def _result(node: ov.Node, output: ov.Output, number: int) -> ov.Input:
     """Give what a branch gives for an output of an `If`."""
-    (place,) = [
+    (index,) = [
         each.body_value_index
         for each in node.get_output_descriptions(number)
         if each.output_index == output.get_index()
     ]
-    return bodies(node)[number].get_results()[place].input(0)
+    return bodies(node)[number].get_results()[index].input(0)
 
 
 def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
@@ -200,14 +200,14 @@ def _give_all_frequencies(node: ov.Node, _: Visit) -> None:
         return
     sizes = op.convert(node.input_value(2), "i64")
     # The last dimension holds the two parts of a complex number and does not count as an axis.
-    places = int64(np.where(axes < 0, axes + rank - 1, axes))
-    has = op.gather(op.shape_of(data), places, int64(0))
+    dimensions = int64(np.where(axes < 0, axes + rank - 1, axes))
+    has = op.gather(op.shape_of(data), dimensions, int64(0))
     # The last axis holds one half of the spectrum; size -1 requests as many as there are.
     is_last = op.constant(np.arange(axes.size) == axes.size - 1)
     one_side = op.add(op.divide(sizes, int64(2)), int64(1))
     lacks = op.maximum(op.subtract(op.select(is_last, one_side, sizes), has), int64(0))
     none = int64([0] * rank)
-    zeros = op.scatter_update(none, places, lacks, int64(0))
+    zeros = op.scatter_update(none, dimensions, lacks, int64(0))
     nothing = op.convert(float32(0.0), data.get_element_type())
     node.input(0).replace_source_output(op.pad(data, none, zeros, "constant", nothing).output(0))
 
@@ -244,7 +244,7 @@ def _tile_in_steps(node: ov.Node, _: Visit) -> None:
         return
     axes = max(rank, count.get_length())
     leading = axes - count.get_length()
-    repeated = [leading + place for place in _not_known_as_one(repeats)]
+    repeated = [leading + index for index in _not_known_as_one(repeats)]
     if axes <= _RIGHT_AXES or len(repeated) <= _TILED_AXES:
         return
     filled = op.concat([int64([1] * leading), op.convert(repeats, "i64")], 0)
@@ -263,7 +263,7 @@ def _not_known_as_one(row: ov.Output) -> list[int]:
         value = constant_behind(piece)
         size = piece.get_partial_shape()[0].get_length()
         ones += [False] * size if value is None else [number == 1 for number in value.ravel()]
-    return [place for place, is_one in enumerate(ones) if not is_one]
+    return [index for index, is_one in enumerate(ones) if not is_one]
 
 
 def _name_the_first(node: ov.Node, _: Visit) -> None:
@@ -345,11 +345,11 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
             f"{title(node)} has an axis or a rank that is not known at load:"
             " export the model with a constant axis, and an input of known rank"
         )
-    place = int(axis.item()) % rank
-    if place == 0:
+    index = int(axis.item()) % rank
+    if index == 0:
         return
     # The other axes keep their order, and so the slices keep theirs.
-    order = [place, *(each for each in range(rank) if each != place)]
+    order = [index, *(each for each in range(rank) if each != index)]
     turned = op.transpose(node.input_value(0), int64(order)).output(0)
     node.input(0).replace_source_output(turned)
     node.input(1).replace_source_output(int64(0).output(0))
@@ -359,9 +359,9 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
 
 def _read_places(node: ov.Node, here: Visit) -> None:
     """Add a reader of the index of each element among the unique ones."""
-    places = node.output(_PLACES)
-    if not places.get_target_inputs():
-        add_result(here.model, places)
+    indices = node.output(_PLACES)
+    if not indices.get_target_inputs():
+        add_result(here.model, indices)
 
 
 def _broadcast_to_nothing(node: ov.Node, _: Visit) -> None:
@@ -373,12 +373,12 @@ def _broadcast_to_nothing(node: ov.Node, _: Visit) -> None:
 
 def _gather_by_no_coordinates(node: ov.Node, _: Visit) -> None:
     """Give all data for each index, as a `GatherND` with empty coordinates does."""
-    data, places = node.input_values()
-    shape = places.get_partial_shape()
+    data, indices = node.input_values()
+    shape = indices.get_partial_shape()
     rank = rank_of(shape)
     if rank is None or shape[rank - 1] != 0 or node.get_attributes().get("batch_dims", 0):
         return
-    count = op.slice(op.shape_of(places), int64([0]), int64([rank - 1]), int64([1]))
+    count = op.slice(op.shape_of(indices), int64([0]), int64([rank - 1]), int64([1]))
     replace(node.output(0), op.broadcast(data, op.concat([count, op.shape_of(data)], 0)).output(0))
 
 
@@ -416,8 +416,8 @@ def _mask_of_data(node: ov.Node) -> ov.Node:
     if shape.is_static and before is not None and after is not None:
         mask: Array = np.array(True)
         for size, first, last in zip(shape.to_shape(), before, after, strict=True):
-            places = np.arange(-first, size + last)
-            mask = np.logical_and.outer(mask, (places >= 0) & (places < size))
+            indices = np.arange(-first, size + last)
+            mask = np.logical_and.outer(mask, (indices >= 0) & (indices < size))
         return op.constant(mask)
     none = op.constant(np.uint8(0))
     ones = op.broadcast(op.constant(np.uint8(1)), op.shape_of(node.input_value(0)))

@@ -26,7 +26,7 @@ class _Size(NamedTuple):
     """One dimension of one input of an operation, counted from the front."""
 
     number: int
-    place: int
+    dimension: int
 
 
 SharedSize = tuple[_Size, _Size]
@@ -80,7 +80,9 @@ def _hold(node: ov.Node, twin: ov.Node, one: _Size, other: _Size) -> None:
         return
     rank = twin.get_input_partial_shape(one.number).rank.get_length()
     kept = int64([0])
-    pattern = [_wanted(node, other) if place == one.place else kept for place in range(rank)]
+    pattern = [
+        _wanted(node, other) if dimension == one.dimension else kept for dimension in range(rank)
+    ]
     is_known = _dimension(node, other).is_static
     _insist(node, one.number, op.concat(pattern, 0), rank, is_known=is_known)
 
@@ -104,13 +106,15 @@ def _insist(
 
 def _hold_places(node: ov.Node, twin: ov.Node) -> None:
     """Bound the shape of a scatter's indices by that of its data, except along the axis."""
-    data, places = (node.get_input_partial_shape(number) for number in range(2))
+    data, dimensions = (node.get_input_partial_shape(number) for number in range(2))
     axis = known_input(node, 3)
     rank = _ranks(node, twin)[1]
-    if axis is not None and data.is_static and places.is_static:
+    if axis is not None and data.is_static and dimensions.is_static:
         along = int(axis.item()) % rank
         if all(
-            places[at].get_length() <= data[at].get_length() for at in range(rank) if at != along
+            dimensions[at].get_length() <= data[at].get_length()
+            for at in range(rank)
+            if at != along
         ):
             return
     own, whole = (op.shape_of(node.input_value(number), "i64") for number in (1, 0))
@@ -120,7 +124,7 @@ def _hold_places(node: ov.Node, twin: ov.Node) -> None:
 
 
 def _dimension(node: ov.Node, size: _Size) -> ov.Dimension:
-    return node.get_input_partial_shape(size.number)[size.place]
+    return node.get_input_partial_shape(size.number)[size.dimension]
 
 
 def _wanted(node: ov.Node, size: _Size) -> ov.Node:
@@ -129,7 +133,7 @@ def _wanted(node: ov.Node, size: _Size) -> ov.Node:
     if known.is_static:
         return int64([known.get_length()])
     shape = op.shape_of(node.input_value(size.number), "i64")
-    return op.gather(shape, int64([size.place]), int64(0))
+    return op.gather(shape, int64([size.dimension]), int64(0))
 
 
 def _of_matmul(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
@@ -154,9 +158,9 @@ def _of_einsum(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
         zip(equation.split("->")[0].split(","), _ranks(node, twin), strict=True)
     ):
         before, _, behind = term.partition("...")
-        places = [*range(len(before)), *range(rank - len(behind), rank)]
-        for label, place in zip(before + behind, places, strict=True):
-            size = _Size(number, place)
+        dimensions = [*range(len(before)), *range(rank - len(behind), rank)]
+        for label, dimension in zip(before + behind, dimensions, strict=True):
+            size = _Size(number, dimension)
             if (known := first.setdefault(label, size)) != size:
                 yield known, size
 
@@ -165,8 +169,8 @@ def _of_gather(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
     """Pair batch dimensions of data and indices; a negative `batch_dims` counts from the end."""
     if count := int(node.get_attributes().get("batch_dims", 0)):  # most have none
         rank = _ranks(node, twin)[1]
-        for place in range(count if count >= 0 else count + rank):
-            yield _Size(0, place), _Size(1, place)
+        for dimension in range(count if count >= 0 else count + rank):
+            yield _Size(0, dimension), _Size(1, dimension)
 
 
 def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:

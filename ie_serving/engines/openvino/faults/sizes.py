@@ -195,18 +195,20 @@ def _transformed(node: ov.Node) -> ov.Node:
     """Count the complex numbers of a Fourier transform, each as two; -1 keeps the size."""
     shape = _floats(_shape_of(node))
     # The last dimension of complex data holds the two parts.
-    places = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
+    dimensions = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
     axes = node.input_value(1).get_node()
     asked = _floats(node.input_value(2))
-    sizes = op.select(op.less(asked, float32(0.0)), _taken(places, axes), asked)
-    return op.multiply(_along(shape, places, axes, sizes), float32(2.0))
+    sizes = op.select(op.less(asked, float32(0.0)), _taken(dimensions, axes), asked)
+    return op.multiply(_along(shape, dimensions, axes, sizes), float32(2.0))
 
 
-def _along(shape: ov.Node, places: ov.Node, axes: ov.Node | None, sizes: ov.Node) -> ov.Node:
+def _along(shape: ov.Node, dimensions: ov.Node, axes: ov.Node | None, sizes: ov.Node) -> ov.Node:
     """Count elements after the sizes of some axes, or of all if `axes` is None, are replaced."""
     if axes is None:
         return _product(sizes)
-    return op.multiply(op.divide(_product(shape), _product(_taken(places, axes))), _product(sizes))
+    return op.multiply(
+        op.divide(_product(shape), _product(_taken(dimensions, axes))), _product(sizes)
+    )
 
 
 def _taken(shape: ov.Node, axes: ov.Node) -> ov.Node:
@@ -269,7 +271,7 @@ def _shape_of(node: ov.Node, number: int = 0) -> ov.Node:
 
 
 def _between(sizes: ov.Node, begin: int, end: int) -> ov.Node:
-    ends = (int64([place]) for place in (begin, end, 1))
+    ends = (int64([number]) for number in (begin, end, 1))
     return op.slice(sizes, *ends)
 
 

@@ -37,7 +37,7 @@ class Rules(Generic[Does]):
 
     def __init__(self, *groups: Iterable[Rule[Does]]) -> None:
         self.groups = [tuple(group) for group in groups]
-        numbered = [(place, rule) for place, group in enumerate(self.groups) for rule in group]
+        numbered = [(index, rule) for index, group in enumerate(self.groups) for rule in group]
         self._of_others = [pair for pair in numbered if not pair[1].kinds]
         self._by_kind = {
             kind: [pair for pair in numbered if kind in (pair[1].kinds or kind).split()]

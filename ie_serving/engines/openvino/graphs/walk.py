@@ -90,8 +90,8 @@ def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
     else:
         raised = op.concat([flag.raised for flag in inner[0]], 0)
         out = of_rounds(node, lambda so_far: op.maximum(so_far, raised), len(causes))
-    for place, cause in enumerate(causes):
-        yield Flag(cause, op.gather(out, int64([place]), int64(0)))
+    for index, cause in enumerate(causes):
+        yield Flag(cause, op.gather(out, int64([index]), int64(0)))
 
 
 def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:

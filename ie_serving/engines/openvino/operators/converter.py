@@ -16,11 +16,11 @@ Convert = Callable[[NodeContext], list[ov.Output]]
 """A function from an operator to its outputs. A ValueError says why it is not computed."""
 
 
-def given(node: NodeContext, place: int) -> ov.Output | None:
+def given(node: NodeContext, index: int) -> ov.Output | None:
     """Give an input; None where the file leaves it out."""
-    if place >= node.get_input_size():
+    if index >= node.get_input_size():
         return None
-    output = node.get_input(place)
+    output = node.get_input(index)
     return None if output.get_node().get_type_name() == "NullNode" else output
 
 
@@ -81,7 +81,7 @@ def by_axis(data: ov.Output, axis: ov.Output, along: Callable[[int], ov.Node]) -
     known = value_of(axis.get_node())
     if known is not None:
         return along(in_rank(int(known.item()), rank))
-    each = [op.unsqueeze(along(place), int64(0)) for place in range(rank)]
+    each = [op.unsqueeze(along(index), int64(0)) for index in range(rank)]
     return op.gather(op.concat(each, 0), op.reshape(axis, int64([]), False), int64(0))
 
 

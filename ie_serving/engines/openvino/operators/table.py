@@ -37,66 +37,66 @@ def transform(node: NodeContext) -> list[ov.Output]:
     data, length, axis = node.get_input(0), given(node, 1), given(node, 2)
     is_inverse, is_half = (bool(node.get_attribute(name, 0)) for name in ("inverse", "onesided"))
     along = _real if is_inverse and is_half else _inverse if is_inverse else _forward
-    places = rank_of(data) - 1  # behind them lie the parts of a number
-    place = _place(node, axis, places)
-    if place is not None:
-        made = along(data, length, place)
+    axes = rank_of(data) - 1  # behind them lie the parts of a number
+    index = _axis_of(node, axis, axes)
+    if index is not None:
+        made = along(data, length, index)
         if is_half and not is_inverse:
-            count = sizes(data, [place]) if length is None else _row(length)
+            count = sizes(data, [index]) if length is None else _row(length)
             end = op.add(op.divide(count, int64([2])), int64([1]))
-            made = op.slice(made, int64([0]), end, int64([1]), int64([place]))
+            made = op.slice(made, int64([0]), end, int64([1]), int64([index]))
     elif is_half or length is not None:
         raise ValueError("a request chooses the axis whose size changes")
     else:
-        each = [op.unsqueeze(along(data, None, place), int64(0)) for place in range(places)]
-        made = op.gather(op.concat(each, 0), _among(axis, places), int64(0))
+        each = [op.unsqueeze(along(data, None, index), int64(0)) for index in range(axes)]
+        made = op.gather(op.concat(each, 0), _among(axis, axes), int64(0))
     return [op.convert(made, data.get_element_type()).output(0)]
 
 
-def _place(node: NodeContext, axis: ov.Output | None, places: int) -> int | None:
+def _axis_of(node: NodeContext, axis: ov.Output | None, axes: int) -> int | None:
     """Give the axis; None where a request chooses it."""
     if axis is not None:
         known = value_of(axis.get_node())
         if known is None:
             return None
-        place = int(known.item())
+        index = int(known.item())
     elif node.has_attribute("axis"):
-        place = int(node.get_attribute("axis"))
-    elif places == 2:
-        place = 1  # by opset 17, which is -2 by opset 20
+        index = int(node.get_attribute("axis"))
+    elif axes == 2:
+        index = 1  # by opset 17, which is -2 by opset 20
     else:
         raise ValueError("the file does not say its axis")
-    return in_rank(place, places + 1)
+    return in_rank(index, axes + 1)
 
 
-def _among(axis: ov.Output | None, places: int) -> ov.Node:
-    """Give the axis among `places`, and one out of range for that of the parts."""
+def _among(axis: ov.Output | None, axes: int) -> ov.Node:
+    """Give the axis among `axes`, and one out of range for that of the parts."""
     number = op.reshape(op.convert(axis, "i64"), int64([]), False)
-    from_end = op.select(op.equal(number, int64(-1)), int64(places), op.add(number, int64(1)))
+    from_end = op.select(op.equal(number, int64(-1)), int64(axes), op.add(number, int64(1)))
     return op.select(op.less(number, int64(0)), from_end, number)
 
 
-def _forward(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
-    return op.dft(_complex(data), int64([place]), _asked(length))
+def _forward(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
+    return op.dft(_complex(data), int64([index]), _asked(length))
 
 
-def _inverse(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
-    return op.idft(_complex(data), int64([place]), _asked(length))
+def _inverse(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
+    return op.idft(_complex(data), int64([index]), _asked(length))
 
 
-def _real(data: ov.Output, length: ov.Output | None, place: int) -> ov.Node:
+def _real(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
     """Give the real numbers of one-sided frequencies.
 
     The plugin computes missing frequencies wrongly. Measured with OpenVINO 2026.4.
     """
     count = None if length is None else value_of(length.get_node())
     if length is not None and (
-        count is None or not 0 < count.item() <= 2 * size_of(data, place) - 1
+        count is None or not 0 < count.item() <= 2 * size_of(data, index) - 1
     ):
         raise ValueError("a request says how many numbers there are, or they are more than follow")
-    twice = op.multiply(op.subtract(sizes(data, [place]), int64([1])), int64([2]))
+    twice = op.multiply(op.subtract(sizes(data, [index]), int64([1])), int64([2]))
     asked = twice if count is None else int64([count.item()])
-    return op.unsqueeze(op.irdft(floats(data), int64([place]), asked), int64(-1))
+    return op.unsqueeze(op.irdft(floats(data), int64([index]), asked), int64(-1))
 
 
 def _complex(data: ov.Output) -> ov.Node:
@@ -132,7 +132,7 @@ def swiglu(node: NodeContext) -> list[ov.Output]:
 
 
 def cumulated_product(node: NodeContext) -> list[ov.Output]:
-    """Give the products of the numbers up to each place of an axis, in steps of 1, 2, 4 places."""
+    """Give the products of the numbers up to each index of an axis, in steps of 1, 2, 4."""
     data = node.get_input(0)
     is_reverse, is_exclusive = (
         bool(node.get_attribute(name, 0)) for name in ("reverse", "exclusive")
@@ -153,12 +153,12 @@ def cumulated_product(node: NodeContext) -> list[ov.Output]:
     return [by_axis(data, node.get_input(1), along).output(0)]
 
 
-def _shifted(data: ov.Node, axis: int, places: int, size: int, is_back: bool) -> ov.Node:
+def _shifted(data: ov.Node, axis: int, steps: int, size: int, is_back: bool) -> ov.Node:
     """Move numbers along an axis, and put 1 where none comes from."""
-    places = min(places, size)
-    kept = part(data, places, LAST, axis) if is_back else part(data, 0, size - places, axis)
+    steps = min(steps, size)
+    kept = part(data, steps, LAST, axis) if is_back else part(data, 0, size - steps, axis)
     pads = [0] * rank_of(data.output(0))
-    pads[axis] = places
+    pads[axis] = steps
     none = int64([0] * len(pads))
     begin, end = (none, int64(pads)) if is_back else (int64(pads), none)
     return op.pad(kept, begin, end, "constant", number(1, data.output(0)))

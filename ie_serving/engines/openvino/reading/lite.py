@@ -156,7 +156,7 @@ def read(path: str, options: Mapping[str, Options]) -> ov.Model:
     def convert(node: NodeContext) -> list[ov.Output]:
         names = node.get_input(1).get_names()
         (own,) = {each for name, each in options.items() if name in names}
-        data, kernel, bias = (node.get_input(place) for place in range(3))
+        data, kernel, bias = (node.get_input(index) for index in range(3))
         return [_convolved(data, kernel, bias, own).output(0)]
 
     front_end = FrontEndManager().load_by_framework("tflite")

@@ -83,10 +83,10 @@ def _shift(node: ov.Node) -> None:
     kind = node.get_element_type()
     if kind.get_type_name() not in _SIGNED:
         return
-    places = node.input_value(1).get_node().input_value(1)  # of the power of 2
+    shift = node.input_value(1).get_node().input_value(1)  # of the power of 2
     last, zero = (op.convert(int64(number), kind) for number in (kind.size * 8 - 1, 0))
-    fits = op.logical_and(op.less_equal(zero, places), op.less_equal(places, last))
-    shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, places, last))
+    fits = op.logical_and(op.less_equal(zero, shift), op.less_equal(shift, last))
+    shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, shift, last))
     replace_node(node, shifted)
 
 
@@ -232,14 +232,14 @@ def _add_no_bias(node: ov.Node, _: Visit) -> None:
 
     What the front end adds has no names; it splits the bias in three.
     """
-    for place in (1, 2):
-        added = node.input_value(place)
+    for index in (1, 2):
+        added = node.input_value(index)
         if added.get_node().get_type_name() == "Add" and not added.get_names():
             data, part = added.get_node().input_values()
             (split,) = part.get_node().input_values()[:1] or [part]
             is_by_head = data.get_names() or data.get_node().get_type_name() != "Transpose"
             if is_by_head and split.get_node().get_type_name() == "VariadicSplit":
-                node.input(place).replace_source_output(data)
+                node.input(index).replace_source_output(data)
 
 
 def _keep_vector(node: ov.Node, _: Visit) -> None:
@@ -289,7 +289,7 @@ class Attribute:
     """Version of the domain from which on this is so."""
 
     beside: str | int | None = None
-    """Attribute, or place of an input, without which it has its effect."""
+    """Attribute, or index of an input, without which it has its effect."""
 
     def refusal(self, node: Node) -> str | None:
         """Say what the front end would drop of `node`; None if nothing."""
@@ -306,14 +306,14 @@ class UnreadInput:
     """An input that is not read."""
 
     name: str
-    place: int
+    index: int
     since: int = 1
     needed: bool = True
     """False if the answer may be wrong without the input as well."""
 
     def refusal(self, node: Node) -> str | None:
         """Say what the front end would drop of `node`; None if nothing."""
-        if node.opset < self.since or (self.needed and not _has(node, self.place)):
+        if node.opset < self.since or (self.needed and not _has(node, self.index)):
             return None
         return f"read its input {self.name}"
 
@@ -323,11 +323,11 @@ class RequiredInput:
     """An input that ONNX lets a file leave out, without which the front end ends the process."""
 
     name: str
-    place: int
+    index: int
 
     def refusal(self, node: Node) -> str | None:
         """Say that it is left out; None if it is not."""
-        return None if node.has(self.place) else f"take it without its input {self.name}"
+        return None if node.has(self.index) else f"take it without its input {self.name}"
 
 
 @dataclass(frozen=True)

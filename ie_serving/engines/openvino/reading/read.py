@@ -203,12 +203,12 @@ def _declared_names(ports: Sequence[ov.Output], declared: Sequence[str], file: P
     if own.count("") == len(lost):  # none was dropped
         return [name or lost.pop(0) for name in own]
     passed = {out: node.inputs[0] for node in nodes(file) if node.inputs for out in node.outputs}
-    for place, name in enumerate(_own_names(ports)):
+    for index, name in enumerate(_own_names(ports)):
         source = name
-        while not own[place] and source:
+        while not own[index] and source:
             source = passed.pop(source, "")
-            own[place] = source if source in declared else ""
-        own[place] = own[place] or name
+            own[index] = source if source in declared else ""
+        own[index] = own[index] or name
     return own
 
 

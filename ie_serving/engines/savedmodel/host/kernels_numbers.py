@@ -1,4 +1,4 @@
-"""Kernels of the small arithmetic that lies between strings and tables: masks, lengths, places."""
+"""Kernels of the small arithmetic that lies between strings and tables: masks, lengths, indices."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ def _bucketize(attributes: Attributes) -> Compute:
 
 
 def _top_k(attributes: Attributes) -> Compute:
-    places = attributes.dtype("index_type", DataType.INT32).numpy
+    index_dtype = attributes.dtype("index_type", DataType.INT32).numpy
 
     def compute(array: Array, k: Array) -> list[Array]:
         if not array.ndim or not 0 <= k <= array.shape[-1]:
@@ -112,7 +112,7 @@ def _top_k(attributes: Attributes) -> Compute:
         # The first of equal values comes first, so the order of their negatives is stable.
         flipped = array.shape[-1] - 1 - np.argsort(array[..., ::-1], -1, kind="stable")
         at = flipped[..., ::-1][..., : int(k)]
-        return [np.take_along_axis(array, at, -1), at.astype(places)]
+        return [np.take_along_axis(array, at, -1), at.astype(index_dtype)]
 
     return compute
 
@@ -172,12 +172,12 @@ def _count(made: Array, rows: Array, values: Array, weights: Array, binary: bool
     if values.size and values.min() < 0:
         raise InvalidRequest("Input must be non-negative")
     inside = values < made.shape[1]
-    places = rows[inside], values[inside]
+    indices = rows[inside], values[inside]
     if binary:
-        made[places] = 1
+        made[indices] = 1
     else:
-        # `made[places] +=` would count a place that comes twice only once.
-        np.add.at(made, places, weights[inside] if weights.size else made.dtype.type(1))
+        # `made[indices] +=` would count an index that comes twice only once.
+        np.add.at(made, indices, weights[inside] if weights.size else made.dtype.type(1))
 
 
 def _bitcast(attributes: Attributes) -> Compute:

@@ -303,7 +303,7 @@ class Sender:
 
 def _take(unsent: "deque[Payload]", room: int, number: int, pieces: list[Payload]) -> int:
     """Move up to `room` bytes from `unsent` to `pieces`, as one DATA frame; return its size."""
-    place = len(pieces)
+    index = len(pieces)
     size = 0
     while unsent and size < room:
         piece = unsent.popleft()
@@ -313,7 +313,7 @@ def _take(unsent: "deque[Payload]", room: int, number: int, pieces: list[Payload
             piece = whole[: room - size]
         pieces.append(piece)
         size += len(piece)
-    pieces.insert(place, frames.head(frames.DATA, 0, number, size))
+    pieces.insert(index, frames.head(frames.DATA, 0, number, size))
     return size
 
 

@@ -125,7 +125,7 @@ def _filled(given: ov.Output, axis: int) -> ov.Output:
     shape = given.get_partial_shape()
     if shape[axis].get_min_length() > 0:
         return given
-    more = [int(place == axis) for place in range(len(shape))]
+    more = [int(index == axis) for index in range(len(shape))]
     return op.pad(given, int64(more), int64([0] * len(shape)), "constant", int32(0)).output(0)
 
 

@@ -180,11 +180,11 @@ class Checkpoint:
         for part in whole.slices:
             extents = [(each.start, each.length or -1) for each in part.extent]
             key = _slice_key(name, extents)
-            place = tuple(
+            region = tuple(
                 slice(None) if length == -1 else slice(start, start + length)
                 for start, length in extents
             )
-            joined[place] = self.read(key)
+            joined[region] = self.read(key)
         return joined
 
     def _bytes(self, entry: Proto) -> bytes:

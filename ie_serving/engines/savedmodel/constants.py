@@ -58,9 +58,9 @@ COMPUTES: Final[Mapping[str, FoldConstant]] = {
 """Functions that give the first output of an operation; they get the node for its attributes."""
 
 
-def constant(place: NodeOutput) -> Array | None:
-    """Evaluate a place that depends only on constants; None where `COMPUTES` lacks an operation."""
-    origin = place.origin()
+def constant(node_output: NodeOutput) -> Array | None:
+    """Evaluate what depends only on constants; None where `COMPUTES` lacks an operation."""
+    origin = node_output.origin()
     node = origin.node
     if node.op == "Const":
         return held(node)

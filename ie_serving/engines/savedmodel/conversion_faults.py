@@ -6,7 +6,7 @@ Each was measured with OpenVINO 2026.4 and has its test on a graph made by Tenso
 |---|---|
 | a TensorArray that grows beyond a constant first size | no elements, or the process died |
 | a TensorArray of elements of different lengths that are concatenated | elements were padded |
-| `MaxPoolWithArgmax` with the padding SAME | the places and values of VALID |
+| `MaxPoolWithArgmax` with the padding SAME | the indices and values of VALID |
 | `MaxPoolWithArgmax` of other strides than its window | windows that lie side by side |
 | `XlaConv`, `XlaConvV2` that spread their input (`lhs_dilation`) | its convolution as it is |
 | an output that comes with another rank or fixed size than the file declares | that other shape |
@@ -36,14 +36,14 @@ _LOOKED_AT = ("TensorList", "TensorArray", _POOL, _XLA)
 """Prefixes of the types of all operations that are looked at here."""
 
 
-def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput]) -> None:
+def check_graph(meta_graph: Proto, library: Library, node_outputs: Iterable[NodeOutput]) -> None:
     """Refuse a graph that would be converted wrongly.
 
     Args:
         meta_graph: its list of operations tells whether a walk is needed, which takes 20 ms for
             each thousand nodes.
         library: functions of the graph.
-        places: everything above the outputs.
+        node_outputs: everything above the outputs.
 
     Raises:
         LoadFailed: naming the operation, and the remedy.
@@ -51,7 +51,7 @@ def check_graph(meta_graph: Proto, library: Library, places: Iterable[NodeOutput
     listed = meta_graph.meta_info_def.stripped_op_list.op
     if listed and not any(each.name.startswith(_LOOKED_AT) for each in listed):
         return
-    found = list(_reached(library, places))
+    found = list(_reached(library, node_outputs))
     _check_pools(node for node, _ in found)
     _check_spreading(found)
     growing = next((node for node, _ in found if _grows(node)), None)
@@ -114,13 +114,15 @@ def check_shape(alias: str, declared: Sequence[int] | None, got: Sequence[int] |
         )
 
 
-def _reached(library: Library, places: Iterable[NodeOutput]) -> Iterator[tuple[Proto, NodesByName]]:
-    """Give the nodes of `places`, and of the bodies of their loops, each with those beside it."""
+def _reached(
+    library: Library, node_outputs: Iterable[NodeOutput]
+) -> Iterator[tuple[Proto, NodesByName]]:
+    """Give the nodes of these, and of the bodies of their loops, each with those beside it."""
     named: set[str] = set()
-    for place in places:
-        if place.node is not None:
-            named.update(_functions(place.node))
-            yield place.node, place.frame.nodes
+    for node_output in node_outputs:
+        if node_output.node is not None:
+            named.update(_functions(node_output.node))
+            yield node_output.node, node_output.frame.nodes
     entered: set[str] = set()
     while left := named - entered:
         entered |= left

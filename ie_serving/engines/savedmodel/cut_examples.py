@@ -35,7 +35,7 @@ class ExampleParsing:
         spec: the parsed features; the tensors have the names of the placeholders that replace it.
         inputs: the placeholders, with the dtype of each.
         given: names of tensors that are outputs of the signature as they are, by the key of the
-            place that gave them.
+            node output that gave them.
     """
 
     examples: str
@@ -53,19 +53,23 @@ def cut_examples(outputs: Sequence[NodeOutput]) -> list[ExampleParsing]:
         LoadFailed: one has keys that are no constants, or is a ParseSequenceExample of no input.
     """
     nodes: dict[tuple[int, str], NodeOutput] = {}
-    for place in above(list(outputs)):
-        if place.node is not None and place.node.op in PARSERS and _reads_input(place):
-            nodes.setdefault((id(place.frame), place.node.name), place)
-    given = {place.origin().key for place in outputs}
+    for node_output in above(list(outputs)):
+        if (
+            node_output.node is not None
+            and node_output.node.op in PARSERS
+            and _reads_input(node_output)
+        ):
+            nodes.setdefault((id(node_output.frame), node_output.node.name), node_output)
+    given = {node_output.origin().key for node_output in outputs}
     return [
-        _cut(place.frame, place.node.name, f"ie_serving_example_{number}", given)
-        for number, place in enumerate(nodes.values())
+        _cut(node_output.frame, node_output.node.name, f"ie_serving_example_{number}", given)
+        for number, node_output in enumerate(nodes.values())
     ]
 
 
-def _reads_input(place: NodeOutput) -> bool:
-    node = place.node
-    source = place.frame.place(node.input[0]).origin().node
+def _reads_input(node_output: NodeOutput) -> bool:
+    node = node_output.node
+    source = node_output.frame.node_output(node.input[0]).origin().node
     if source.op in PLACEHOLDERS:
         return True
     if node.op in SEQUENCE_PARSERS:
@@ -79,7 +83,7 @@ def _reads_input(place: NodeOutput) -> bool:
 def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> ExampleParsing:
     frame.own()
     node = frame.nodes[name]
-    source = frame.place(node.input[0]).origin()
+    source = frame.node_output(node.input[0]).origin()
     features = _features(frame, node)
     scalar = node.op.startswith("ParseSingle") or _is_scalar(source.node)
     names: dict[tuple[str, int], str] = {}  # see `Names`
@@ -90,7 +94,7 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> ExampleParsin
     for number, output in enumerate(features.outputs(scalar)):
         reference = _reference(frame, name, output, number)
         placeholder = f"{prefix}_{output.group}_{output.index}"
-        key = frame.place(reference).key
+        key = frame.node_output(reference).key
         # The signature returns this as it was parsed, whether or not the model reads it, too.
         if key in given:
             names[output.group, output.index] = results[key] = placeholder
@@ -116,7 +120,7 @@ def _features(frame: Frame, node: Proto) -> ExampleFeatures | SequenceFeatures:
 
 def _constant(frame: Frame, node: Proto, number: int) -> Array:
     """Evaluate the input `number` of a node. Raises: LoadFailed, where it is no constant."""
-    value = constant(frame.place(node.input[number]))
+    value = constant(frame.node_output(node.input[number]))
     if value is None:
         raise LoadFailed(
             f"input {number} of {node.op} {node.name!r} is not a constant:"

@@ -1,7 +1,7 @@
 """Walks a graph of TensorFlow with the functions that it calls, as if they were inlined.
 
 A *frame* is the graph itself, or one call of a function: the same function called twice gives two
-frames. A *place* is one output of one node in its frame. Following a place upwards passes into a
+frames. A *node output* is one output of one node in its frame. Following it upwards passes into a
 called function through its results, and out of it through the arguments of that one call.
 """
 
@@ -13,7 +13,7 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 Key = tuple[int, str, str, int]
-"""Frame, node, output and index of a place."""
+"""Frame, node, output and index of a node output."""
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Operations that call the function in their attribute `f`, once, argument for argument."""
@@ -166,8 +166,8 @@ class Frame:
         """Give the frames of the calls that have been looked into."""
         return list(self._calls.values())
 
-    def place(self, reference: str) -> "NodeOutput":
-        """Find the place that an input of a node refers to.
+    def node_output(self, reference: str) -> "NodeOutput":
+        """Find the node output that an input of a node refers to.
 
         Raises:
             LoadFailed: the graph has no such node.
@@ -185,12 +185,12 @@ class Frame:
     def argument_source(self, name: str) -> "NodeOutput":
         """Find the source of an argument at the call."""
         assert self.parent is not None
-        return self.parent.place(self.call.input[self._arguments[name]])
+        return self.parent.node_output(self.call.input[self._arguments[name]])
 
     def returned(self, index: int) -> "NodeOutput":
         """Find the source of the function's output number `index`."""
         name = self._function.signature.output_arg[index].name
-        return self.place(self._function.ret[name])
+        return self.node_output(self._function.ret[name])
 
     def read(self) -> set[str]:
         """Give the references to what nodes read, or the function returns."""
@@ -262,7 +262,7 @@ class Frame:
         """Give the outputs of the function, by their names; none for the graph itself."""
         arguments = self._function.signature.output_arg if self._function is not None else ()
         for argument in arguments:
-            yield argument.name, self.place(self._function.ret[argument.name])
+            yield argument.name, self.node_output(self._function.ret[argument.name])
 
     def return_instead(self, output: str, reference: str) -> None:
         """Let the function return `reference` as one of its outputs."""
@@ -301,7 +301,9 @@ def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list[
     graph_def.node.extend(function.node_def)
     frame = Frame(library, graph_def)
     frame.detached = True
-    returned = [frame.place(function.ret[each.name]) for each in function.signature.output_arg]
+    returned = [
+        frame.node_output(function.ret[each.name]) for each in function.signature.output_arg
+    ]
     return frame, [argument.name for argument in function.signature.input_arg], returned
 
 
@@ -322,7 +324,7 @@ class NodeOutput:
     index: int
 
     def sources(self) -> Iterator["NodeOutput"]:
-        """Give the places from which this one is computed directly."""
+        """Give the node outputs from which this one is computed directly."""
         if self.node is None:
             yield self.frame.argument_source(self.output)
         elif self.node.op in CALLS:
@@ -330,41 +332,47 @@ class NodeOutput:
         else:
             for reference in self.node.input:
                 if not reference.startswith("^"):
-                    yield self.frame.place(reference)
+                    yield self.frame.node_output(reference)
 
     def origin(self) -> "NodeOutput":
         """Follow calls, arguments and identities up to the node that computes the value."""
-        place = self
-        while place.node is None or place.node.op in CALLS or place.node.op in PASSES_ON:
-            if place.node is not None and place.node.op == "IdentityN":
-                place = place.frame.place(place.node.input[place.index])
+        node_output = self
+        while (
+            node_output.node is None
+            or node_output.node.op in CALLS
+            or node_output.node.op in PASSES_ON
+        ):
+            if node_output.node is not None and node_output.node.op == "IdentityN":
+                node_output = node_output.frame.node_output(
+                    node_output.node.input[node_output.index]
+                )
             else:
-                place = next(place.sources())
-        return place
+                node_output = next(node_output.sources())
+        return node_output
 
     @property
     def key(self) -> "Key":
-        """Two places with one key are the same."""
+        """Two with one key are the same."""
         name = "" if self.node is None else self.node.name
         return id(self.frame), name, self.output, self.index
 
 
-def above(places: list[NodeOutput]) -> Iterator[NodeOutput]:
-    """Give the places from which `places` are computed, themselves included, each node once."""
+def above(node_outputs: list[NodeOutput]) -> Iterator[NodeOutput]:
+    """Give all from which `node_outputs` are computed, themselves included, each node once."""
     # A work list, since graphs are deeper than Python's recursion limit.
     seen: set[Key] = set()
     followed: set[tuple[int, str]] = set()
-    waiting = list(places)
+    waiting = list(node_outputs)
     while waiting:
-        place = waiting.pop()
-        if place.key in seen:
+        node_output = waiting.pop()
+        if node_output.key in seen:
             continue
-        seen.add(place.key)
-        yield place
-        if place.node is not None and place.node.op not in CALLS:
+        seen.add(node_output.key)
+        yield node_output
+        if node_output.node is not None and node_output.node.op not in CALLS:
             # All outputs of a node have its sources: a parser of Examples has thousands of both.
-            node = id(place.frame), place.node.name
+            node = id(node_output.frame), node_output.node.name
             if node in followed:
                 continue
             followed.add(node)
-        waiting.extend(place.sources())
+        waiting.extend(node_output.sources())

@@ -36,13 +36,13 @@ def _computation(
     inputs, outputs = signature.inputs, signature.outputs
     specs = (signature.method, _specs(inputs), _specs(outputs))
     given = [nodes.get(without_port(info.tensor)) for info in inputs.values()]
-    places = [info.tensor.partition(":") for info in outputs.values()]
-    called = {name for name, _, _ in places}
+    references = [info.tensor.partition(":") for info in outputs.values()]
+    called = {name for name, _, _ in references}
     if len(called) == 1 and all(node is not None and not node.input for node in given):
         fed = {without_port(info.tensor): alias for alias, info in inputs.items()}
         call = _call(nodes.get(called.pop()), fed, nodes, functions)
         if call:
-            ports = tuple(port for _, _, port in places)
+            ports = tuple(port for _, _, port in references)
             return specs, ports, tuple(map(_nameless, given)), call
     return specs, tuple(info.tensor for info in (*inputs.values(), *outputs.values()))
 

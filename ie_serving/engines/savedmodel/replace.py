@@ -13,12 +13,12 @@ operation of the composition keeps the node's name.
 | `Div` of integers | `TruncateDiv` | OpenVINO corrects a quotient that is right already |
 | `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
 | `NonMaxSuppression`, its second form | the third, by the least score | scores of 0 are left out |
-| `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
+| `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one index |
 | `LowerBound`, `UpperBound` | the number of values that come before | no rule converts them |
 | `ResourceGatherNd`, `VariableShape` | the same of the variable's value | no rule converts them |
 | `Const`, `Exp` of complex numbers | `Complex` of their parts | no rule converts them |
 | `ReverseV2`, several axes or one from the end | `StridedSlice` | OpenVINO takes one, from 0 |
-| `SparseReshape` to other sizes | flat places, divided again | OpenVINO leaves them unchanged |
+| `SparseReshape` to other sizes | flat indices, divided again | OpenVINO leaves them unchanged |
 """
 
 import itertools
@@ -91,8 +91,8 @@ class EditedNodes:
         self.nodes[-1].attr["N"].i = len(references)
         return joined
 
-    def places(self, count: str) -> tuple[str, str]:
-        """Number so many places, in a row and in a column."""
+    def indices(self, count: str) -> tuple[str, str]:
+        """Number so many indices, in a row and in a column."""
         at = self.add("Range", [self.constant(0), count, self.constant(1)], Tidx=_INT32)
         return self.expanded(at, 0, _INT32), self.expanded(at, 1, _INT32)
 
@@ -158,10 +158,10 @@ def _segments(body: EditedNodes, ids: str, dtype: int) -> str:
 
 
 def _sparse_segment_sum(body: EditedNodes, node: Proto) -> None:
-    data, places, ids = node.input[:3]
+    data, indices, ids = node.input[:3]
     id_type = node.attr["Tsegmentids"].type or _INT32
     types = {"Tparams": node.attr["T"].type, "Tindices": node.attr["Tidx"].type or _INT32}
-    rows = body.add("GatherV2", [data, places, body.constant(0)], Taxis=_INT32, **types)
+    rows = body.add("GatherV2", [data, indices, body.constant(0)], Taxis=_INT32, **types)
     count = _segments(body, ids, id_type)
     body.become(node, "UnsortedSegmentSum", [rows, ids, count])
     node.attr["Tindices"].type = node.attr["Tnumsegments"].type = id_type
@@ -215,10 +215,10 @@ def _weights(body: EditedNodes, values: str, weights: str, types: tuple[int, int
 
 def _bincount(body: EditedNodes, node: Proto) -> None:
     node.attr["Tidx"].type = _INT32
-    for place, dtype in ((0, _INT32), (2, node.attr["T"].type)):
-        if not body.is_empty_constant(node.input[place]):
-            row = [node.input[place], body.constant([-1])]
-            node.input[place] = body.add("Reshape", row, T=dtype, Tshape=_INT32)
+    for index, dtype in ((0, _INT32), (2, node.attr["T"].type)):
+        if not body.is_empty_constant(node.input[index]):
+            row = [node.input[index], body.constant([-1])]
+            node.input[index] = body.add("Reshape", row, T=dtype, Tshape=_INT32)
     _dense_bincount(body, node)
 
 
@@ -250,7 +250,7 @@ def _suppress(body: EditedNodes, node: Proto) -> None:
 
 
 def _scatter_nd(body: EditedNodes, node: Proto) -> None:
-    places, updates, shape = node.input[:3]
+    indices, updates, shape = node.input[:3]
     dtype, place_type = node.attr["T"].type, node.attr["Tindices"].type
     is_flag = dtype == DataType.BOOL.number
     if is_flag:  # any of several is enough
@@ -259,16 +259,16 @@ def _scatter_nd(body: EditedNodes, node: Proto) -> None:
     zeros = body.add("Fill", [shape, body.number(0, dtype)], T=dtype, index_type=place_type)
     if is_flag:
         types = {"T": dtype, "Tindices": place_type}
-        total = body.add("TensorScatterAdd", [zeros, places, updates], **types)
+        total = body.add("TensorScatterAdd", [zeros, indices, updates], **types)
         node.attr["T"].type = dtype
         del node.attr["Tindices"]
         body.become(node, "NotEqual", [total, body.constant(0)])
     else:
-        body.become(node, "TensorScatterAdd", [zeros, places, updates])
+        body.become(node, "TensorScatterAdd", [zeros, indices, updates])
 
 
 def _sparse_reshape(body: EditedNodes, node: Proto) -> None:
-    places, old, new = node.input[:3]
+    indices, old, new = node.input[:3]
     if _is_two_to_two(body, old, new):
         return
     one = body.constant(1, np.int64)
@@ -279,7 +279,7 @@ def _sparse_reshape(body: EditedNodes, node: Proto) -> None:
     known = body.add("Maximum", [known, one], T=_INT64)
     rest = body.add("FloorDiv", [total, known], T=_INT64)
     shape = body.add("SelectV2", [is_open, rest, sizes], T=_INT64)
-    parts = body.add("Mul", [places, _strides(body, old)], T=_INT64)
+    parts = body.add("Mul", [indices, _strides(body, old)], T=_INT64)
     flat = body.add("Sum", [parts, body.constant([1])], T=_INT64, Tidx=_INT32)
     strides, wide = (
         body.add("Maximum", [each, one], T=_INT64) for each in (_strides(body, shape), shape)
@@ -292,7 +292,7 @@ def _sparse_reshape(body: EditedNodes, node: Proto) -> None:
 def _strides(body: EditedNodes, shape: str) -> str:
     """Give how far values lie apart along each dimension: the product of the sizes behind it."""
     count = body.add("Size", [shape], T=_INT64, out_type=_INT32)
-    is_behind = body.add("Greater", body.places(count), T=_INT32)
+    is_behind = body.add("Greater", body.indices(count), T=_INT32)
     sizes = body.expanded(shape, 0, _INT64)
     kept = body.add("SelectV2", [is_behind, sizes, body.constant(1, np.int64)], T=_INT64)
     return body.add("Prod", [kept, body.constant([1])], T=_INT64, Tidx=_INT32)
@@ -323,7 +323,7 @@ def _local_response_normalization(body: EditedNodes, node: Proto) -> None:
     shape = body.add("Shape", [x], T=dtype, out_type=_INT32)
     types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
     depth = body.add("GatherV2", [shape, body.constant(3), body.constant(0)], **types)
-    apart = body.add("Abs", [body.add("Sub", body.places(depth), T=_INT32)], T=_INT32)
+    apart = body.add("Abs", [body.add("Sub", body.indices(depth), T=_INT32)], T=_INT32)
     near = body.add("LessEqual", [apart, body.constant(radius)], T=_INT32)
     band = body.cast(near, DataType.BOOL.number, dtype)
     squares = body.add("Square", [x], T=dtype)

@@ -66,7 +66,7 @@ class PreparedGraph:
             tensor.
         repeats: outputs under a second name: alias to the alias in `outputs`.
         defaults: values of inputs that a request may leave out.
-        above: the places from which `outputs` are computed.
+        above: the node outputs from which `outputs` are computed.
         graph_def: the changed graph; None where it is the file's.
     """
 
@@ -100,16 +100,19 @@ def prepare(meta_graph: Proto, signature: DeclaredSignature) -> PreparedGraph:
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
     _set_outputs_apart(prepared, frame)
     _find_defaults(prepared, frame, meta_graph.signature_def[signature.name].defaults)
-    fed = {alias: frame.place(info.tensor) for alias, info in prepared.inputs.items()}
-    if any(place.node.op != "Placeholder" for place in fed.values()):
+    fed = {alias: frame.node_output(info.tensor) for alias, info in prepared.inputs.items()}
+    if any(node_output.node.op != "Placeholder" for node_output in fed.values()):
         _feed(prepared, own_frame(prepared, meta_graph))
     frame = frame_of(prepared, meta_graph)
-    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    outputs = [frame.node_output(info.tensor) for info in prepared.outputs.values()]
     prepared.above = list(above(outputs))
-    if any(place.node is not None and place.node.op in PARSERS for place in prepared.above):
+    if any(
+        node_output.node is not None and node_output.node.op in PARSERS
+        for node_output in prepared.above
+    ):
         frame = own_frame(prepared, meta_graph)
         _cut_examples(prepared, frame)
-        outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        outputs = [frame.node_output(info.tensor) for info in prepared.outputs.values()]
         prepared.above = list(above(outputs))
     return prepared
 
@@ -149,18 +152,18 @@ def _set_outputs_apart(prepared: PreparedGraph, frame: Frame) -> None:
     fed = {with_port(info.tensor): alias for alias, info in prepared.inputs.items()}
     fed_nodes = {name_of(name) for name in fed}
     first: dict[str, str] = {}
-    are_plain = all(frame.place(name).node.op == "Placeholder" for name in fed)
+    are_plain = all(frame.node_output(name).node.op == "Placeholder" for name in fed)
     for alias, info in prepared.signature.outputs.items():
         tensor = with_port(info.tensor)
         # Above another fed tensor nothing is computed, so an output there is no placeholder's.
         if are_plain and tensor not in fed:
-            tensor = _placeholder(frame.place(info.tensor)) or tensor
+            tensor = _placeholder(frame.node_output(info.tensor)) or tensor
         if tensor in fed:
             prepared.echoes[alias] = fed[tensor]
         elif tensor in first:
             prepared.repeats[alias] = first[tensor]
-        elif _is_constant(frame.place(info.tensor), fed_nodes):
-            value = constant(frame.place(info.tensor))
+        elif _is_constant(frame.node_output(info.tensor), fed_nodes):
+            value = constant(frame.node_output(info.tensor))
             if value is None:
                 prepared.computed[alias] = info
             else:
@@ -171,17 +174,17 @@ def _set_outputs_apart(prepared: PreparedGraph, frame: Frame) -> None:
         del prepared.outputs[alias]
 
 
-def _placeholder(place: NodeOutput) -> str:
+def _placeholder(node_output: NodeOutput) -> str:
     """Name the placeholder of the graph that an output passes on; empty where there is none."""
-    origin = place.origin()
+    origin = node_output.origin()
     if origin.frame.parent is not None or origin.node.op != "Placeholder":
         return ""
-    passed = {each.node.op for each in above([place]) if each.node is not None}
+    passed = {each.node.op for each in above([node_output]) if each.node is not None}
     return "" if passed & CHECKS else f"{origin.node.name}:0"
 
 
-def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
-    for source in deciding([place]):
+def _is_constant(node_output: NodeOutput, fed_nodes: set[str]) -> bool:
+    for source in deciding([node_output]):
         node = source.node
         if node is None:
             continue
@@ -193,18 +196,18 @@ def _is_constant(place: NodeOutput, fed_nodes: set[str]) -> bool:
     return True
 
 
-def deciding(places: list[NodeOutput]) -> list[NodeOutput]:
+def deciding(node_outputs: list[NodeOutput]) -> list[NodeOutput]:
     """Give the sources of values, and of the conditions that select their branches.
 
     A constant in a branch of TensorFlow 1 has no inputs, and only waits for its branch.
     """
-    found = list(above(places))
+    found = list(above(node_outputs))
     ops = {source.node.op for source in found if source.node is not None}
     if "Merge" not in ops:
         return found
     constants = [each for each in found if each.node is not None and each.node.op == "Const"]
-    waited_for = [each.frame.place(name) for each in constants for name in each.node.input]
-    return list(above([*places, *waited_for]))
+    waited_for = [each.frame.node_output(name) for each in constants for name in each.node.input]
+    return list(above([*node_outputs, *waited_for]))
 
 
 def _is_random(node: Proto) -> bool:
@@ -216,14 +219,14 @@ def _is_random(node: Proto) -> bool:
 def _find_defaults(prepared: PreparedGraph, frame: Frame, declared: Mapping[str, Proto]) -> None:
     """Read the defaults of the signature and of every PlaceholderWithDefault."""
     for alias, info in prepared.inputs.items():
-        node = frame.place(info.tensor).node
+        node = frame.node_output(info.tensor).node
         if alias in declared:
             try:
                 prepared.defaults[alias] = decode_tensor(declared[alias], alias)
             except InvalidRequest as error:
                 raise LoadFailed(f"the default of {alias!r}: {error}") from error
         elif node.op == "PlaceholderWithDefault":
-            value = constant(frame.place(node.input[0]))
+            value = constant(frame.node_output(node.input[0]))
             if value is not None:
                 prepared.defaults[alias] = value
 
@@ -234,7 +237,7 @@ def _feed(prepared: PreparedGraph, frame: Frame) -> None:
     TensorFlow feeds any tensor of a graph and computes nothing that lies above it.
     """
     for number, (alias, info) in enumerate(prepared.inputs.items()):
-        node = frame.place(info.tensor).node
+        node = frame.node_output(info.tensor).node
         if node.op != "Placeholder":
             name = f"ie_serving_fed_{number}"
             frame.add_argument(name, info.dtype, _shape_proto(node, info))
@@ -258,10 +261,12 @@ def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
 
 
 def _cut_examples(prepared: PreparedGraph, frame: Frame) -> None:
-    places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
-    keys = {alias: place.origin().key for alias, place in places.items()}
+    node_outputs = {
+        alias: frame.node_output(info.tensor) for alias, info in prepared.outputs.items()
+    }
+    keys = {alias: node_output.origin().key for alias, node_output in node_outputs.items()}
     aliases = {name_of(info.tensor): alias for alias, info in prepared.inputs.items()}
-    for parsing in cut_examples(list(places.values())):
+    for parsing in cut_examples(list(node_outputs.values())):
         if parsing.examples not in aliases:
             raise LoadFailed(
                 f"Examples are parsed from {parsing.examples!r}, which is no input:"
@@ -283,8 +288,8 @@ def _cut_examples(prepared: PreparedGraph, frame: Frame) -> None:
 
 def nodes_above(outputs: Mapping[str, TensorInfo], frame: Frame) -> set[str]:
     """Name the nodes of the graph itself that outputs are computed from."""
-    places = [frame.place(info.tensor) for info in outputs.values()]
-    found = (place.node for place in above(places) if place.frame is frame)
+    node_outputs = [frame.node_output(info.tensor) for info in outputs.values()]
+    found = (node_output.node for node_output in above(node_outputs) if node_output.frame is frame)
     return {node.name for node in found if node is not None}
 
 

@@ -88,11 +88,11 @@ class ShapedSignature:
         for alias, info in signature.inputs.items():
             shape = self.shapes[names[alias]]
             if shape != info.shape:
-                node = frame.place(info.tensor).node
+                node = frame.node_output(info.tensor).node
                 changed[node.name] = len(info.shape or ()), len(shape or ())
                 if node.op == "Placeholder":
                     write_shape(node.attr["shape"].shape, shape or ())
-        _check([frame.place(each.tensor) for each in signature.outputs.values()], changed)
+        _check([frame.node_output(each.tensor) for each in signature.outputs.values()], changed)
         inputs = {
             alias: replace(info, shape=self.shapes[names[alias]])
             for alias, info in signature.inputs.items()
@@ -110,7 +110,9 @@ def read_by(
     found = {}
     for alias, output in signature.outputs.items():
         own = (
-            each.node for each in deciding([frame.place(output.tensor)]) if not each.frame.parent
+            each.node
+            for each in deciding([frame.node_output(output.tensor)])
+            if not each.frame.parent
         )
         names = {node.name for node in own if node is not None}
         found[alias] = frozenset(
@@ -128,11 +130,15 @@ def _check(outputs: list[NodeOutput], changed: Mapping[str, RankChange]) -> None
     """
     readers: dict[Key, list[tuple[NodeOutput, int]]] = {}
     waiting: list[tuple[NodeOutput, RankChange]] = []
-    for place in above(outputs):
-        for number, source in enumerate(place.sources()):
-            readers.setdefault(source.key, []).append((place, number))
-        if place.node is not None and place.frame.parent is None and place.node.name in changed:
-            waiting.append((place, _unequal(changed[place.node.name])))
+    for node_output in above(outputs):
+        for number, source in enumerate(node_output.sources()):
+            readers.setdefault(source.key, []).append((node_output, number))
+        if (
+            node_output.node is not None
+            and node_output.frame.parent is None
+            and node_output.node.name in changed
+        ):
+            waiting.append((node_output, _unequal(changed[node_output.node.name])))
     seen: set[tuple[Key, RankChange]] = set()
     while waiting:
         source, ranks = waiting.pop()
@@ -149,7 +155,7 @@ def _unequal(ranks: RankChange) -> RankChange:
 
 
 def _ranks(reader: NodeOutput, number: int, ranks: RankChange) -> RankChange:
-    """Give the ranks of what a place computes from an input, its `number`, of other ranks.
+    """Give the ranks of what a node output computes from an input, its `number`, of other ranks.
 
     Raises:
         LoadFailed: TensorFlow and OpenVINO may differ there.
@@ -181,18 +187,20 @@ def _takes_any_size(reader: NodeOutput, number: int) -> bool:
         return number == 0 and not node.attr["is_training"].b
     if node.op == "BiasAdd":  # OpenVINO repeats a single channel
         return number == 0 and next(reader.sources()).origin().node.op in _PRODUCTS
-    if node.op == "StridedSlice":  # OpenVINO takes the last place for one beyond
+    if node.op == "StridedSlice":  # OpenVINO takes the last index for one beyond
         return number == 0 and _takes_first_places(reader)
     return node.op in _ANY_SIZE
 
 
 def _takes_first_places(reader: NodeOutput) -> bool:
-    """Tell whether each place that a StridedSlice takes alone is there in every size."""
+    """Tell whether each index that a StridedSlice takes alone is there in every size."""
     mask, begin = reader.node.attr["shrink_axis_mask"].i, constant([*reader.sources()][1])
     if not mask:
         return True
     return begin is not None and all(
-        place in (0, -1) for axis, place in enumerate(begin.tolist()) if mask >> axis & 1
+        node_output in (0, -1)
+        for axis, node_output in enumerate(begin.tolist())
+        if mask >> axis & 1
     )
 
 

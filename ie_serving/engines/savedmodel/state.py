@@ -120,10 +120,10 @@ def _changes(
 
 def _held(frame: Frame, reference: str) -> str:
     try:
-        place = frame.place(reference).origin()
+        node_output = frame.node_output(reference).origin()
     except (LoadFailed, StopIteration):
         return ""
-    return str(place.node.name) if place.frame.parent is None else ""
+    return str(node_output.node.name) if node_output.frame.parent is None else ""
 
 
 class StatefulFunctions:
@@ -203,14 +203,14 @@ class StateWrites:
         self.last: dict[Name, NodeOutput] = {}
         """The node that writes each resource last."""
         self._seen: dict[tuple[int, str, Name], NodeOutput | None] = {}
-        for place in _in_order(frame, root) if root else ():
-            read = place.sources() if place.node.op not in CALLS else ()
+        for node_output in _in_order(frame, root) if root else ():
+            read = node_output.sources() if node_output.node.op not in CALLS else ()
             for resource in map(NodeOutput.origin, read):
                 if _is_resource(resource):
-                    key = (id(place.frame), place.node.name, resource_name(resource))
+                    key = (id(node_output.frame), node_output.node.name, resource_name(resource))
                     self._seen[key] = self.last.get(resource_name(resource))
-            for resource in _written(place, functions):
-                self.last[resource_name(resource)] = place
+            for resource in _written(node_output, functions):
+                self.last[resource_name(resource)] = node_output
 
     def seen_by(self, reader: NodeOutput | None, name: Name) -> NodeOutput | None:
         """Give the node that wrote a resource last when `reader` ran; of others, last of all."""
@@ -240,7 +240,7 @@ class InitialWrites:
             return None
         named = {node.attr["shared_name"].s: node for node in self._frame.nodes.values()}
         found = {
-            name: self.key_of(self._frame.place(node.name)) or self.checkpoint.keys.get(name)
+            name: self.key_of(self._frame.node_output(node.name)) or self.checkpoint.keys.get(name)
             for name, node in named.items()
             if node.op == "VarHandleOp"
         }
@@ -251,11 +251,11 @@ class InitialWrites:
         """The writes of the restore, by a walk over all variables."""
         return StateWrites(self._frame, self._functions, self._saver.restore_op_name)
 
-    def sets(self, place: NodeOutput) -> bool:
-        """Tell whether a place is a variable that OpenVINO does not read as it is at last."""
-        if place.node is None or place.node.op not in VARIABLES:
+    def sets(self, node_output: NodeOutput) -> bool:
+        """Tell whether a node output is a variable that OpenVINO does not read as it is at last."""
+        if node_output.node is None or node_output.node.op not in VARIABLES:
             return False
-        return resource_name(place) in self.writes.last or self._is_unread(place)
+        return resource_name(node_output) in self.writes.last or self._is_unread(node_output)
 
     def _is_unread(self, variable: NodeOutput) -> bool:
         attrs = variable.node.attr
@@ -295,29 +295,34 @@ def _init_op(meta_graph: Proto) -> str:
 def _in_order(frame: Frame, root: str) -> Iterator[NodeOutput]:
     """Give every node that runs when the node `root` does, each after those it waits for."""
     entered: set[tuple[int, str]] = set()
-    waiting = [(frame.place(root), False)]
+    waiting = [(frame.node_output(root), False)]
     while waiting:
-        place, left = waiting.pop()
+        node_output, left = waiting.pop()
         if left:
-            yield place
-        elif place.node is not None and (id(place.frame), place.node.name) not in entered:
-            entered.add((id(place.frame), place.node.name))
-            waiting.append((place, True))
+            yield node_output
+        elif (
+            node_output.node is not None
+            and (id(node_output.frame), node_output.node.name) not in entered
+        ):
+            entered.add((id(node_output.frame), node_output.node.name))
+            waiting.append((node_output, True))
             # The last added is walked first: a function runs after all its arguments.
-            if place.node.op in CALLS:
-                inner = place.frame.called(place.node)
+            if node_output.node.op in CALLS:
+                inner = node_output.frame.called(node_output.node)
                 waiting.extend(
                     (NodeOutput(inner, node, "", 0), False) for node in inner.nodes.values()
                 )
-            waiting.extend((place.frame.place(each), False) for each in place.node.input)
+            waiting.extend(
+                (node_output.frame.node_output(each), False) for each in node_output.node.input
+            )
 
 
-def _written(place: NodeOutput, functions: StatefulFunctions) -> Iterator[NodeOutput]:
+def _written(node_output: NodeOutput, functions: StatefulFunctions) -> Iterator[NodeOutput]:
     """Give the resources that a node writes; of a loop or a branch, all that it might write."""
-    if place.node.op.startswith((*WRITES, *_FILLS)):
-        sources = list(place.sources())[:1]
-    elif place.node.op not in CALLS and functions.written_by(place.node):
-        sources = list(place.sources())
+    if node_output.node.op.startswith((*WRITES, *_FILLS)):
+        sources = list(node_output.sources())[:1]
+    elif node_output.node.op not in CALLS and functions.written_by(node_output.node):
+        sources = list(node_output.sources())
     else:
         return
     found = [resource for source in sources for resource in _resources(source)]
@@ -325,7 +330,7 @@ def _written(place: NodeOutput, functions: StatefulFunctions) -> Iterator[NodeOu
 
 
 def _resources(source: NodeOutput) -> Iterator[NodeOutput]:
-    """Give the resources behind a place, which may come through a branch or an assignment."""
+    """Give the resources behind a node output, which may come through a branch or an assignment."""
     origin = source.origin()
     if _is_resource(origin):
         yield origin
@@ -335,5 +340,5 @@ def _resources(source: NodeOutput) -> Iterator[NodeOutput]:
             yield from _resources(each)
 
 
-def _is_resource(place: NodeOutput) -> bool:
-    return place.node is not None and place.node.op in RESOURCES
+def _is_resource(node_output: NodeOutput) -> bool:
+    return node_output.node is not None and node_output.node.op in RESOURCES

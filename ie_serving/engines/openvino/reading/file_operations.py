@@ -41,19 +41,19 @@ def operations(file: Path, tags: Collection[str], signature: str = "") -> Iterat
         meta_graph = read_graph(file.parent, tags)
         frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
         outputs = declared(meta_graph)[signature].outputs.values()
-        yield from _above([frame.place(info.tensor) for info in outputs], "")
+        yield from _above([frame.node_output(info.tensor) for info in outputs], "")
     elif file.suffix == formats.FROZEN:
         for node in graph.GraphDef.FromString(file.read_bytes()).node:
             yield Operation(node.op, (node.name,))
 
 
-def _above(places: list[NodeOutput], where: str) -> Iterator[Operation]:
+def _above(node_outputs: list[NodeOutput], where: str) -> Iterator[Operation]:
     # Imported on first use: only SavedModels that are refused need it.
     from ie_serving.engines.savedmodel.host.partition import ordered
 
-    for place in ordered(places):
-        node = place.node
+    for node_output in ordered(node_outputs):
+        node = node_output.node
         for function in functions_of(node):
-            _, _, returned = standing_alone(place.frame.library, function)
+            _, _, returned = standing_alone(node_output.frame.library, function)
             yield from _above(returned, f', in a function of {node.op} "{node.name}"')
         yield Operation(node.op, (node.name,), where)

@@ -157,8 +157,8 @@ def _add_names(
     version: Drafts, own: str, repeat: DeclaredSignature, names: tuple[Names, Names]
 ) -> None:
     """Let options speak of a draft's tensors by what these are called in one that repeats it."""
-    (place,) = [at for at, draft in enumerate(version.drafts) if draft.name == own]
-    draft = version.drafts[place]
+    (index,) = [at for at, draft in enumerate(version.drafts) if draft.name == own]
+    draft = version.drafts[index]
     inputs, outputs = (
         [
             replace(each, names=each.names | {called.get(each.alias, each.tensor)})
@@ -169,7 +169,7 @@ def _add_names(
             (draft.outputs, {names[1][alias]: i.tensor for alias, i in repeat.outputs.items()}),
         )
     )
-    version.drafts[place] = replace(draft, inputs=inputs, outputs=outputs)
+    version.drafts[index] = replace(draft, inputs=inputs, outputs=outputs)
 
 
 def _names(signature: DeclaredSignature, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:
@@ -232,7 +232,7 @@ class _Conversion:
         if not prepared.outputs:
             return Draft(signature.name, signature.method, None, (), (), beside, self.listed, host)
         frame = frame_of(prepared, self.meta_graph)
-        left = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        left = [frame.node_output(info.tensor) for info in prepared.outputs.values()]
         check_graph(self.meta_graph, frame.library, above(left))
         index = self.initial.index
         with directory_for(self.directory, self.meta_graph, prepared, index) as source:
@@ -290,10 +290,12 @@ class _Conversion:
             return False
         frame = frame_of(prepared, self.meta_graph)
         infos = prepared.computed.values()
-        return self._may_need(infos, list(above([frame.place(info.tensor) for info in infos])))
+        return self._may_need(
+            infos, list(above([frame.node_output(info.tensor) for info in infos]))
+        )
 
-    def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[NodeOutput]) -> bool:
-        return may_need_host(infos, places) or any(map(self.initial.sets, places))
+    def _may_need(self, infos: Iterable[TensorInfo], node_outputs: Sequence[NodeOutput]) -> bool:
+        return may_need_host(infos, node_outputs) or any(map(self.initial.sets, node_outputs))
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
@@ -301,12 +303,12 @@ class _Conversion:
         inputs = kind == "inputs"
         names = self.names[0 if inputs else 1]
         own = self.signature.inputs if inputs else self.signature.outputs
-        places = _places(ports)
+        indices = _indices(ports)
         return [
             ModelTensor(
                 names.get(alias, alias),
                 own[alias].tensor if alias in own else info.tensor,
-                self._index(places, alias, kind),
+                self._index(indices, alias, kind),
                 frozenset({alias, names.get(alias, alias), info.tensor}),
                 declared=info.shape is not None,
                 shape=info.shape,
@@ -315,14 +317,14 @@ class _Conversion:
             for alias, info in infos.items()
         ]
 
-    def _index(self, places: Mapping[str, int], alias: str, kind: str) -> int:
+    def _index(self, indices: Mapping[str, int], alias: str, kind: str) -> int:
         # An input that is given out as it is bears the names of those outputs, too.
         for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
-            if name in places:
-                return places[name]
+            if name in indices:
+                return indices[name]
         tensors = self.signature.outputs if kind == "outputs" else self.signature.inputs
         frame = Frame(Library(self.meta_graph.graph_def), self.meta_graph.graph_def)
-        node = frame.place(tensors[alias].tensor).origin().node if alias in tensors else None
+        node = frame.node_output(tensors[alias].tensor).origin().node if alias in tensors else None
         of = f", which is {node.op} {node.name!r}" if node is not None else ""
         raise LoadFailed(
             f"OpenVINO converts the graph without {alias!r}, one of its {kind}{of}: export a"
@@ -374,9 +376,9 @@ class _Conversion:
         with directory_of_constants(self.directory, self.meta_graph, prepared) as source:
             model = core().read_model(str(source))
         outputs = model.outputs
-        places = _places(outputs)
+        indices = _indices(outputs)
         return {
-            alias: _evaluated(model, outputs[self._index(places, alias, "outputs")])
+            alias: _evaluated(model, outputs[self._index(indices, alias, "outputs")])
             for alias in prepared.computed
         }
 
@@ -427,15 +429,15 @@ def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
     return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
 
 
-def _places(ports: Iterable[ov.Output]) -> Mapping[str, int]:
+def _indices(ports: Iterable[ov.Output]) -> Mapping[str, int]:
     """Index ports by each of their names, once: there may be thousands. The first one counts."""
     found: dict[str, int] = {}
-    for place, port in enumerate(ports):
+    for index, port in enumerate(ports):
         node = port.get_node()
         # The front end names no tensor of a branch that is known at load, but only its Result.
         own = [node.get_friendly_name()] if node.get_type_name() == "Result" else []
         for name in (*port.get_names(), *own):
-            found.setdefault(name, place)
+            found.setdefault(name, index)
     return found
 
 

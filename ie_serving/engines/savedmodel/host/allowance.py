@@ -171,17 +171,18 @@ def in_range(indices: Array, size: int) -> None:
         raise InvalidRequest(f"indices[{wrong[0]}] = {value} is not in [0, {size})")
 
 
-def in_bounds(places: Array, shape: Sequence[int]) -> None:
-    """Refuse places, one in a row, beyond the first dimensions of a shape."""
-    depth = places.shape[-1]
+def in_bounds(coordinates: Array, shape: Sequence[int]) -> None:
+    """Refuse coordinates, one in a row, beyond the first dimensions of a shape."""
+    depth = coordinates.shape[-1]
     if depth > len(shape):
         raise InvalidRequest(f"indices of {depth} dimensions for a shape of {len(shape)}")
-    wrong = ((places < 0) | (places >= np.array(shape[:depth], np.int64))).any(-1)
+    wrong = ((coordinates < 0) | (coordinates >= np.array(shape[:depth], np.int64))).any(-1)
     outside = np.flatnonzero(wrong)
     if outside.size:
-        place = places.reshape(-1, depth)[outside[0]].tolist()
+        coordinate = coordinates.reshape(-1, depth)[outside[0]].tolist()
         raise InvalidRequest(
-            f"indices[{outside[0]}] = {place} is out of bounds: need 0 <= index < {list(shape)}"
+            f"indices[{outside[0]}] = {coordinate} is out of bounds: need 0 <= index <"
+            f" {list(shape)}"
         )
 
 

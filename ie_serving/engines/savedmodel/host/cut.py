@@ -76,22 +76,24 @@ def leave_to_host(
     frame = _frame_with_functions(prepared, meta_graph)
     # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):
-        place = frame.place(info.tensor)
-        read = list(above([place]))
+        node_output = frame.node_output(info.tensor)
+        read = list(above([node_output]))
         if may_need_host([info], read) or any(map(resources.initial.sets, read)):
-            prepared.constants[alias] = resources.value(place)
+            prepared.constants[alias] = resources.value(node_output)
             del prepared.computed[alias]
-    places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
-    divided = partition(list(places.values()), resources.initial.sets)
+    node_outputs = {
+        alias: frame.node_output(info.tensor) for alias, info in prepared.outputs.items()
+    }
+    divided = partition(list(node_outputs.values()), resources.initial.sets)
     made = _SignatureCut(frame, divided, resources, prepared.inputs)
     outputs: dict[str, TensorInfo] = {}
     for alias, info in prepared.outputs.items():
-        if divided.of(places[alias]) is Placement.MODEL:
+        if divided.of(node_outputs[alias]) is Placement.MODEL:
             outputs[alias] = info
-            made.known[_value(places[alias])] = alias
+            made.known[_value(node_outputs[alias])] = alias
     for alias in prepared.outputs.keys() - outputs.keys():
         dtype = BY_NUMBER[prepared.outputs[alias].dtype].numpy
-        made.plan.outputs[alias] = (made.slot(places[alias]), dtype)
+        made.plan.outputs[alias] = (made.slot(node_outputs[alias]), dtype)
     made.bind()
     made.rewire()
     made.finish()
@@ -103,7 +105,7 @@ def leave_to_host(
 def _frame_with_functions(prepared: PreparedGraph, meta_graph: Proto) -> Frame:
     """Give the graph for changing, its loops in the form that the host knows."""
     frame = own_frame(prepared, meta_graph)
-    ops = {place.node.op for place in prepared.above if place.node is not None}
+    ops = {node_output.node.op for node_output in prepared.above if node_output.node is not None}
     if not any(op.startswith(FIRST_FORM) for op in ops):
         return frame
     tensors = [info.tensor for info in prepared.outputs.values()]
@@ -111,8 +113,8 @@ def _frame_with_functions(prepared: PreparedGraph, meta_graph: Proto) -> Frame:
     return own_frame(prepared, meta_graph)
 
 
-def _value(place: NodeOutput) -> CutValue:
-    origin = place.origin()
+def _value(node_output: NodeOutput) -> CutValue:
+    origin = node_output.origin()
     if origin.node.op in KERNELS:
         return id_of(origin), "", _position(origin)
     return id_of(origin), origin.output, origin.index
@@ -142,9 +144,9 @@ class _SignatureCut:
         self._arguments: dict[tuple[int, CutValue], str] = {}
         self._names = {name_of(info.tensor): name for name, info in self.inputs.items()}
 
-    def slot(self, place: NodeOutput) -> int:
+    def slot(self, node_output: NodeOutput) -> int:
         """Give the slot of a value that the host needs, and see that something fills it."""
-        value, origin = _value(place), place.origin()
+        value, origin = _value(node_output), node_output.origin()
         if value in self._slots:
             return self._slots[value]
         slot = self._slots[value] = len(self.plan.slots)
@@ -154,7 +156,7 @@ class _SignatureCut:
         if part is Placement.INPUT:
             self.plan.inputs[self._input(origin)] = slot
         if part is Placement.MODEL:
-            self.plan.taken[self._given_out(place, origin)] = slot
+            self.plan.taken[self._given_out(node_output, origin)] = slot
         return slot
 
     def _input(self, origin: NodeOutput) -> str:
@@ -177,9 +179,9 @@ class _SignatureCut:
             }
         )
 
-    def _given_out(self, place: NodeOutput, origin: NodeOutput) -> str:
+    def _given_out(self, node_output: NodeOutput, origin: NodeOutput) -> str:
         """Let the model give a value, unless the signature has it as an output already."""
-        value = _value(place)
+        value = _value(node_output)
         if value not in self.known:
             name = self.known[value] = f"ie_serving_taken_{len(self.extra)}"
             tensor = origin.frame.give_out(_reference(origin.frame, origin), DataType.FP32.number)
@@ -189,20 +191,22 @@ class _SignatureCut:
     def bind(self) -> None:
         """Bind the kernels of all nodes that the host runs, and the sources of each."""
         # The order puts each node behind those that it reads, so the steps run as they stand.
-        for place in self.divided.order:
-            part = self.divided.parts[id_of(place)]
+        for node_output in self.divided.order:
+            part = self.divided.parts[id_of(node_output)]
             if part in (Placement.BEFORE, Placement.AFTER):
-                kernel = KERNELS[place.node.op]
-                attributes = Attributes(place.node, self._programs(place))
-                sources = tuple(self.slot(source) for source in place.sources())
+                kernel = KERNELS[node_output.node.op]
+                attributes = Attributes(node_output.node, self._programs(node_output))
+                sources = tuple(self.slot(source) for source in node_output.sources())
                 kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
-                self._bound.append((part, place, kernel.make(attributes), sources))
+                self._bound.append((part, node_output, kernel.make(attributes), sources))
 
-    def _programs(self, place: NodeOutput) -> dict[str, RunBody]:
+    def _programs(self, node_output: NodeOutput) -> dict[str, RunBody]:
         """Make the functions of a loop or branch ready to run."""
         return {
-            attribute: _function(place, place.node.attr[attribute].func.name, self.resources)
-            for attribute in FUNCTIONS.get(place.node.op, ())
+            attribute: _function(
+                node_output, node_output.node.attr[attribute].func.name, self.resources
+            )
+            for attribute in FUNCTIONS.get(node_output.node.op, ())
         }
 
     def finish(self) -> None:
@@ -210,39 +214,39 @@ class _SignatureCut:
         results: dict[Id, list[tuple[int, int]]] = {}
         for (node, _, number), slot in self._slots.items():
             results.setdefault(node, []).append((number, slot))
-        for part, place, compute, sources in self._bound:
-            what = _what(place.node)
-            read = tuple(results.get(id_of(place), ()))
-            step = HostStep(what, compute, sources, read, KERNELS[place.node.op].in_thread)
+        for part, node_output, compute, sources in self._bound:
+            what = _what(node_output.node)
+            read = tuple(results.get(id_of(node_output), ()))
+            step = HostStep(what, compute, sources, read, KERNELS[node_output.node.op].in_thread)
             (self.plan.before if part is Placement.BEFORE else self.plan.after).append(step)
 
     def rewire(self) -> None:
         """Let the model's nodes read inputs and constants in place of the host's results."""
-        for place in list(self.divided.order):
-            if self.divided.parts[id_of(place)] is not Placement.MODEL:
+        for node_output in list(self.divided.order):
+            if self.divided.parts[id_of(node_output)] is not Placement.MODEL:
                 continue
-            for at, reference in enumerate(place.node.input):
+            for at, reference in enumerate(node_output.node.input):
                 if not reference.startswith("^"):
-                    self._rewire(place, at, place.frame.place(reference))
+                    self._rewire(node_output, at, node_output.frame.node_output(reference))
         for frame in _frames(self.frame):
             self._blank(frame)
 
-    def _rewire(self, place: NodeOutput, at: int, source: NodeOutput) -> None:
+    def _rewire(self, node_output: NodeOutput, at: int, source: NodeOutput) -> None:
         origin = source.origin()
         part = self.divided.of(origin)
         if part is Placement.INPUT and _is_text(origin.node):
-            raise lacking(place.node)
+            raise lacking(node_output.node)
         if part is Placement.CONSTANT and id_of(origin) in self.divided.folded:
             value = self.resources.value(origin)
-            name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{place.node.name}"
-            new = place.frame.add_constant(name.replace("/", "_"), tensor_proto(value))
+            name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{node_output.node.name}"
+            new = node_output.frame.add_constant(name.replace("/", "_"), tensor_proto(value))
         elif part is Placement.BEFORE:
-            new = self._argument(place, source, origin)
+            new = self._argument(node_output, source, origin)
         else:
             return
         # A copy of the function for this call alone: others may read something else there.
-        place.frame.own()
-        place.frame.nodes[place.node.name].input[at] = new
+        node_output.frame.own()
+        node_output.frame.nodes[node_output.node.name].input[at] = new
 
     def _argument(self, reader: NodeOutput, source: NodeOutput, origin: NodeOutput) -> str:
         """Feed a value to a frame, once."""
@@ -265,21 +269,21 @@ class _SignatureCut:
 
     def _blank(self, frame: Frame) -> None:
         """Pass on nothing that the model does not compute: the front end would convert it."""
-        for name, place in frame.outputs():
-            if self._is_foreign(place):
+        for name, node_output in frame.outputs():
+            if self._is_foreign(node_output):
                 frame.return_instead(name, frame.add_constant(_NOTHING, tensor_proto(_ZERO)))
         # A list, since a constant that is added is a node as well.
         for node in list(frame.nodes.values()):
             if node.op not in CALLS:
                 continue
             for at, reference in enumerate(node.input):
-                if not reference.startswith("^") and self._is_foreign(frame.place(reference)):
+                if not reference.startswith("^") and self._is_foreign(frame.node_output(reference)):
                     nothing = frame.add_constant(_NOTHING, tensor_proto(_ZERO))
                     frame.nodes[node.name].input[at] = nothing
 
-    def _is_foreign(self, place: NodeOutput) -> bool:
+    def _is_foreign(self, node_output: NodeOutput) -> bool:
         """Tell whether a value is the host's; an unused value is not."""
-        origin = place.origin()
+        origin = node_output.origin()
         part = self.divided.parts.get(id_of(origin))
         if part is Placement.CONSTANT:
             return id_of(origin) in self.divided.folded
@@ -302,8 +306,8 @@ def _is_text(placeholder: Proto) -> bool:
     return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
 
 
-def _function(place: NodeOutput, name: str, resources: Resources) -> RunBody:
-    frame, arguments, returned = standing_alone(place.frame.library, name)
+def _function(node_output: NodeOutput, name: str, resources: Resources) -> RunBody:
+    frame, arguments, returned = standing_alone(node_output.frame.library, name)
     inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
     made = _SignatureCut(frame, partition(returned), resources, inputs)
     slots = [made.slot(each) for each in returned]
@@ -322,9 +326,9 @@ def _frames(frame: Frame) -> Iterator[Frame]:
         yield from _frames(inner)
 
 
-def _reference(frame: Frame, place: NodeOutput) -> str:
-    """Write how nodes of its frame refer to a place."""
-    name: str = place.node.name
+def _reference(frame: Frame, node_output: NodeOutput) -> str:
+    """Write how nodes of its frame refer to a node output."""
+    name: str = node_output.node.name
     if frame.parent is not None:
-        return f"{name}:{place.output}:{place.index}"
-    return f"{name}:{place.index}" if place.index else name
+        return f"{name}:{node_output.output}:{node_output.index}"
+    return f"{name}:{node_output.index}" if node_output.index else name

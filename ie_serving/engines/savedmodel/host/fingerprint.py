@@ -35,7 +35,7 @@ def fingerprints(texts: Sequence[bytes]) -> Array:
     ranges = np.searchsorted([longest for longest, _ in _SHORT], sizes)
     for number in np.unique(ranges):
         at = np.flatnonzero(ranges == number)
-        some = [texts[place] for place in at.tolist()]
+        some = [texts[position] for position in at.tolist()]
         if number < len(_SHORT):
             made[at] = _SHORT[number][1](_StringBatch(some, sizes[at]))
         else:
@@ -61,12 +61,12 @@ class _SingleString:
         self.length = len(data)
 
     def word(self, at: Word, size: int = 8) -> Word:
-        """Read `size` bytes; a negative place counts from the end."""
+        """Read `size` bytes; a negative position counts from the end."""
         return _word(self._data, at, size)
 
 
 class _StringBatch:
-    """Strings that are read together, each at the same place."""
+    """Strings that are read together, each at the same position."""
 
     def __init__(self, texts: Sequence[bytes], sizes: Array) -> None:
         joined = b"".join([*texts, bytes(8)])
@@ -78,10 +78,10 @@ class _StringBatch:
     def word(self, at: Word, size: int = 8) -> Word:
         """See `_SingleString.word`."""
         if isinstance(at, np.ndarray):
-            places = self._starts + at.astype(np.int64)
+            positions = self._starts + at.astype(np.int64)
         else:
-            places = (self._starts if at >= 0 else self._ends) + at
-        return self._words[places] & _MASK >> (64 - 8 * size)
+            positions = (self._starts if at >= 0 else self._ends) + at
+        return self._words[positions] & _MASK >> (64 - 8 * size)
 
 
 _Data = _SingleString | _StringBatch

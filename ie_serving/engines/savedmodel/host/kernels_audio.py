@@ -158,7 +158,7 @@ def _check_finite(numbers: Array) -> None:
 
 
 class _Band(NamedTuple):
-    """The frequencies of one channel: the places from `start`, and the weight of each."""
+    """The frequencies of one channel: the positions from `start`, and the weight of each."""
 
     start: int
     weights: Array
@@ -209,13 +209,13 @@ def _bands(size: int, rate: int, channels: int, lower: float, upper: float) -> l
         return None
     low, span = _mel(lower), _mel(upper) - _mel(lower)
     centres = [low + span / (channels + 1) * at for at in range(channels + 2)]
-    places = np.array([_mel(at * step) for at in range(first, last + 1)])
+    mels = np.array([_mel(at * step) for at in range(first, last + 1)])
     bands = []
     for below, centre, above in zip(centres, centres[1:], centres[2:], strict=False):
-        rising = (below < places) & (places <= centre)
-        falling = (centre < places) & (places <= above)
-        weights = rising * (1 - (centre - places) / (centre - below))
-        weights += falling * ((above - places) / (above - centre))
+        rising = (below < mels) & (mels <= centre)
+        falling = (centre < mels) & (mels <= above)
+        weights = rising * (1 - (centre - mels) / (centre - below))
+        weights += falling * ((above - mels) / (above - centre))
         held = np.flatnonzero(rising | falling)
         start, end = (int(held[0]), int(held[-1]) + 1) if held.size else (0, 0)
         bands.append(_Band(first + start, weights[start:end]))

@@ -79,7 +79,7 @@ def _check(boxes: Array, scores: Array, each: int, total: int, overlap: float) -
 def _best(
     boxes: Array, scores: Array, most: int, overlap: Array, least: Array, size: int
 ) -> tuple[Array, Array]:
-    """Give the places of an image's boxes that are kept, best first, and the class of each."""
+    """Give the indices of an image's boxes that are kept, best first, and the class of each."""
     slots = np.full((scores.shape[1], most), -1, np.int64)
     marks = np.full(slots.shape, -np.inf, np.float32)
     corners = [_Corners(boxes[:, own]) for own in range(boxes.shape[1])]
@@ -151,21 +151,21 @@ class _ScoredBox(float):
     box: int
 
 
-def _popped(scores: Array, places: Array) -> Array:
-    """Give places in the order in which TensorFlow's heap gives them, best first.
+def _popped(scores: Array, indices: Array) -> Array:
+    """Give indices in the order in which TensorFlow's heap gives them, best first.
 
     Python's heap makes the same moves as that of libstdc++.
     """
     heap: list[_ScoredBox] = []
-    for place, score in zip(places.tolist(), scores[places].tolist(), strict=True):
+    for index, score in zip(indices.tolist(), scores[indices].tolist(), strict=True):
         entry = _ScoredBox(-score)
-        entry.box = place
+        entry.box = index
         heapq.heappush(heap, entry)
     return np.array([heapq.heappop(heap).box for _ in range(len(heap))], np.int64)
 
 
 def _sorted(keys: Sequence[float]) -> Array:
-    """Give places in the order into which `std::sort` of libstdc++ puts their keys.
+    """Give indices in the order into which `std::sort` of libstdc++ puts their keys.
 
     It divides until parts are short, and ends with an insertion sort of everything, which is as
     any stable one.

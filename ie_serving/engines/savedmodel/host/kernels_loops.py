@@ -246,18 +246,18 @@ class RowLoop:
             counts.append([last[at] for at in self.counters])
             for at in self.counters:
                 last[at] = np.asarray(last[at] + last[at].dtype.type(1))
-        places = {
+        indices = {
             at: [int(each[self.counters.index(counter)]) for each in counts]
             for at, counter in self.lists.items()
         }
-        if any(not 0 <= at < len(state[key].items) for key, own in places.items() for at in own):
+        if any(not 0 <= at < len(state[key].items) for key, own in indices.items() for at in own):
             return None
         parts = self._run_turns(state, counts)
-        for at, own in places.items():
+        for at, own in indices.items():
             items = list(state[at].items)
-            for place in own:
-                set_by = (part[at].items[place] for part in parts)
-                items[place] = next((each for each in set_by if each is not items[place]), None)
+            for index in own:
+                set_by = (part[at].items[index] for part in parts)
+                items[index] = next((each for each in set_by if each is not items[index]), None)
             last[at] = TensorList(items)
         return [
             TensorList(value.items) if isinstance(value, TensorList) else value for value in last

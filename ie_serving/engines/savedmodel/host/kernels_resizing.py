@@ -39,7 +39,7 @@ def _bilinear(attributes: Attributes) -> Compute:
         lines = images if len(down.used) == images.shape[1] else images[:, down.used]
         flat = lines.reshape(*lines.shape[:2], held_width * channels)
         wide = _mixed(_taken(flat, across.first), _taken(flat, across.second), across.share)
-        rows = [wide.take(at, 1) for at in down.places]
+        rows = [wide.take(at, 1) for at in down.positions]
         mixed = _mixed(rows[0], rows[1], down.share[:, None])
         return mixed.reshape(count, height, width, channels)
 
@@ -47,21 +47,21 @@ def _bilinear(attributes: Attributes) -> Compute:
 
 
 class _Neighbours(NamedTuple):
-    """The two neighbours of each new place along an axis; of columns, those of each channel.
+    """The two neighbours of each new position along an axis; of columns, those of each channel.
 
     Attributes:
-        first: the one before, or the place itself.
+        first: the one before, or the position itself.
         second: the one behind.
-        share: distance of the new place from the first: 0 to 1.
+        share: distance of the new position from the first: 0 to 1.
         used: those that are a neighbour of any.
-        places: places of the first and the second ones among these.
+        positions: positions of the first and the second ones among these.
     """
 
     first: Array
     second: Array
     share: Array
     used: Array
-    places: Array
+    positions: Array
 
 
 def _taken(lines: Array, at: Array) -> Array:
@@ -93,24 +93,24 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool, channels: int
     first, second = (
         (each[:, None] * channels + np.arange(channels)).ravel() for each in (lower, upper)
     )
-    used, places = np.unique(np.stack([first, second]), return_inverse=True)
+    used, positions = np.unique(np.stack([first, second]), return_inverse=True)
     share = np.repeat(at - floor, channels)
-    return _Neighbours(first, second, share, used, places.reshape(2, -1))
+    return _Neighbours(first, second, share, used, positions.reshape(2, -1))
 
 
 _between_again = lru_cache(maxsize=64)(_between)
 
 
 def located(held: int, wanted: int, aligned: bool, centred: bool) -> Array:
-    """Give for each new place where it lies between the pixels."""
+    """Give for each new position where it lies between the pixels."""
     if aligned and wanted > 1:
         scale = np.float32((held - 1) / (wanted - 1))
     else:
         scale = np.float32(held) / np.float32(max(wanted, 1))
     at = np.arange(wanted, dtype=np.float32)
     half = np.float32(0.5)
-    places: Array = (at + half) * scale - half if centred else at * scale
-    return places
+    positions: Array = (at + half) * scale - half if centred else at * scale
+    return positions
 
 
 def sizes(images: Array, size: Array) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def sizes(images: Array, size: Array) -> tuple[int, int]:
 def _nearest(attributes: Attributes) -> Compute:
     aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
 
-    def places(held: int, wanted: int) -> Array:
+    def positions(held: int, wanted: int) -> Array:
         if aligned and wanted > 1:
             scale = np.float32((held - 1) / (wanted - 1))
         else:
@@ -142,8 +142,8 @@ def _nearest(attributes: Attributes) -> Compute:
         height, width = sizes(images, size)
         count, held_height, held_width, channels = images.shape
         make_room((count, height, max(width, held_width), channels), images.dtype)
-        rows = images[:, places(held_height, height)]
-        resized: Array = rows[:, :, places(held_width, width)]
+        rows = images[:, positions(held_height, height)]
+        resized: Array = rows[:, :, positions(held_width, width)]
         return resized
 
     return compute
@@ -168,7 +168,7 @@ def _bicubic(attributes: Attributes) -> Compute:
     aligned, centred = attributes.flag("align_corners"), attributes.flag("half_pixel_centers")
 
     def taken(held: int, wanted: int) -> tuple[Array, Array]:
-        """Give the four pixels of each new place, and their weights."""
+        """Give the four pixels of each new position, and their weights."""
         make_room((8, wanted), np.int64)
         at = located(held, wanted, aligned, centred)
         floor = np.floor(at)
@@ -231,7 +231,7 @@ def _translated(attributes: Attributes) -> Compute:
 
         def taken(axis: int, wanted: int) -> tuple[Array, Array]:
             make_room((8, wanted), np.int64)
-            # The map leads from new places to pixels, for which both are inverted.
+            # The map leads from new positions to pixels, for which both are inverted.
             with np.errstate(all="ignore"):  # extreme values lead out of the image
                 step = np.float32(1.0 / float(scales[axis]))
                 centre = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step

@@ -209,10 +209,10 @@ def _one_hot(attributes: Attributes) -> Compute:
         if depth < 0:
             raise InvalidRequest(f"depth must be non-negative, got: {depth}")
         make_room((*indices.shape, int(depth)), on.dtype)
-        places = np.expand_dims(indices, axis)
-        shape = [1] * places.ndim
+        expanded = np.expand_dims(indices, axis)
+        shape = [1] * expanded.ndim
         shape[axis] = -1
-        hot = places == np.arange(int(depth)).reshape(shape)
+        hot = expanded == np.arange(int(depth)).reshape(shape)
         return np.where(hot, on, off).astype(on.dtype)
 
     return compute
@@ -250,7 +250,7 @@ def _split_v(array: Array, sizes: Array, axis: Array) -> list[Array]:
 
 
 def _unique(attributes: Attributes) -> Compute:
-    places = attributes.dtype("out_idx", DataType.INT32).numpy
+    index_dtype = attributes.dtype("out_idx", DataType.INT32).numpy
 
     def compute(array: Array) -> list[Array]:
         if array.ndim != 1:
@@ -258,7 +258,7 @@ def _unique(attributes: Attributes) -> Compute:
         # `np.unique` would sort: TensorFlow keeps the order in which values come first.
         first: dict[Any, int] = {}
         at = [first.setdefault(value, len(first)) for value in array.tolist()]
-        return [np.array(list(first), array.dtype), np.array(at, places)]
+        return [np.array(list(first), array.dtype), np.array(at, index_dtype)]
 
     return compute
 
@@ -275,11 +275,11 @@ def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
     in_bounds(indices, sizes)
     _check_updates(indices, updates, sizes)
     made = filled(sizes, empty_value(updates.dtype))
-    places = tuple(np.moveaxis(indices, -1, 0))
+    selected = tuple(np.moveaxis(indices, -1, 0))
     if updates.dtype == np.object_:
-        made[places] = updates
+        made[selected] = updates
     else:
-        np.add.at(made, places, updates)
+        np.add.at(made, selected, updates)
     return made
 
 

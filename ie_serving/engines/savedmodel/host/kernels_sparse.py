@@ -26,25 +26,25 @@ def _sparse_to_dense(attributes: Attributes) -> Compute:
     def compute(indices: Array, shape: Array, values: Array, default: Array) -> Array:
         """Give an array of `shape`; `indices` has a row for each value, or numbers for rank 1."""
         sizes = [int(size) for size in np.ravel(shape)]
-        places = indices.reshape(indices.size, 1) if indices.ndim < 2 else indices
-        if places.shape[1] != len(sizes):
+        coordinates = indices.reshape(indices.size, 1) if indices.ndim < 2 else indices
+        if coordinates.shape[1] != len(sizes):
             raise InvalidRequest(
                 f"output_shape has incorrect number of elements: {len(sizes)} should be:"
-                f" {places.shape[1]}"
+                f" {coordinates.shape[1]}"
             )
         dense = filled(sizes, default)
-        in_bounds(places, sizes)
+        in_bounds(coordinates, sizes)
         if ordered:
-            _in_order(places)
-        dense[tuple(places.T)] = values
+            _in_order(coordinates)
+        dense[tuple(coordinates.T)] = values
         return dense
 
     return compute
 
 
-def _in_order(places: Array) -> None:
-    """Refuse places that do not come row by row, each once."""
-    rows = places.tolist()
+def _in_order(coordinates: Array) -> None:
+    """Refuse coordinates that do not come row by row, each once."""
+    rows = coordinates.tolist()
     for at, (before, row) in enumerate(pairwise(rows), 1):
         if row <= before:
             raise InvalidRequest(f"indices[{at}] = {row} is out of order or repeated")
@@ -64,53 +64,53 @@ def _ragged_to_dense(attributes: Attributes) -> Compute:
     def compute(shape: Array, values: Array, default: Array, *partitions: Array) -> Array:
         rows = int(partitions[0]) if first else len(partitions[0]) - 1
         make_room((rows,), np.int64)
-        places = _places(kinds, partitions[first:], rows)
-        sizes = [rows, *(int(at.max(initial=-1)) + 1 for at in places[1:]), *values.shape[1:]]
+        coordinates = _coordinates(kinds, partitions[first:], rows)
+        sizes = [rows, *(int(at.max(initial=-1)) + 1 for at in coordinates[1:]), *values.shape[1:]]
         wanted = np.ravel(shape).tolist() if shape.ndim else [-1] * len(sizes)
         made = [size if want < 0 else want for size, want in zip(sizes, wanted, strict=True)]
         make_room(made, values.dtype)
         dense = np.empty(made, values.dtype)
         dense[...] = default
         if any(size < held for size, held in zip(made, sizes, strict=True)):
-            tests = [at < size for at, size in zip(places, made, strict=False)]
+            tests = [at < size for at, size in zip(coordinates, made, strict=False)]
             inside = np.logical_and.reduce(tests)
-            places, values = [at[inside] for at in places], values[inside]
-        dense[tuple(places)] = values
+            coordinates, values = [at[inside] for at in coordinates], values[inside]
+        dense[tuple(coordinates)] = values
         return dense
 
     return compute
 
 
-def _places(kinds: Sequence[bytes], partitions: Sequence[Array], rows: int) -> list[Array]:
-    """Give the place of each value in every ragged dimension, the outermost first."""
-    places = [np.arange(rows)]
+def _coordinates(kinds: Sequence[bytes], partitions: Sequence[Array], rows: int) -> list[Array]:
+    """Give the coordinates of each value in every ragged dimension, the outermost first."""
+    coordinates = [np.arange(rows)]
     for kind, partition in zip(kinds, partitions, strict=True):
         if kind == _SPLITS:
             lengths = np.diff(partition)
             row = np.repeat(np.arange(len(lengths)), lengths)
         else:
             row = partition
-            lengths = np.bincount(row, minlength=len(places[0]))
+            lengths = np.bincount(row, minlength=len(coordinates[0]))
         starts = np.cumsum(lengths) - lengths
-        places = [*(at[row] for at in places), np.arange(len(row)) - starts[row]]
-    return places
+        coordinates = [*(at[row] for at in coordinates), np.arange(len(row)) - starts[row]]
+    return coordinates
 
 
 def _ragged_to_sparse(*given: Array) -> list[Array]:
-    """Give the place of each value, the values, and the sizes of the dense tensor."""
+    """Give the coordinates of each value, the values, and the sizes of the dense tensor."""
     *splits, values = given
     if values.ndim != 1 or any(each.ndim != 1 or not each.size for each in splits):
         raise InvalidRequest("splits and values must be vectors, and splits must not be empty")
     rows = len(splits[0]) - 1
-    places = _places([_SPLITS] * len(splits), splits, rows)
+    coordinates = _coordinates([_SPLITS] * len(splits), splits, rows)
     sizes = [rows, *(int(np.diff(each).max(initial=0)) for each in splits)]
-    return [np.stack(places, 1).astype(np.int64), values, np.array(sizes, np.int64)]
+    return [np.stack(coordinates, 1).astype(np.int64), values, np.array(sizes, np.int64)]
 
 
-def _reordered(places: Array, values: Array, _: Array) -> list[Array]:
-    """Bring places and their values into the order of rows."""
-    order = np.lexsort(places.T[::-1]) if places.shape[1] else np.arange(len(places))
-    return [places[order], values[order]]
+def _reordered(coordinates: Array, values: Array, _: Array) -> list[Array]:
+    """Bring coordinates and their values into the order of rows."""
+    order = np.lexsort(coordinates.T[::-1]) if coordinates.shape[1] else np.arange(len(coordinates))
+    return [coordinates[order], values[order]]
 
 
 KERNELS: Final[Mapping[str, HostKernel]] = {

@@ -84,36 +84,36 @@ def _called(node: Proto) -> tuple[str, ...]:
     return ("f",) if node.op in CALLS else ()
 
 
-def hold_first_form(places: Iterable[NodeOutput]) -> bool:
-    """Tell whether functions among `places` hold loops or branches of TensorFlow 1."""
+def hold_first_form(node_outputs: Iterable[NodeOutput]) -> bool:
+    """Tell whether functions among `node_outputs` hold loops or branches of TensorFlow 1."""
     return any(
-        place.node.op.startswith(FIRST_FORM)
-        for place in places
-        if place.node is not None and place.frame.parent is not None
+        node_output.node.op.startswith(FIRST_FORM)
+        for node_output in node_outputs
+        if node_output.node is not None and node_output.frame.parent is not None
     )
 
 
-def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[NodeOutput]) -> bool:
+def may_need_host(outputs: Iterable[TensorInfo], node_outputs: Iterable[NodeOutput]) -> bool:
     """Tell whether the host has to compute a part of a signature.
 
     Every load calls this, so it looks at the sources of strings and tables, not at every attribute.
 
     Args:
         outputs: outputs of the signature.
-        places: all places from which the outputs are computed.
+        node_outputs: all from which the outputs are computed.
     """
     if any(info.dtype == _STRING for info in outputs):
         return True
     known: set[str] = set()
-    for place in places:
-        node = place.node
+    for node_output in node_outputs:
+        node = node_output.node
         if node is None or node.op in known:
             continue
         if node.op in _GIVE_TEXT:
             if node.attr["dtype"].type == _STRING:
                 return True
         elif node.op in FUNCTIONS:
-            if on_host(node, place.frame.library):
+            if on_host(node, node_output.frame.library):
                 return True
         elif node.op.startswith(_BEGINNINGS):
             return True

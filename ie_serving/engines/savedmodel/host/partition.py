@@ -55,7 +55,7 @@ class Partition:
 
     Attributes:
         parts: placement by node.
-        order: a place of each node, each after those from which it is computed.
+        order: an output of each node, each after those from which it is computed.
         folded: constants that depend on strings, tables, or variables that the init op sets, so
             that OpenVINO cannot compute them.
     """
@@ -64,52 +64,54 @@ class Partition:
     order: list[NodeOutput] = field(default_factory=list)
     folded: set[Id] = field(default_factory=set)
 
-    def of(self, place: NodeOutput) -> Placement:
-        """Tell where the node behind a place runs."""
-        return self.parts[id_of(place.origin())]
+    def of(self, node_output: NodeOutput) -> Placement:
+        """Tell where the node of an output runs."""
+        return self.parts[id_of(node_output.origin())]
 
     def names(self, part: Placement) -> list[str]:
         """Give the operations of a part, each once, sorted."""
         return sorted({each.node.op for each in self.order if self.parts[id_of(each)] is part})
 
 
-def id_of(place: NodeOutput) -> Id:
-    """Name the node of a place that is no argument."""
-    return id(place.frame), place.node.name
+def id_of(node_output: NodeOutput) -> Id:
+    """Name the node of an output that is no argument."""
+    return id(node_output.frame), node_output.node.name
 
 
 def ordered(outputs: Sequence[NodeOutput]) -> list[NodeOutput]:
-    """Give a place of each node above `outputs`, each after those from which it is computed."""
+    """Give an output of each node above `outputs`, each after those from which it is computed."""
     order: list[NodeOutput] = []
     entered: set[Id] = set()
-    waiting: list[tuple[NodeOutput, bool]] = [(place.origin(), False) for place in outputs]
+    waiting: list[tuple[NodeOutput, bool]] = [
+        (node_output.origin(), False) for node_output in outputs
+    ]
     while waiting:
-        place, left = waiting.pop()
+        node_output, left = waiting.pop()
         if left:
-            order.append(place)
-        elif id_of(place) not in entered:
-            entered.add(id_of(place))
-            waiting.append((place, True))
-            waiting.extend((source.origin(), False) for source in place.sources())
+            order.append(node_output)
+        elif id_of(node_output) not in entered:
+            entered.add(id_of(node_output))
+            waiting.append((node_output, True))
+            waiting.extend((source.origin(), False) for source in node_output.sources())
     return order
 
 
 def partition(
-    outputs: Sequence[NodeOutput], sets: Callable[[NodeOutput], bool] = lambda place: False
+    outputs: Sequence[NodeOutput], sets: Callable[[NodeOutput], bool] = lambda node_output: False
 ) -> Partition:
     """Divide the nodes above a signature's outputs.
 
     Args:
         outputs: outputs of the signature.
-        sets: whether the init op sets the value of a place: `Initial.sets`.
+        sets: whether the init op sets the value of a node output: `Initial.sets`.
 
     Raises:
         LoadFailed: the host would have to run an operation that it lacks; names it.
     """
     found = Partition(order=ordered(outputs))
     sources = {
-        id_of(place): [id_of(source.origin()) for source in place.sources()]
-        for place in found.order
+        id_of(node_output): [id_of(source.origin()) for source in node_output.sources()]
+        for node_output in found.order
     }
     able = _find_able(found, sources, sets)
     _mark_before(found, sources, able)
@@ -127,19 +129,19 @@ def _find_able(
 ) -> dict[Id, bool]:
     """Mark inputs and constants; tell which nodes the host could compute from the inputs."""
     able: dict[Id, bool] = {}
-    for place in found.order:
-        node, each = place.node, id_of(place)
+    for node_output in found.order:
+        node, each = node_output.node, id_of(node_output)
         above = sources[each]
         if node.op in PLACEHOLDERS:
             found.parts[each], able[each] = Placement.INPUT, True
             continue
-        known = node.op in _HELD or (_is_ours(place) and lacking_inside(place) is None)
+        known = node.op in _HELD or (_is_ours(node_output) and lacking_inside(node_output) is None)
         able[each] = known and all(able.get(source, False) for source in above)
         drawn = node.op.startswith(RANDOM)
         if node.op in _HELD or (
             not drawn and above and all(_is_constant(found, source) for source in above)
         ):
-            hosted = on_host(node, place.frame.library) or sets(place)
+            hosted = on_host(node, node_output.frame.library) or sets(node_output)
             folds = hosted or any(source in found.folded for source in above)
             if folds and not (hosted or known):
                 continue  # arithmetic that the host lacks: the model has it, of folded constants
@@ -149,32 +151,34 @@ def _find_able(
     return able
 
 
-def _is_ours(place: NodeOutput) -> bool:
-    return place.node.op in KERNELS and (place.frame.detached or place.node.op not in IN_LOOPS)
+def _is_ours(node_output: NodeOutput) -> bool:
+    return node_output.node.op in KERNELS and (
+        node_output.frame.detached or node_output.node.op not in IN_LOOPS
+    )
 
 
 def _is_constant(found: Partition, each: Id) -> bool:
     return found.parts.get(each) is Placement.CONSTANT
 
 
-def lacking_inside(place: NodeOutput) -> LoadFailed | None:
+def lacking_inside(node_output: NodeOutput) -> LoadFailed | None:
     """Say what the host lacks in the functions of a loop or branch; None if it can run them."""
-    library = place.frame.library
-    for attribute in FUNCTIONS.get(place.node.op, ()):
-        _, _, returned = standing_alone(library, place.node.attr[attribute].func.name)
+    library = node_output.frame.library
+    for attribute in FUNCTIONS.get(node_output.node.op, ()):
+        _, _, returned = standing_alone(library, node_output.node.attr[attribute].func.name)
         try:
             found = partition(returned)
         except LoadFailed as error:
             return error
         if Placement.MODEL in found.parts.values():
-            return _unable_in(place.node, found)
+            return _unable_in(node_output.node, found)
     return None
 
 
 def _unable_in(loop: Proto, found: Partition) -> LoadFailed:
     """Name the first node of a loop or branch that the host lacks."""
-    places = [each for each in found.order if each.node.op not in _HELD | PLACEHOLDERS]
-    unable = next(each for each in places if not _is_ours(each) or lacking_inside(each))
+    node_outputs = [each for each in found.order if each.node.op not in _HELD | PLACEHOLDERS]
+    unable = next(each for each in node_outputs if not _is_ours(each) or lacking_inside(each))
     if inside := lacking_inside(unable):
         return inside
     node = unable.node
@@ -190,42 +194,42 @@ def _mark_before(
 ) -> None:
     """Mark the host's nodes that need nothing of the model, and all that leads to them."""
     lists: set[Id] = set()
-    for place in found.order:
-        each = id_of(place)
+    for node_output in found.order:
+        each = id_of(node_output)
         # A list of tensors cannot be handed to the model: the host stays until it is a tensor.
         follows = any(source in lists for source in sources[each])
-        hosted = follows or on_host(place.node, place.frame.library)
+        hosted = follows or on_host(node_output.node, node_output.frame.library)
         if each not in found.parts and able[each] and hosted:
             found.parts[each] = Placement.BEFORE
-            if gives_list(place.node):
+            if gives_list(node_output.node):
                 lists.add(each)
-    for place in reversed(found.order):
-        if found.parts.get(id_of(place)) is Placement.BEFORE:
-            for source in sources[id_of(place)]:
+    for node_output in reversed(found.order):
+        if found.parts.get(id_of(node_output)) is Placement.BEFORE:
+            for source in sources[id_of(node_output)]:
                 found.parts.setdefault(source, Placement.BEFORE)
 
 
 def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
-    for place in found.order:
-        each = id_of(place)
+    for node_output in found.order:
+        each = id_of(node_output)
         if each in found.parts:
             continue
         behind = [source for source in sources[each] if found.parts.get(source) is Placement.AFTER]
-        if not behind and not on_host(place.node, place.frame.library):
+        if not behind and not on_host(node_output.node, node_output.frame.library):
             found.parts[each] = Placement.MODEL
             continue
-        if (inside := lacking_inside(place)) is not None:
+        if (inside := lacking_inside(node_output)) is not None:
             raise inside
-        if _is_ours(place):
+        if _is_ours(node_output):
             found.parts[each] = Placement.AFTER
-        elif on_host(place.node, place.frame.library):
-            raise lacking(place.node)
+        elif on_host(node_output.node, node_output.frame.library):
+            raise lacking(node_output.node)
         else:
-            raise _between(place.node, _of(found, behind[0]))
+            raise _between(node_output.node, _of(found, behind[0]))
 
 
 def _of(found: Partition, each: Id) -> Proto:
-    return next(place.node for place in found.order if id_of(place) == each)
+    return next(node_output.node for node_output in found.order if id_of(node_output) == each)
 
 
 def _between(node: Proto, given: Proto) -> LoadFailed:

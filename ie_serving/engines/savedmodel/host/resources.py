@@ -59,17 +59,17 @@ class Resources:
         self._values: dict[tuple[Frame, str, int], Any] = {}
         self._contents: dict[tuple[int, str, Name], Any] = {}
 
-    def value(self, place: NodeOutput, reader: NodeOutput | None = None) -> Any:  # noqa: ANN401
-        """Evaluate a place that depends on no input.
+    def value(self, node_output: NodeOutput, reader: NodeOutput | None = None) -> Any:  # noqa: ANN401
+        """Evaluate a node output that depends on no input.
 
         Args:
-            place: place of an array or a table.
+            node_output: gives an array or a table.
             reader: the reading node: one that runs at load sees the writes before it.
 
         Raises:
             LoadFailed: an operation is not known here, or it fails.
         """
-        origin = place.origin()
+        origin = node_output.origin()
         if origin.node.op in RESOURCES:
             return self._content(origin, reader)
         kernel = KERNELS.get(origin.node.op)
@@ -79,17 +79,17 @@ class Resources:
             self._values[key] = self._computed(origin, at)
         return self._values[key]
 
-    def _computed(self, place: NodeOutput, at: int) -> Any:  # noqa: ANN401
-        node = place.node
-        is_of_graph = place.frame.parent is None and not place.frame.detached
+    def _computed(self, node_output: NodeOutput, at: int) -> Any:  # noqa: ANN401
+        node = node_output.node
+        is_of_graph = node_output.frame.parent is None and not node_output.frame.detached
         if is_of_graph and node.name in self._assets:
             asset = self._own(self._directory / "assets" / self._assets[node.name])
             return np.array(os.fsencode(asset), np.object_)
         if node.op == "Const":
             return _constant(node)
-        sources = list(place.sources())
+        sources = list(node_output.sources())
         if node.op == "RestoreV2":
-            if not self.initial.is_of_version(place):
+            if not self.initial.is_of_version(node_output):
                 raise LoadFailed(
                     f"RestoreV2 {node.name!r} reads another file than the variables:"
                     " export the model with all that it restores in its own variables"
@@ -102,7 +102,7 @@ class Resources:
                 " export the model with its result as a constant"
             )
         results = KERNELS[node.op].make(Attributes(node))(
-            *(self.value(each, place) for each in sources)
+            *(self.value(each, node_output) for each in sources)
         )
         result = results[at] if isinstance(results, list) else results
         return result if isinstance(result, HostObject) else as_tensor(result)
@@ -180,15 +180,15 @@ def _part(whole: Array, spec: str) -> Array:
     if not spec:
         return whole
     bounds = (each.partition(",") for each in spec.rpartition(" ")[2].split(":"))
-    place = (
+    region = (
         slice(None) if start == "-" else slice(int(start), int(start) + int(length))
         for start, _, length in bounds
     )
-    return whole[tuple(place)]
+    return whole[tuple(region)]
 
 
-def _what(place: NodeOutput) -> str:
-    return f"{place.node.op} {place.node.name!r}"
+def _what(node_output: NodeOutput) -> str:
+    return f"{node_output.node.op} {node_output.node.name!r}"
 
 
 def _assets(meta_graph: Proto) -> Iterator[Proto]:

@@ -33,7 +33,7 @@ class TensorList(HostObject):
     """A list of tensors. Any thread may read it; a change makes another one.
 
     Args of the constructor:
-        items: its tensors; None at places that nothing was set to.
+        items: its tensors; None at indices that nothing was set to.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -46,19 +46,19 @@ class TensorList(HostObject):
 
     def get(self, index: Array, shape: Array) -> Array:
         """Give one tensor."""
-        at = self._place(index)
+        at = self._checked_index(index)
         item: Array | None = self.items[at]
         if item is None:
             raise InvalidRequest(f"Trying to read an uninitialized element {at} of a list")
         return item
 
     def having(self, index: Array, item: Array) -> "TensorList":
-        """Give a list with a tensor at a place."""
-        at = self._place(index)
+        """Give a list with a tensor at an index."""
+        at = self._checked_index(index)
         return TensorList((*self.items[:at], item, *self.items[at + 1 :]))
 
     def with_items(self, new: Mapping[int, Array]) -> "TensorList":
-        """Give a list with tensors at some places, by place."""
+        """Give a list with tensors at some indices, by index."""
         return TensorList([new.get(at, item) for at, item in enumerate(self.items)])
 
     def pushed(self, item: Array) -> "TensorList":
@@ -66,16 +66,16 @@ class TensorList(HostObject):
         return TensorList((*self.items, item))
 
     def grown(self, index: Array) -> "TensorList":
-        """Give a list that has the place `index`."""
+        """Give a list that has the index `index`."""
         more = int(index) + 1 - len(self.items)
         make_room((more,), np.object_)
         return self.extended(more) if more > 0 else self
 
     def extended(self, more: int) -> "TensorList":
-        """Give a list with so many places more."""
+        """Give a list with so many items more."""
         return TensorList((*self.items, *[None] * more))
 
-    def _place(self, index: Array) -> int:
+    def _checked_index(self, index: Array) -> int:
         at = int(index)
         if not 0 <= at < len(self.items):
             raise InvalidRequest(f"element {at} of a list with {len(self.items)} elements")
@@ -118,7 +118,7 @@ class LoopList(TensorList):
 
     def having(self, index: Array, item: Array) -> TensorList:
         """See `TensorList.having`."""
-        at = self._place(index)
+        at = self._checked_index(index)
         return self._changed(slice(at, at + 1), [item])
 
     def pushed(self, item: Array) -> TensorList:

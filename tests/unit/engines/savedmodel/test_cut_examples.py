@@ -183,7 +183,7 @@ def cut(definition: Any, outputs: Mapping[str, str]) -> tuple[ExampleParsing, di
     """Cut the parser out; give it with the names of its tensors by output."""
     changed = graph.GraphDef.FromString(definition.SerializeToString())
     frame = Frame(Library(changed), changed)
-    places = {name: frame.place(tensor) for name, tensor in outputs.items()}
+    places = {name: frame.node_output(tensor) for name, tensor in outputs.items()}
     keys = {name: place.origin().key for name, place in places.items()}
     (parsing,) = cut_examples(list(places.values()))
     assert not PARSERS & {node.op for node in changed.node}
@@ -251,7 +251,7 @@ def parsers_of(build: Callable[[tf.Tensor], object]) -> list[NodeOutput]:
         build(tf.strings.upper(v1.placeholder(tf.string, [None], name="serialized")))
     changed = graph.GraphDef.FromString(held.as_graph_def().SerializeToString())
     frame = Frame(Library(changed), changed)
-    return [frame.place(node.name) for node in changed.node if node.op in PARSERS]
+    return [frame.node_output(node.name) for node in changed.node if node.op in PARSERS]
 
 
 def test_examples_that_the_graph_computes_are_left_to_the_host() -> None:

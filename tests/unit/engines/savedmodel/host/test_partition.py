@@ -22,7 +22,7 @@ Build = Callable[[Any, Any], Any]
 
 def divided(build: Build) -> Partition:
     frame, output = frame_of(build)
-    return partition([frame.place(output)])
+    return partition([frame.node_output(output)])
 
 
 def frame_of(build: Build) -> tuple[Frame, str]:
@@ -139,7 +139,7 @@ def test_a_node_that_runs_nowhere_is_refused_by_name(build: Build, cause: str) -
 )
 def test_whether_the_host_is_needed(build: Build, needed: bool) -> None:
     frame, output = frame_of(build)
-    assert may_need_host([], above([frame.place(output)])) is needed
+    assert may_need_host([], above([frame.node_output(output)])) is needed
 
 
 def test_a_model_without_strings_imports_nothing_of_the_host(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_a_loop_of_tensorflow_1_over_strings_is_refused_with_what_to_do() -> Non
         v1.enable_control_flow_v2()
     frame = Frame(Library(definition), definition)
     with pytest.raises(LoadFailed, match=r"TensorFlow 1\. Export it again after .*control_flow_v2"):
-        partition([frame.place(rows.name)])
+        partition([frame.node_output(rows.name)])

@@ -87,6 +87,9 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
 
     Attributes:
         decisions: cache of the guards' decisions; emptied at every renewal. See `remember`.
+        known: cached callers by their credentials.
+        expiries: expiry of each cached token.
+        sweep: timer of the next removal of expired tokens; None without tokens.
     """
 
     def __init__(
@@ -98,15 +101,14 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
         super().__init__(read, left)
         self._clock = clock
         self.decisions: dict[object, Any] = {}
-        self._known: dict[Credentials, Principal] = {}
+        self.known: dict[Credentials, Principal] = {}
         self._verifying: SingleFlight[tuple[bytes, Password], bool] = SingleFlight()
         self._thread = ThreadPoolExecutor(1, "password")
         # A setting names the source of the keys, so a changed file of callers does not replace it.
         verifier = self.prepared.verifier
         self._tokens = _tokens(verifier, self._forget) if verifier else None
-        self._until: dict[Credentials, float] = {}
-        """Expiry of cached tokens."""
-        self._sweep: asyncio.TimerHandle | None = None
+        self.expiries: dict[Credentials, float] = {}
+        self.sweep: asyncio.TimerHandle | None = None
         self._renewals = 0
 
     @property
@@ -120,7 +122,7 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
         Raises:
             Unauthenticated: the credentials are not known.
         """
-        known = self._known.get(credentials)
+        known = self.known.get(credentials)
         if known is not None:
             return known
         given, key, names = credentials
@@ -137,7 +139,7 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
             # them, and not by the other header or the certificate.
             key = value.strip() if scheme.lower() == b"bearer" else b""
         found = self._of_certificate(names) if key is None else self._of_key(key)
-        remember(self._known, credentials, found)
+        remember(self.known, credentials, found)
         return found
 
     async def verified(self, credentials: Credentials) -> Principal:
@@ -163,7 +165,7 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
             return await self.verified(credentials)
         if not is_right or expected.caller is _UNKNOWN_PRINCIPAL:
             raise Unauthenticated(_UNKNOWN)
-        remember(self._known, credentials, expected.caller)
+        remember(self.known, credentials, expected.caller)
         return expected.caller
 
     def prepare(self, material: AccessMaterial) -> KnownCredentials:
@@ -215,10 +217,22 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
         super().close()
         if self._tokens:
             self._tokens.close()
-        if self._sweep:
-            self._sweep.cancel()
+        if self.sweep:
+            self.sweep.cancel()
         # The thread is not awaited: no request is left that needs the result of a hash of 40 ms.
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def forget_expired(self) -> None:
+        """Forget tokens that have expired, and the decisions about all; called by a timer."""
+        now = self._clock()
+        expired = [each for each, until in self.expiries.items() if until <= now]
+        for each in expired:
+            del self.expiries[each]
+            self.known.pop(each, None)
+        if expired:
+            # All of them: to find those of these tokens takes as long as to learn all anew.
+            self.decisions.clear()
+        self.sweep = self._sweep_later() if self.expiries else None
 
     async def _of_token(
         self, credentials: Credentials, token: bytes, tokens: "Tokens"
@@ -229,33 +243,22 @@ class Access(CurrentMaterial[AccessMaterial, KnownCredentials]):
         # The token's key, or the caller's line, may have been removed during verification.
         if renewals != self._renewals:
             return await self.verified(credentials)
-        if len(self._until) >= MOST_KNOWN:
+        if len(self.expiries) >= MOST_KNOWN:
             self._forget()
-        self._until[credentials] = until
-        remember(self._known, credentials, caller)
-        self._sweep = self._sweep or self._sweep_later()
+        self.expiries[credentials] = until
+        remember(self.known, credentials, caller)
+        self.sweep = self.sweep or self._sweep_later()
         return caller
 
     def _forget(self) -> None:
         """Forget all callers, and all decisions about them."""
         self._renewals += 1
-        self._until.clear()
-        self._known.clear()
+        self.expiries.clear()
+        self.known.clear()
         self.decisions.clear()
 
     def _sweep_later(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(FORGET_S, self._forget_expired)
-
-    def _forget_expired(self) -> None:
-        now = self._clock()
-        expired = [each for each, until in self._until.items() if until <= now]
-        for each in expired:
-            del self._until[each]
-            self._known.pop(each, None)
-        if expired:
-            # All of them: to find those of these tokens takes as long as to learn all anew.
-            self.decisions.clear()
-        self._sweep = self._sweep_later() if self._until else None
+        return asyncio.get_running_loop().call_later(FORGET_S, self.forget_expired)
 
     def _of_key(self, key: bytes) -> Principal:
         digest = access.of_key(key)

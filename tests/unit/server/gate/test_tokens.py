@@ -16,10 +16,10 @@ from ie_serving.core.runtime.handover import Handover
 from ie_serving.core.values.access import Credentials, Principal, Right
 from ie_serving.core.values.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
+from ie_serving.server.gate import token_keys
 from ie_serving.server.gate import tokens as tokens_module
 from ie_serving.server.gate.access import Access
-from ie_serving.server.gate.token_keys import keys_of
-from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
+from ie_serving.server.gate.tokens import LONGEST_TOKEN, TokenVerifier, VerifiedToken, fits
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
 from tests.process import PATIENCE_S
@@ -121,7 +121,7 @@ async def test_a_token_that_is_wrong_in_one_way_is_refused(name: str) -> None:
     with pytest.raises(Unauthenticated) as refused:
         await gate.verified(bearer(wrong))
     assert wrong not in str(refused.value)
-    assert not gate._known
+    assert not gate.known
 
 
 @named_by(
@@ -181,14 +181,14 @@ async def test_a_token_is_forgotten_when_it_expires(monkeypatch: pytest.MonkeyPa
         await gate.verified(each)
     gate.decisions["request"] = "decision"
     now[0] = end + 29.9
-    gate._forget_expired()
+    gate.forget_expired()
     assert gate.decisions
     now[0] = end + 30.0
     await until(lambda: not gate.decisions)  # by the timer
-    assert list(gate._known) == [later]
+    assert list(gate.known) == [later]
     now[0] = end + 1000.0
-    await until(lambda: not gate._known)
-    assert gate._sweep is None  # no timer without tokens
+    await until(lambda: not gate.known)
+    assert gate.sweep is None  # no timer without tokens
     gate.close()
 
 
@@ -198,7 +198,7 @@ async def test_the_number_of_remembered_tokens_is_bounded(monkeypatch: pytest.Mo
     for number in range(4):
         gate.decisions[number] = True
         await gate.verified(bearer(token(jti=str(number))))
-    assert len(gate._until) == len(gate._known) == 1
+    assert len(gate.expiries) == len(gate.known) == 1
     assert not gate.decisions  # else one of them would outlive its token
 
 
@@ -230,13 +230,22 @@ async def test_a_key_that_goes_while_its_token_is_verified() -> None:
         await asyncio.wait_for(asked, PATIENCE_S)
 
 
-async def test_a_caller_after_a_renewal_does_not_wait_for_work_begun_before_it() -> None:
+async def test_a_caller_after_a_renewal_does_not_wait_for_work_begun_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else a line that has gone would be believed until the token expires."""
+    verify, go = TokenVerifier.verified, threading.Event()
+
+    def held(verifier: TokenVerifier, *given: Any) -> VerifiedToken:
+        assert go.wait(PATIENCE_S)
+        return verify(verifier, *given)
+
+    monkeypatch.setattr(TokenVerifier, "verified", held)
     present = [BELIEVED]
     gate = Access(lambda: knowing(present[0]), Handover())
-    asked, go = bearer(token()), threading.Event()
-    assert gate._tokens
-    busy = gate._tokens._thread.submit(go.wait, PATIENCE_S)
+    asked = bearer(token())
+    busy = asyncio.ensure_future(gate.verified(bearer(token(jti="another"))))
+    await asyncio.sleep(0)  # it has the thread
     before = asyncio.ensure_future(gate.verified(asked))
     await asyncio.sleep(0)  # it waits for the thread
     present[0] = replace(BELIEVED, claims=BELIEVED.claims[1:])
@@ -244,27 +253,33 @@ async def test_a_caller_after_a_renewal_does_not_wait_for_work_begun_before_it()
     after = asyncio.ensure_future(gate.verified(asked))
     await asyncio.sleep(0)
     go.set()
-    for each in (before, after):
+    for each in (busy, before, after):
         with pytest.raises(Forbidden):
             await asyncio.wait_for(each, PATIENCE_S)
-    assert busy.result() and not gate._known
+    assert not gate.known
 
 
 async def test_tokens_of_unknown_keys_leave_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tokens_module, "MOST_ASKING", 1)
+    monkeypatch.setattr(token_keys, "ASKED_S", 0.0)
+    asked, go = list[str](), threading.Event()
+
+    def fetched(url: str) -> str:
+        asked.append(url)
+        assert len(asked) == 1 or go.wait(PATIENCE_S)
+        return BELIEVED.keys
+
+    monkeypatch.setattr(tokens_module, "fetched", fetched)
     gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
-    tokens, fetched = gate._tokens, asyncio.Event()
-    assert tokens and tokens._issuer
-    tokens._issuer.keys = keys_of(BELIEVED.keys, "place", ALL)
-    monkeypatch.setattr(tokens._issuer, "ask", fetched.wait)
+    await gate.renew()
     waiting = asyncio.ensure_future(gate.verified(bearer(token(kid="four"))))
-    await until(lambda: tokens._asking == 1)
+    await until(lambda: len(asked) == 2)
     with pytest.raises(QueueFull):
         await gate.verified(bearer(token(kid="five")))
     assert await gate.verified(bearer(token())) == ALICE
-    fetched.set()
+    go.set()
     with pytest.raises(Unauthenticated):
         await asyncio.wait_for(waiting, PATIENCE_S)
 

@@ -68,8 +68,10 @@ class Program:
         freed: called by `close`, when the requests are gone.
 
     Attributes:
+        admission, blame, latency: as given.
         at_once: number of infer requests.
         disturbed: whether an inference of another program has begun beside the last one in a lane.
+        pool: its infer requests.
     """
 
     ahead = False
@@ -89,21 +91,21 @@ class Program:
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signature = signature
-        self._latency = latency
+        self.latency = latency
         self._mean_s = latency.mean_s
         self._failures = failures
-        self._blame = blame
+        self.blame = blame
         self._checks = checks
-        self._admission = admission
+        self.admission = admission
         self._open = list(admission.names) if admission else []
-        self._pool = Pool(requests)
+        self.pool = Pool(requests)
         self.at_once = len(requests)
         self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or INFER_THREADS
         self._detour = detour
         self._freed = freed
         self._record = current()
-        self._record.pools.add(self._pool)
+        self._record.pools.add(self.pool)
         self._ran = self._record.ran
         self._about = carried()
         self.disturbed = False
@@ -113,18 +115,18 @@ class Program:
         for name, check in self._checks:
             check(inputs[name])
         new = False
-        if self._admission is not None:
+        if self.admission is not None:
             shapes = tuple([inputs[name].shape for name in self._open])
-            if shapes not in self._admission.known:
-                await self._admission.check(shapes)
+            if shapes not in self.admission.known:
+                await self.admission.check(shapes)
                 new = True
         # A list, not a generator: it costs half for the one or two inputs that models have.
         bucket = sum([array.size for array in inputs.values()]).bit_length()
         # While an item is free no request waits, so taking it here jumps no queue.
-        free = self._pool.free
+        free = self.pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         mean_s = self._mean_s.get(bucket, CEILING_S)
-        if new or mean_s > self._latency.longest_inline_s:
+        if new or mean_s > self.latency.longest_inline_s:
             try:
                 return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
             except NonFiniteInput:
@@ -135,7 +137,7 @@ class Program:
             started = time.perf_counter()
             outputs = request.run()
         except NonFiniteInput:
-            self._pool.give(request)
+            self.pool.give(request)
             return await self._diverted(inputs, read)
         except BaseException as error:
             self._give_failed(request, error)
@@ -150,15 +152,15 @@ class Program:
         try:
             return read(outputs)
         finally:
-            if self._pool.waiters:
-                self._pool.give(request)
+            if self.pool.waiters:
+                self.pool.give(request)
             else:
                 free.append(request)
 
     @property
     def busy(self) -> bool:
         """Whether some inference runs."""
-        return len(self._pool.free) < self._pool.size
+        return len(self.pool.free) < self.pool.size
 
     async def _diverted(self, inputs: Arrays, read: Read[T]) -> T:
         """Let the detour program compute a request that this program's infer requests refuse."""
@@ -170,7 +172,7 @@ class Program:
         began = time.perf_counter()
         self._record.waiting += 1
         try:
-            return await self._pool.take(), time.perf_counter() - began
+            return await self.pool.take(), time.perf_counter() - began
         finally:
             self._record.waiting -= 1
 
@@ -186,7 +188,7 @@ class Program:
         """Run in a thread, copies and `read` included; the request goes back once it is idle."""
         # Requests that share the engine's threads slow each other down, and would teach that this
         # size is slower than it is.
-        alone = self._pool.others_idle
+        alone = self.pool.others_idle
         self.disturbed = False
         lane = Lane(request, inputs, read, self._failures, new)
         lane.start(self._threads)
@@ -195,22 +197,22 @@ class Program:
         finally:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
-            raise self._blame(lane.failure) from lane.failure
+            raise self.blame(lane.failure) from lane.failure
         result = lane.result()  # raises here: a failed lane has no latency to learn from
         self._ran.append(lane.seconds)
         self._record.waited(waited_s + lane.waited_s)
         # The time of a new shape is mostly the engine's preparation, so it predicts nothing.
         if alone and not (new or self.disturbed):
-            self._latency.learn(bucket, lane.seconds)
+            self.latency.learn(bucket, lane.seconds)
         return result
 
     def _give_when_idle(self, request: EngineRequest, lane: Lane[T]) -> None:
         if lane.done.done():
-            self._pool.give(request)
+            self.pool.give(request)
             return
         # The engine may still write to the request's memory: it is lent again only when idle.
         lane.cancel()
-        lane.done.add_done_callback(lambda _: self._pool.give(request))
+        lane.done.add_done_callback(lambda _: self.pool.give(request))
 
     def _give_failed(self, request: EngineRequest, error: BaseException) -> None:
         """Return an infer request after `error` on the loop, renewed in a thread if needed.
@@ -220,14 +222,14 @@ class Program:
         """
         # Any other error refuses the inputs, which leaves the engine as it was.
         if not isinstance(error, self._failures):
-            self._pool.give(request)
+            self.pool.give(request)
             return
         self._renew_and_give(request)
-        raise self._blame(error) from error
+        raise self.blame(error) from error
 
     def _renew_and_give(self, request: EngineRequest) -> None:
         if not request.renews:
-            self._pool.give(request)
+            self.pool.give(request)
             return
         # In a thread, since it may compile for seconds, and the loop must answer other requests.
         renewed = asyncio.get_running_loop().run_in_executor(self._threads, request.renew)
@@ -239,13 +241,13 @@ class Program:
             with self._about():
                 name = self.signature.name
                 log.warning(Event("infer request not renewed", signature=name, cause=error))
-        self._pool.give(request)
+        self.pool.give(request)
 
     def close(self) -> None:
         """End threads of its own, and let go of the requests."""
         if self._own_threads:
             self._own_threads.shutdown()
-        self._pool.free.clear()
+        self.pool.free.clear()
         if self._detour is not None:
             self._detour.close()
         self._freed()
@@ -304,6 +306,9 @@ class CompiledPrograms(CompiledModel):
         runs_on: the engine of a signature, by its name, where the signature does not name it.
         as_sent: runs signatures for shapes that these do not declare, by their names.
         repeats: further signatures, each with the name of the one whose program computes it.
+
+    Attributes:
+        programs: by the names of their signatures, repeats included; none after `close`.
     """
 
     def __init__(
@@ -317,8 +322,8 @@ class CompiledPrograms(CompiledModel):
     ) -> None:
         of = {each.name: name for each, name in repeats}
         self._as_sent = {**as_sent, **{n: as_sent[o] for n, o in of.items() if o in as_sent}}
-        self._programs = {program.signature.name: program for program in programs}
-        self._programs |= {name: self._programs[own] for name, own in of.items()}
+        self.programs = {program.signature.name: program for program in programs}
+        self.programs |= {name: self.programs[own] for name, own in of.items()}
         run = (*(program.signature for program in programs), *(each for each, _ in repeats))
         told = (
             replace(
@@ -333,7 +338,7 @@ class CompiledPrograms(CompiledModel):
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
-        return self._programs[signature.name].infer(inputs, read)
+        return self.programs[signature.name].infer(inputs, read)
 
     def infer_as_sent(
         self,
@@ -348,11 +353,11 @@ class CompiledPrograms(CompiledModel):
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
-        return self._programs[signature.name].at_once
+        return self.programs[signature.name].at_once
 
     def ahead(self, signature: Signature) -> bool:
         """See `engines.base`."""
-        return self._programs[signature.name].ahead
+        return self.programs[signature.name].ahead
 
     @property
     def leave(self) -> None:
@@ -360,7 +365,7 @@ class CompiledPrograms(CompiledModel):
 
     def close(self) -> None:
         """See `engines.base`."""
-        for program in dict.fromkeys((*self._as_sent.values(), *self._programs.values())):
+        for program in dict.fromkeys((*self._as_sent.values(), *self.programs.values())):
             program.close()
-        self._programs.clear()
+        self.programs.clear()
         self._freed()

@@ -57,6 +57,9 @@ class QueuedProgram(Program):
         signature, latency, options: see `Program`.
         requests: both.
         lone: infers single requests that find the engine idle; None where `requests` do.
+
+    Attributes:
+        lone: as given.
     """
 
     ahead = True
@@ -75,7 +78,7 @@ class QueuedProgram(Program):
         inline = latency.longest_inline_s == math.inf  # whatever it takes, as `execution` says
         self._longest_batch_s = math.inf if inline else BRIEF_S
         self._ended = 0.0  # when the last inference in a lane was over
-        self._lone = lone
+        self.lone = lone
 
     def infer(self, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`. While the engine is busy, no request runs on the loop."""
@@ -83,8 +86,8 @@ class QueuedProgram(Program):
         if (gathered and self._is_long(inputs)) or self._at_work:
             if self._knows(inputs):
                 return self._infer_behind(inputs, read)
-        elif self._lone and not gathered and self._shapes(inputs) == self._lone.shapes:
-            return self._lone.program.infer(inputs, read)
+        elif self.lone and not gathered and self._shapes(inputs) == self.lone.shapes:
+            return self.lone.program.infer(inputs, read)
         return super().infer(inputs, read)
 
     async def _infer_in_lane(self, *given: Any) -> Any:  # noqa: ANN401  as `Program` has it
@@ -96,23 +99,23 @@ class QueuedProgram(Program):
 
     @property
     def _at_work(self) -> bool:
-        return self.busy or (self._lone is not None and self._lone.program.busy)
+        return self.busy or (self.lone is not None and self.lone.program.busy)
 
     def _is_long(self, inputs: Arrays) -> bool:
         return self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
 
     def _knows(self, inputs: Arrays) -> bool:
         """Tell whether the shapes are known: others are tried first, in a lane."""
-        return self._admission is None or self._shapes(inputs) in self._admission.known
+        return self.admission is None or self._shapes(inputs) in self.admission.known
 
     def _shapes(self, inputs: Arrays) -> Shapes:
         return tuple([inputs[name].shape for name in self._open])
 
     def _disturbs_the_lone_one(self) -> bool:
         """Tell whether the lone program infers; how long it takes beside this teaches nothing."""
-        if self._lone is None or not self._lone.program.busy:
+        if self.lone is None or not self.lone.program.busy:
             return False
-        self._lone.program.disturbed = True
+        self.lone.program.disturbed = True
         return True
 
     def close(self) -> None:
@@ -120,8 +123,8 @@ class QueuedProgram(Program):
         try:
             super().close()
         finally:
-            if self._lone:
-                self._lone.program.close()
+            if self.lone:
+                self.lone.program.close()
 
     async def _infer_behind(self, inputs: Arrays, read: Read[T]) -> T:
         try:
@@ -132,9 +135,9 @@ class QueuedProgram(Program):
     async def _infer_queued(self, inputs: Arrays, read: Read[T]) -> T:
         for name, check in self._checks:
             check(inputs[name])
-        free = self._pool.free
+        free = self.pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
-        alone = self._pool.others_idle and not self._disturbs_the_lone_one()
+        alone = self.pool.others_idle and not self._disturbs_the_lone_one()
         large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
         make = partial(Lane[T], new=True) if large else StartedLane[T]
         try:
@@ -148,7 +151,7 @@ class QueuedProgram(Program):
         finally:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
-            raise self._blame(lane.failure) from lane.failure
+            raise self.blame(lane.failure) from lane.failure
         result = lane.result()
         # The engine began this inference at the end of the one before; the event loop may have
         # learnt of that end after the end of this one.
@@ -156,7 +159,7 @@ class QueuedProgram(Program):
         self._ended = lane.ended
         self._record.waited(waited_s + lane.waited_s if large else waited_s)
         if alone:
-            self._latency.learn(_bucket(inputs), lane.seconds)
+            self.latency.learn(_bucket(inputs), lane.seconds)
         return result
 
 

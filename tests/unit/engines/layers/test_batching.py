@@ -256,7 +256,7 @@ def test_shapes_of_all_allowed_sizes_are_known_before_the_model_serves(tmp_path:
     """A shape that is not known goes through a check in a thread, and is prepared for."""
     engine = Batched(OpenVinoEngine(), allowed_batch_sizes=(2, 6, 7), max_batch_size=7)
     model: Any = engine.compile(add_one(tmp_path), EngineOptions())
-    known = model.inner._programs[SERVING_DEFAULT]._admission.known
+    known = model.inner.programs[SERVING_DEFAULT].admission.known
     assert {((2, 2),), ((6, 2),), ((7, 2),)} <= set(known)
 
 

@@ -95,21 +95,29 @@ class AnyShape:
 
 
 class Asked:
-    """A program whose first inference runs until `engine.go` is set."""
+    """A program whose first inference runs until `engine.go` is set.
+
+    Attributes:
+        ran: the seconds of each of its inferences.
+        record: where it notes these, and how long each has waited.
+    """
 
     def __init__(self, execution: str = "async", lone: LoneRowProgram | None = None) -> None:
         self.engine = Engine()
         self.latency = LatencyModel(execution)
+        self.record = Inferences()
+        self.record.ran = self.ran = list[float]()
         requests = [Request(self.engine) for _ in range(2)]
-        self.program = QueuedProgram(
-            SIGNATURE,
-            requests,
-            self.latency,
-            failures=(EngineFailure,),
-            blame=lambda error: ServingError(f"engine: {error}"),
-            admission=AnyShape(),
-            lone=lone,
-        )
+        with recording(self.record):
+            self.program = QueuedProgram(
+                SIGNATURE,
+                requests,
+                self.latency,
+                failures=(EngineFailure,),
+                blame=lambda error: ServingError(f"engine: {error}"),
+                admission=AnyShape(),
+                lone=lone,
+            )
 
     def ask(self, *given: float) -> "asyncio.Task[Any]":
         inputs = {"x": np.array(given, np.float32)}
@@ -191,7 +199,7 @@ async def test_large_inputs_are_copied_beside_the_event_loop_in_time_that_is_not
     await asked.until(lambda: time.perf_counter() - began > 0.1)
     asked.engine.go.set()
     assert await result(second) == [4]
-    assert asked.program._ran[-1] < 0.05
+    assert asked.ran[-1] < 0.05
 
 
 async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
@@ -200,14 +208,13 @@ async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
     monkeypatch.setattr(queued_program, "FILLED_AT_ONCE", 0)
     asked, at_work = await busy(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
-        asked.program._threads = threads
-        threads.submit(at_work.wait, WAIT_S)
+        monkeypatch.setattr(program, "INFER_THREADS", threads)
+        asked = await busy()  # it has the thread
         second = asked.ask(2)
         await asyncio.sleep(0.1)
-        at_work.set()
         asked.engine.go.set()
         assert await result(second) == [4]
-    assert asked.program._record.waits.sum > 0.05
+    assert asked.record.waits.sum > 0.05
 
 
 @pytest.mark.parametrize(
@@ -239,7 +246,7 @@ async def test_an_inference_handed_to_an_idle_engine_teaches_its_duration() -> N
     assert await result(asked.ask(1, 2)) == [2, 4]
     assert asked.engine.begun == ["start"]  # how long it takes is not known yet
     (seconds,) = asked.latency.mean_s.values()
-    assert 0 < seconds == min(asked.program._ran[-1], CEILING_S)
+    assert 0 < seconds == min(asked.ran[-1], CEILING_S)
 
 
 class Alone(Asked):
@@ -248,14 +255,14 @@ class Alone(Asked):
     def __init__(self) -> None:
         self.lone_engine = Engine()
         self.lone_latency = LatencyModel("async")
-        lone = Program(
+        self.lone = Program(
             SIGNATURE,
             [Request(self.lone_engine)],
             self.lone_latency,
             failures=(EngineFailure,),
             blame=lambda error: ServingError(f"engine: {error}"),
         )
-        super().__init__("async", LoneRowProgram(((1,),), lone))
+        super().__init__("async", LoneRowProgram(((1,),), self.lone))
 
 
 async def test_the_lone_program_infers_a_request_that_finds_the_engine_idle() -> None:
@@ -306,7 +313,7 @@ async def test_a_cancelled_request_leaves_the_lone_program_free_again() -> None:
     asked.lone_engine.go.set()
     with pytest.raises(asyncio.CancelledError):
         await gone
-    await asked.until(lambda: not asked.program._at_work)
+    await asked.until(lambda: not asked.lone.busy)
     assert await result(asked.ask(2)) == [4]
     assert asked.lone_engine.begun == ["run", "run"]
 

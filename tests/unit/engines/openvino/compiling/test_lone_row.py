@@ -42,9 +42,9 @@ def perceptron(directory: Path, *batches: Any, tail: tuple[Any, ...] = (4,)) -> 
 
 
 def lone_of(model: CompiledPrograms) -> LoneRowProgram | None:
-    program = model._programs[SERVING_DEFAULT]
+    program = model.programs[SERVING_DEFAULT]
     assert isinstance(program, QueuedProgram)
-    return program._lone
+    return program.lone
 
 
 def counted(program: Program, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -248,7 +248,7 @@ async def test_a_lone_row_runs_where_the_configuration_says(
     lone = lone_of(model)
     assert lone is not None
     threads: list[bool] = []
-    (slot,) = lone.program._pool.free
+    (slot,) = lone.program.pool.free
     fill = slot.fill
 
     def noted(inputs: Any) -> None:
@@ -330,17 +330,17 @@ async def test_both_refuse_what_fails_alike(
     model = load(perceptron(tmp_path, -1), ahead=True)
     lone = lone_of(model)
     assert lone is not None
-    for program in (model._programs[SERVING_DEFAULT], lone.program):
-        assert isinstance(program._blame(RuntimeError("failed")), InvalidRequest)
+    for program in (model.programs[SERVING_DEFAULT], lone.program):
+        assert isinstance(program.blame(RuntimeError("failed")), InvalidRequest)
 
 
 def test_closing_lets_go_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released: list[ov.CompiledModel] = []
     monkeypatch.setattr(programs, "release", released.append)
-    program = load(perceptron(tmp_path, -1), ahead=True)._programs[SERVING_DEFAULT]
+    program = load(perceptron(tmp_path, -1), ahead=True).programs[SERVING_DEFAULT]
     assert isinstance(program, QueuedProgram)
-    assert program._lone is not None
+    assert program.lone is not None
     program.close()
-    assert program._pool.free == program._lone.program._pool.free == []
+    assert program.pool.free == program.lone.program.pool.free == []
     assert len(released) == 2
     assert released[0] is not released[1]

@@ -136,9 +136,9 @@ async def test_a_lone_row_is_computed_as_in_a_batch(
     x = parameter("x", (-1, *TAIL), DataType.FP32)
     outputs = [result(name, CASES[name](x)) for name in names]
     model = load(save(tmp_path, outputs, [x]), ahead=True, inference_precision="f32")
-    program = model._programs[SERVING_DEFAULT]
+    program = model.programs[SERVING_DEFAULT]
     assert isinstance(program, QueuedProgram)
-    assert program._lone is not None
+    assert program.lone is not None
     for kind in kinds:
         GATHERED.set(False)
         alone = await run(model, {"x": ROWS[kind]})

@@ -277,10 +277,10 @@ async def test_a_request_that_goes_another_way_teaches_nothing_of_how_long_it_ta
     model = load(save(tmp_path, [result("y", op.relu(x))], [x]), execution="async")
     for _ in range(3):
         await run(model, {"x": np.ones(5, np.float32)})
-    program = model._programs[SERVING_DEFAULT]
+    program = model.programs[SERVING_DEFAULT]
     assert isinstance(program, Program)
-    known = dict(program._mean_s)
+    known = dict(program.latency.mean_s)
     assert known
     for _ in range(3):
         assert np.isnan((await run(model, {"x": np.array(ROW, np.float32)}))["y"][1])
-    assert program._mean_s == known
+    assert program.latency.mean_s == known

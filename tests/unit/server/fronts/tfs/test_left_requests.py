@@ -84,7 +84,7 @@ def in_line(request: Held) -> Model:
         blame=lambda error: ServingError(str(error)),
         apart=True,
     )
-    return CompiledPrograms([program]), lambda: len(program._pool.waiters)
+    return CompiledPrograms([program]), lambda: len(program.pool.waiters)
 
 
 def gathered(request: Held) -> Model:

@@ -9,7 +9,14 @@ nothing.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ie_serving.core.values.errors import ConfigError, LoadFailed, NotAvailable, NotFound, advised
+from ie_serving.core.values.errors import (
+    ConfigError,
+    LoadFailed,
+    NotAvailable,
+    NotFound,
+    PreconditionFailed,
+    advised,
+)
 from ie_serving.core.values.hints import Hint, nearest
 from ie_serving.models.admin.reload_requests import PollModel
 from ie_serving.models.admission import identity
@@ -52,6 +59,7 @@ class ModelControl:
         Raises:
             NotAvailable: the server is not in explicit mode.
             NotFound: the configuration has no such model.
+            PreconditionFailed: another call has unloaded it meanwhile.
             LoadFailed: no version loads; what served before goes on.
         """
         wanted = (await self._every()).get(name)
@@ -60,7 +68,15 @@ class ModelControl:
         served = self._models.served.entries.get(name)
         await self._change(lambda desired: _with(desired, wanted), all_or_nothing=True)
         if served is not None and identity(served.config) == identity(wanted):
-            await self._poll(name)
+            try:
+                await self._poll(name)
+            except NotFound:
+                if name in self._models.served.entries:
+                    raise
+            if name not in self._models.served.entries:
+                raise PreconditionFailed(
+                    f"model {name} was unloaded by another call during this load: load it again"
+                )
             await self._loaded(name)
 
     async def unload(self, name: str) -> None:

@@ -10,13 +10,12 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 import numpy as np
 import psutil
 import tensorflow as tf
@@ -26,11 +25,11 @@ from tensorflow_serving.apis import predict_pb2
 from tritonclient.utils import np_to_triton_dtype
 
 from ie_serving.core.values.tensors import Array
-from tests.functional.servers import CHANNEL_OPTIONS, Server
+from tests.functional.servers import Server
 from tests.functional.storage.serving import several
-from tests.process import Process, free_ports
 from tests.zoo.judges import NoJudgeError, opened
 from tests.zoo.models import MODELS, Published
+from tests.zoo.wire import WireClient
 
 KEPT = Path("build/zoo")
 """Where wheels stay between runs."""
@@ -40,16 +39,18 @@ RTOL, SHARE = {"f32": 1e-3, "bf16": 5e-2}, {"f32": 1e-3, "bf16": 3e-2}
 """Tolerance relative to each number, and to the greatest of its output, by precision."""
 NOT_ASKED = "not asked"
 """Begins the verdict of a model whose runtime is not installed; such a model is not wrong."""
-EMPTY = Path(__file__).with_name("empty.py")
 PLACED = 1 << 16
 """Bytes of a request and its reply from which they are also passed by shared memory."""
 HEAD = (
-    "| model | of | right | engine | precision | p50 ms | its runtime | an empty server |"
-    " by shared memory | ratio | load s | MB |"
+    "| model | of | right | engine | precision | its runtime ms | on the wire | beside it |"
+    " by shared memory | by grpcio | load s | MB |"
 )
+LONG_MS = 5.0
+"""Time in the runtime from which on the table has the ratio of both; below, the difference."""
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
 
-
-TIMES = ("served_ms", "own_ms", "empty_ms", "placed_ms")
+TIMES = ("own_ms", "wire_ms", "grpcio_ms", "placed_ms")
 """Fields of `Row`, in the order in which calls are measured."""
 
 
@@ -59,9 +60,9 @@ class Row(NamedTuple):
     verdict: str
     engine: str = ""
     precision: str = ""
-    served_ms: float = 0.0
     own_ms: float = 0.0
-    empty_ms: float = 0.0
+    wire_ms: float = 0.0
+    grpcio_ms: float = 0.0
     placed_ms: float = 0.0
     load_s: float = 0.0
     memory_mb: float = 0.0
@@ -137,18 +138,14 @@ def _served(model: Published, entry: Mapping[str, object], directory: Path, judg
 
         # Without the client's own work: a request is encoded once, and replies stay as they are.
         encoded = request.SerializeToString()
-        predict = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        predict = server.channel.unary_unary(PREDICT)
         found, facts = ask(), _facts(server, model)
         with (
-            _empty(len(predict(encoded, LOAD_S))) as channel,
+            closing(WireClient(server.port, PREDICT, encoded)) as wire,
             _placed(server, model.name, inputs, found) as placed,
         ):
-            nothing = channel.unary_unary("/nothing/Answer")
-            calls = [
-                lambda: predict(encoded, LOAD_S),
-                own,
-                lambda: nothing(encoded, timeout=LOAD_S),
-            ]
+            assert len(wire.call()) == len(predict(encoded, LOAD_S))
+            calls = [own, wire.call, lambda: predict(encoded, LOAD_S)]
             times = _interleaved(*calls, *([placed] if placed else []))
         verdict = _differs(found, own(), str(facts["precision"]))
         return Row(verdict, **facts, **dict(zip(TIMES, times, strict=False)))
@@ -184,21 +181,10 @@ def _placed(
         request = triton.service_pb2.ModelInferRequest(model_name=model)
         request.inputs.extend(each._get_tensor() for each in asked)
         request.outputs.extend(each._get_tensor() for each in wanted)
-        infer = server.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        encoded = request.SerializeToString()
-        yield lambda: infer(encoded, timeout=LOAD_S)
+        with closing(WireClient(server.port, INFER, request.SerializeToString())) as wire:
+            yield wire.call
     finally:
         shm.destroy_shared_memory_region(region)
-
-
-@contextmanager
-def _empty(size: int) -> Iterator[grpc.Channel]:
-    """Start a server that answers with so many bytes, and computes nothing."""
-    (port,) = free_ports(1)
-    with Process(sys.executable, EMPTY, str(port), str(size), executed=True) as server:
-        server.listens(port)
-        with grpc.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
-            yield channel
 
 
 def _facts(server: Server, model: Published) -> dict[str, Any]:
@@ -257,11 +243,14 @@ def _differs(found: Mapping[str, Array], expected: Mapping[str, Array], precisio
 
 
 def _line(model: Published, row: Row) -> str:
-    ratio = f"{row.served_ms / row.own_ms:.2f}" if row.own_ms else ""
-    measured = (row.served_ms, row.own_ms, row.empty_ms, row.placed_ms)
-    numbers = [f"{each:.2f}" if each else "" for each in measured]
+    measured = (row.own_ms, row.wire_ms, row.placed_ms, row.grpcio_ms)
+    own, wire, *others = (f"{each:.2f}" if each else "" for each in measured)
+    beside = f"{row.wire_ms - row.own_ms:+.2f} ms" if row.own_ms else ""
+    if row.own_ms >= LONG_MS:
+        beside = f"{row.wire_ms / row.own_ms:.2f}"
     place = model.package.replace("==", " ")
-    cells = (model.name, place, row.verdict, row.engine, row.precision, *numbers, ratio)
+    facts = (model.name, place, row.verdict, row.engine, row.precision)
+    cells = (*facts, own, wire, beside, *others)
     return f"| {' | '.join(cells)} | {row.load_s:.1f} | {row.memory_mb:.0f} |"
 
 

@@ -13,11 +13,12 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import GATHERED
-from ie_serving.engines.run import queued_program
+from ie_serving.engines.run import program, queued_program
 from ie_serving.engines.run.infer_request import Shapes
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program
 from ie_serving.engines.run.queued_program import LoneRowProgram, QueuedProgram
+from ie_serving.telemetry.metrics.inferences import Inferences, recording
 from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
 
 
@@ -206,7 +207,6 @@ async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queued_program, "FILLED_AT_ONCE", 0)
-    asked, at_work = await busy(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(program, "INFER_THREADS", threads)
         asked = await busy()  # it has the thread

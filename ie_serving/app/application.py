@@ -14,7 +14,7 @@ from ie_serving.app.fronts import (
     openapi_routes,
     page_routes,
 )
-from ie_serving.app.repositories import Repositories, VersionPlace
+from ie_serving.app.repositories import Repositories, VersionRepository
 from ie_serving.app.workers import Workers
 from ie_serving.config import credentials
 from ie_serving.config.files import access_file
@@ -535,7 +535,7 @@ class ServingApplication:
         note()
         self._used.note_load(name, succeeded)
 
-    def _loader(self, config: ModelConfig, repository: VersionPlace, engine: Engine) -> Loader:
+    def _loader(self, config: ModelConfig, repository: VersionRepository, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(

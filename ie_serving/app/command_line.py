@@ -101,17 +101,17 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     return ended.code
 
 
-def as_other(command: str, place: str, argv: Sequence[str]) -> int:
+def as_other(command: str, parser: str, argv: Sequence[str]) -> int:
     """Serve as the command line of another server asks; return the exit code.
 
     Args:
         command: name of the command, for errors.
-        place: module that parses the command line; see `core.compat.Additions.words`.
+        parser: module that parses the command line; see `core.compat.Additions.words`.
         argv: arguments without the program's name.
     """
     _ignore_orders()
     try:
-        parsed: ParsedCommandLine = imported(place)(argv, os.environ)
+        parsed: ParsedCommandLine = imported(parser)(argv, os.environ)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):

@@ -43,13 +43,13 @@ def tensorflow_model_server() -> int:
     return _run(_served("tensorflow_model_server"), sys.argv[1:])
 
 
-def as_other(command: str, place: str) -> int:
+def as_other(command: str, parser: str) -> int:
     """Run as the command of another server does; see `app.command_line.as_other`."""
 
     def run(given: Sequence[str]) -> int:
         from ie_serving.app import command_line
 
-        return command_line.as_other(command, place, given)
+        return command_line.as_other(command, parser, given)
 
     return _run(run, sys.argv[1:])
 

@@ -36,8 +36,8 @@ FETCH_THREADS: Final = 4
 eight connections: more would only share the network. A local version takes milliseconds."""
 
 
-class VersionPlace(NamedTuple):
-    """The repository of one model: the place of its versions.
+class VersionRepository(NamedTuple):
+    """The repository of one model, which has its versions.
 
     Attributes:
         store: name of the store, which has its own threads.
@@ -61,7 +61,7 @@ class Repositories:
     """Opens repositories and schedules their listings. Lives on one event loop.
 
     Args of the constructor:
-        options: access to stores, and the place of copies.
+        options: access to stores, and the directory of copies.
 
     Attributes:
         polls: the listing schedule.
@@ -76,7 +76,7 @@ class Repositories:
         self._neighbours = Neighbours()
         self.polls = Polls(self._listings.of)
 
-    def of(self, config: ModelConfig) -> VersionPlace:
+    def of(self, config: ModelConfig) -> VersionRepository:
         """Return the repository of a model. The first listing opens its store."""
         url = config.base_path
         store, sibling = store_of(url), sibling_of(url, self._neighbours)
@@ -84,7 +84,7 @@ class Repositories:
             url, partial(open_storage, url, self._options, self._stopping, sibling)
         )
         storage = stated_or(opened, config.graph, config.fault)
-        return VersionPlace(store, storage, sibling, self._fetches.of(store))
+        return VersionRepository(store, storage, sibling, self._fetches.of(store))
 
     def directories(self, url: str) -> tuple[Directories, str]:
         """Return what lists a repository of models, and the name of its store."""

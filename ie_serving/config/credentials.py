@@ -24,14 +24,14 @@ class TlsMaterial:
     """The ports' certificate and key, and the authorities they trust; PEM, as in the files.
 
     Attributes:
-        place: the file it comes from, for errors.
+        source: the file it comes from, for errors.
         certificate: certificate of the server, followed by the intermediate ones.
         key: key of the first certificate.
         client_ca: authorities of clients; empty: clients need no certificate.
         revoked: revocation lists of each of those authorities; empty: none.
     """
 
-    place: str
+    source: str
     certificate: bytes
     key: bytes = field(repr=False)
     client_ca: bytes = b""
@@ -77,8 +77,8 @@ class TokenMaterial:
     """The accepted tokens (JSON Web Tokens, RFC 7519), and their callers.
 
     Attributes:
-        place: file or URL of the issuer's keys.
-        is_url: whether the keys are fetched from `place`.
+        source: file or URL of the issuer's keys.
+        is_url: whether the keys are fetched from `source`.
         keys: the text of the file; empty for a URL.
         issuer: the claim `iss` of every token.
         audiences: the claim `aud` must name one of these.
@@ -87,7 +87,7 @@ class TokenMaterial:
         claims: identify the caller; the first match counts.
     """
 
-    place: str
+    source: str
     is_url: bool
     keys: str
     issuer: str
@@ -124,7 +124,7 @@ def read(settings: ServerSettings) -> TlsMaterial:
     if settings.ssl_config_file:
         return _of_ssl_config(settings.ssl_config_file)
     return TlsMaterial(
-        place=settings.tls_certificate,
+        source=settings.tls_certificate,
         certificate=_bytes(settings.tls_certificate),
         key=_bytes(settings.tls_key),
         client_ca=_bytes(settings.tls_client_ca),
@@ -141,7 +141,7 @@ def _of_ssl_config(path: str) -> TlsMaterial:
     if config.client_verify and not config.custom_ca:
         raise ConfigError([f"{path}: client_verify needs custom_ca, the authorities of clients"])
     return TlsMaterial(
-        place=path,
+        source=path,
         certificate=config.server_cert.encode(),
         key=config.server_key.encode(),
         client_ca=config.custom_ca.encode() if config.client_verify else b"",

@@ -64,16 +64,18 @@ def registered() -> tuple[Additions, ...]:
 def added(what: str) -> Iterator[Any]:
     """Import and yield the folders' additions for one attribute of `Additions`, in their order."""
     for each in registered():
-        if place := getattr(each, what):
-            yield imported(place)
+        if reference := getattr(each, what):
+            yield imported(reference)
 
 
 def by_name(what: str) -> dict[str, str]:
     """Merge the folders' additions for an attribute that is a mapping."""
-    return {name: place for each in registered() for name, place in getattr(each, what).items()}
+    return {
+        name: reference for each in registered() for name, reference in getattr(each, what).items()
+    }
 
 
-def imported(place: str) -> Any:  # noqa: ANN401  each attribute says of what type
+def imported(reference: str) -> Any:  # noqa: ANN401  each attribute says of what type
     """Import the object at `module:name`."""
-    module, _, name = place.partition(":")
+    module, _, name = reference.partition(":")
     return getattr(import_module(module), name)

@@ -64,7 +64,7 @@ class DriverRow:
 
     Attributes:
         name: word of the setting `driver`.
-        place: its `LoadDirectory`, as `module:name`, in which `{name}` is the driver's.
+        reference: its `LoadDirectory`, as `module:name`, in which `{name}` is the driver's.
         suffixes: suffixes of files that only this driver reads; none where it needs no file.
         begins: suffixes shared with other formats, each with the first bytes of a model.
         marks: names of files that together are a model, each with text found within its first
@@ -73,7 +73,7 @@ class DriverRow:
     """
 
     name: str
-    place: str = "ie_serving.engines.{name}.driver:load"
+    reference: str = "ie_serving.engines.{name}.driver:load"
     suffixes: tuple[str, ...] = ()
     begins: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     marks: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
@@ -109,7 +109,8 @@ class DriverRow:
         from importlib.metadata import EntryPoint
 
         load = cast(
-            "LoadDirectory", EntryPoint(self.name, self.place.format(name=self.name), GROUP).load()
+            "LoadDirectory",
+            EntryPoint(self.name, self.reference.format(name=self.name), GROUP).load(),
         )
         if not self.forms:
             return load(directory, options)
@@ -157,21 +158,23 @@ def names_in(directory: Path) -> list[str]:
 
 
 TABLE: tuple[DriverRow, ...] = (
-    DriverRow(name="sklearn", place=TABULAR, suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
+    DriverRow(name="sklearn", reference=TABULAR, suffixes=(".skops", ".joblib", ".pkl", ".pickle")),
     DriverRow(
         name="xgboost",
-        place=TABULAR,
+        reference=TABULAR,
         suffixes=(".ubj", ".bst"),
         begins={".json": re.compile(rb'\s*\{\s*"(learner|version)"\s*:')},
     ),
-    DriverRow(name="lightgbm", place=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}),
-    DriverRow(name="catboost", place=TABULAR, suffixes=(".cbm",)),
+    DriverRow(
+        name="lightgbm", reference=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}
+    ),
+    DriverRow(name="catboost", reference=TABULAR, suffixes=(".cbm",)),
     DriverRow(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
     # OpenVINO claims these files, and hands them over where it must.
     DriverRow(name="litert", suffixes=(".tflite",)),
     DriverRow(name="pmml", suffixes=(".pmml",)),
     DriverRow(name="python"),
-    DriverRow(name="null", place="ie_serving.engines.null:load"),
+    DriverRow(name="null", reference="ie_serving.engines.null:load"),
 )
 """The rows in the order in which they are tried."""
 
@@ -254,7 +257,7 @@ def parse_name(value: object, place: str, beside: Collection[str] = ()) -> str:
 
     Args:
         value: given.
-        place: its place, for errors.
+        place: position in the configuration, for errors.
         beside: words that the caller takes beside these, for errors.
     """
     given = "null" if value is None else value.strip() if isinstance(value, str) else ""

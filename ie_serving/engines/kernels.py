@@ -19,7 +19,7 @@ INLINE, THREAD, PROCESS = "inline", "thread", "process"
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelPlace:
+class CodeSource:
     """Where a kernel stands: `FILE[:NAME]`.
 
     Attributes:
@@ -36,14 +36,14 @@ class KernelPlace:
         return f"{self.file}:{self.name}" if self.name else self.file
 
     @staticmethod
-    def parse(text: object) -> KernelPlace | None:
+    def parse(text: object) -> CodeSource | None:
         """Read `FILE.py` or `FILE.py:NAME`; None where it is neither."""
         given = text.strip() if isinstance(text, str) else ""
         file, _, name = given.partition(":")
         path = PurePosixPath(file)
         if path.suffix != ".py" or ".." in path.parts or (":" in given and not name.isidentifier()):
             return None
-        return KernelPlace(file=file, name=name)
+        return CodeSource(file=file, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,9 @@ MOST_PROCESSES = 1000
 FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
 
 
-def place(value: object, where: str) -> KernelPlace:
+def source(value: object, where: str) -> CodeSource:
     """Read the file of a kernel, and the kernel's name in it."""
-    found = KernelPlace.parse(value)
+    found = CodeSource.parse(value)
     if found is None:
         raise fault(where, value, FORM)
     return found
@@ -100,15 +100,15 @@ def instances(value: object, where: str) -> Instances:
     return Instances(min=least, max=most, idle_seconds=idle_seconds or Instances.idle_seconds)
 
 
-def file(value: object, where: str) -> KernelPlace:
+def file(value: object, where: str) -> CodeSource:
     """Read a file of Python alone."""
-    found = KernelPlace.parse(value)
+    found = CodeSource.parse(value)
     if found is None or found.name:
         raise fault(where, value, "FILE.py")
     return found
 
 
-PLACE: Final = SettingKind(place, "FILE[:NAME]")
+SOURCE: Final = SettingKind(source, "FILE[:NAME]")
 FILE: Final = SettingKind(file, "FILE")
 INSTANCES: Final = SettingKind(instances, "JSON")
 
@@ -117,7 +117,7 @@ INSTANCES: Final = SettingKind(instances, "JSON")
 class KernelOptions:
     """Whether Python code answers for a model, and how it is run."""
 
-    place: KernelPlace | None = PLACE.setting(
+    source: CodeSource | None = SOURCE.setting(
         None,
         "Python code that answers for the model: a class, function or object with predict, in"
         " the version directory, else beside the configuration, or absolute; needs allow_python",
@@ -193,7 +193,7 @@ class ChainedModel:
 class HookOptions:
     """Python code around a model."""
 
-    place: KernelPlace | None = FILE.setting(
+    source: CodeSource | None = FILE.setting(
         None,
         "Python code around the model, preprocess, postprocess or process as of"
         " kibernetika-serving, in the version directory, else beside the configuration, or"

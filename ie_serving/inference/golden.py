@@ -85,7 +85,7 @@ class GoldenRun:
             fault = await self._fault(servable, golden)
             if fault:
                 raise LoadFailed(
-                    f"golden request {golden.place} of {path.name}: {fault}; export the model"
+                    f"golden request {golden.source} of {path.name}: {fault}; export the model"
                     f" again, or correct {path.name}"
                 )
         log.info(

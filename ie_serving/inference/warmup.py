@@ -205,7 +205,7 @@ class RecordedRequests:
 
     def _of_golden(self, path: Path, read: ReadRecords) -> Iterator[SampleRequest]:
         for golden in golden_requests(path, read):
-            yield SampleRequest(f"{golden.place} of {path.name}", golden.request, golden)
+            yield SampleRequest(f"{golden.source} of {path.name}", golden.request, golden)
 
     def of_records(self, path: Path) -> Iterator[SampleRequest]:
         """Yield the Predicts of a file of records.

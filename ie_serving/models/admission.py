@@ -69,10 +69,10 @@ def identity(config: ModelConfig) -> ModelConfig:
     Version policy, labels, platform, poll interval, `signature_changes`, split traffic, shadow and
     the spelling of the base path are left out: they do not change which files are read, nor how.
     """
-    place = config.base_path.removeprefix("file://").rstrip("/")
+    path = config.base_path.removeprefix("file://").rstrip("/")
     return replace(
         config,
-        base_path=place,
+        base_path=path,
         version_policy=Latest(),
         version_labels={},
         labels_found=None,

@@ -27,23 +27,23 @@ _NEARLY_URL = re.compile(r"(?:.*/)?(s3|gs|az|azfs|minio):?/([^/].*)")
 """A path that was meant as a URL: `s3//bucket/m` becomes one below the working directory."""
 
 
-def another_form(files: Iterable[str], place: str, version: str) -> str:
+def another_form(files: Iterable[str], base: str, version: str) -> str:
     """Name a file that can become a model, and how; empty where none can.
 
     Args:
-        files: paths relative to `place`.
-        place: path or URL of the files.
+        files: paths relative to `base`.
+        base: path or URL of the files.
         version: directory for the model.
     """
     for name in sorted(files):
         suffix = PurePosixPath(name).suffix.lower()
         if suffix in _KERAS:
-            source = f"keras.models.load_model({f'{place}/{name}'!r})"
+            source = f"keras.models.load_model({f'{base}/{name}'!r})"
             return (
                 f"found {name}, a file of Keras: export it in Python: {source}.export({version!r})"
             )
         if suffix in _ARCHIVES:
-            file, into = shlex.quote(f"{place}/{name}"), shlex.quote(version)
+            file, into = shlex.quote(f"{base}/{name}"), shlex.quote(version)
             unpack = _ARCHIVES[suffix].format(file=file, version=into)
             how = command(f"mkdir -p {into} && {unpack}", version)
             return f"found {name}, an archive: unpack it: {how}"

@@ -29,7 +29,7 @@ SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 """The scheme of a URL, and what follows."""
 
 
-def place_of(url: str, options: StorageOptions) -> str | tuple[StoreOptions, Location]:
+def location_of(url: str, options: StorageOptions) -> str | tuple[StoreOptions, Location]:
     """Give a local path, or the store and location that a URL names; imports no store's client.
 
     Raises:

@@ -28,7 +28,7 @@ def drivers() -> "Sequence[DriverRow]":
     from ie_serving.engines.drivers import DriverRow
 
     marks = {"model.json": re.compile(rb'"kernel_path"\s*:')}
-    return [DriverRow(name="edi", place=f"{__name__}.package.kernel:load", marks=marks)]
+    return [DriverRow(name="edi", reference=f"{__name__}.package.kernel:load", marks=marks)]
 
 
 def is_package(directory: Path) -> bool:

@@ -24,7 +24,7 @@ from ie_serving.core.settings.numbers import LARGEST_PORT, integer
 from ie_serving.core.values.errors import ConfigError, LoadFailed
 from ie_serving.engines import drivers, kernels
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import ChainedModel, CodeSource, HookOptions, KernelOptions
 from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 
 NAME = "default"
@@ -168,13 +168,13 @@ def _links(
     return tuple(found)
 
 
-def _hooks(given: str | None, faults: Faults) -> KernelPlace | None:
+def _hooks(given: str | None, faults: Faults) -> CodeSource | None:
     if given is None:
         return None
-    place = faults.take(kernels.file, str(Path(given).absolute()), "--hooks")
-    if place is not None and not os.path.isfile(place.file):
+    source = faults.take(kernels.file, str(Path(given).absolute()), "--hooks")
+    if source is not None and not os.path.isfile(source.file):
         faults.add("--hooks", f"{given}: no such file")
-    return place
+    return source
 
 
 def _brings_class(links: Sequence[ChainedModel]) -> bool:
@@ -184,14 +184,14 @@ def _brings_class(links: Sequence[ChainedModel]) -> bool:
 
 def _model(
     links: tuple[ChainedModel, ...],
-    hooks: KernelPlace | None,
+    hooks: CodeSource | None,
     options: Mapping[str, Any],
     engine: EngineOptions,
 ) -> ModelConfig:
     consent = engine.allow_python
     links = tuple(_allowed(link, consent) for link in links)
     own = EngineOptions(allow_python=consent, params=options)
-    own = own.having(HookOptions(place=hooks, chain=links))
+    own = own.having(HookOptions(source=hooks, chain=links))
     # Files of hooks were written for a server that called them in several threads.
     own = own.having(KernelOptions(max_concurrency=os.cpu_count() or 1))
     text = json.dumps({"models": [link.path for link in links]})

@@ -32,8 +32,8 @@ def drivers() -> "Sequence[DriverRow]":
     """Give the rows of the table of drivers."""
     from ie_serving.engines.drivers import DriverRow
 
-    place = f"{__name__}.pipeline.running:load"
-    return [DriverRow(name="konduit", place=place, marks={FILE: re.compile(b"")})]
+    reference = f"{__name__}.pipeline.running:load"
+    return [DriverRow(name="konduit", reference=reference, marks={FILE: re.compile(b"")})]
 
 
 def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:

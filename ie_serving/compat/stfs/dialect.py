@@ -90,8 +90,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> ParsedCommandLine:
 
 def names() -> dict[str, str]:
     """Give what this command calls each setting, for `core.values.hints`."""
-    variables = {each.place: each.variables[0] for each in SETTINGS if each.variables}
-    return {**variables, **{each.place: f"--{each.name}" for each in FLAGS if each.place}}
+    variables = {each.name: each.variables[0] for each in SETTINGS if each.variables}
+    return {**variables, **{each.setting: f"--{each.name}" for each in FLAGS if each.setting}}
 
 
 def _server(values: Mapping[str, Any], faults: Faults) -> ServerSettings:

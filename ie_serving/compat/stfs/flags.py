@@ -37,7 +37,7 @@ class StfsFlag:
         kind: reader and writer of the flag's text.
         default: value where neither flag nor variable is given.
         meaning: effect of the flag; for one without effect, why it has none.
-        place: the setting that it says, where it says just one.
+        setting: name of the setting that it says, where it says just one.
         works: whether it has an effect here.
     """
 
@@ -45,7 +45,7 @@ class StfsFlag:
     kind: SettingKind
     default: Any
     meaning: str
-    place: str = ""
+    setting: str = ""
     works: bool = True
 
     @property

@@ -37,7 +37,7 @@ def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults
         name = next((name for name in setting.variables if environ.get(name)), None)
         if name is not None:
             value = faults.take(setting.reads or setting.parse, environ[name], name)
-            found |= {} if value is None else {setting.place: value}
+            found |= {} if value is None else {setting.name: value}
     return found
 
 

@@ -269,7 +269,7 @@ def _server_values(reading: _ParseState) -> dict[str, Any]:
         if setting.flag in reading.given:
             text = reading.given[setting.flag]
             value = reading.faults.take(setting.parse, text, f"--{setting.flag}")
-            found |= {} if value is None else {setting.place: value}
+            found |= {} if value is None else {setting.name: value}
         else:
             found |= environment.read([setting], reading.environ, reading.faults)
     return found
@@ -284,7 +284,7 @@ def _engine(found: Mapping[str, Any], reading: _ParseState) -> EngineOptions:
     own = environment.read(unsaid, reading.environ, reading.faults)
     if reading.command == CONFIG:
         own |= {
-            each.place: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
+            each.name: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
             for each in FOR_ALL
             if each.flag in reading.given
         }
@@ -293,7 +293,7 @@ def _engine(found: Mapping[str, Any], reading: _ParseState) -> EngineOptions:
 
 def _models(
     engine: EngineOptions, storage: StorageOptions, reading: _ParseState
-) -> tuple[source.FilePlace | None, ConfigFile]:
+) -> tuple[source.ConfigPath | None, ConfigFile]:
     """Read the models from the file or from the flags; none when there are faults."""
     if reading.command == CONFIG:
         return _from_file(engine, storage, reading)
@@ -308,7 +308,7 @@ def _models(
 
 def _from_file(
     engine: EngineOptions, storage: StorageOptions, reading: _ParseState
-) -> tuple[source.FilePlace | None, ConfigFile]:
+) -> tuple[source.ConfigPath | None, ConfigFile]:
     path = reading.given.get(CONFIG_PATH.flag)
     if not path and MODEL_REPOSITORY.flag in reading.given:
         return None, ConfigFile(models=())
@@ -338,7 +338,7 @@ def _from_flags(
     for setting in OWN_FLAGS[MODEL_COMMAND]:
         text = reading.given.get(setting.flag)
         if text is not None:
-            found[setting.place] = reading.faults.take(setting.parse, text, f"--{setting.flag}")
+            found[setting.name] = reading.faults.take(setting.parse, text, f"--{setting.flag}")
         elif setting.required:
             _note_missing(setting, reading)
     # Unreadable values are None in `found`, so no settings can be made of them.

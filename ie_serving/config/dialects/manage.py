@@ -89,12 +89,12 @@ def _models(repository: Path) -> Iterator[str]:
     if not repository.is_dir():
         raise ConfigError([f"{repository}: is no directory"])
     for directory, inner, _ in os.walk(repository, followlinks=True):
-        place = Path(directory).relative_to(repository)
+        path = Path(directory).relative_to(repository)
         if any(name.isdecimal() and _holds_any(Path(directory, name)) for name in inner):
             inner.clear()  # a model: nothing below it is another one
             # The repository itself would have no name as a model.
-            yield from [str(place)] if place.parts else []
-        if len(place.parts) >= DEEPEST:
+            yield from [str(path)] if path.parts else []
+        if len(path.parts) >= DEEPEST:
             inner.clear()
 
 

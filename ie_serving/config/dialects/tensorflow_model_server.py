@@ -119,9 +119,9 @@ def _flags(argv: Sequence[str]) -> SplitCommandLine:
 
 def _files(
     flags: SplitCommandLine, storage: StorageOptions
-) -> tuple[dict[str, source.FilePlace], dict[str, str]]:
+) -> tuple[dict[str, source.ConfigPath], dict[str, str]]:
     """Find and read the files that flags name; both by flag."""
-    files: dict[str, source.FilePlace] = {}
+    files: dict[str, source.ConfigPath] = {}
     texts: dict[str, str] = {}
     for name in FILES:
         path = flags.text(name)
@@ -138,7 +138,7 @@ def _files(
 
 def _parsed(
     flags: SplitCommandLine,
-    config: source.FilePlace | None,
+    config: source.ConfigPath | None,
     texts: Mapping[str, str],
     environ: Mapping[str, str],
     storage: StorageOptions,
@@ -281,7 +281,7 @@ def _metrics(flags: SplitCommandLine, texts: Mapping[str, str], faults: Faults) 
 
 
 def _file_models(
-    file: source.FilePlace, text: str, engine: EngineOptions, faults: Faults
+    file: source.ConfigPath, text: str, engine: EngineOptions, faults: Faults
 ) -> tuple[ModelConfig, ...]:
     def models(text: str, _: str) -> tuple[ModelConfig, ...]:
         return source.parse(text, file, engine).models

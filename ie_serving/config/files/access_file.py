@@ -102,11 +102,11 @@ def password_credential(password: str) -> str:
 
 
 def _tokens(settings: ServerSettings, found: _FoundCallers) -> TokenMaterial:
-    place, is_url = settings.jwt_keys, server.is_url(settings.jwt_keys)
+    keys, is_url = settings.jwt_keys, server.is_url(settings.jwt_keys)
     return TokenMaterial(
-        place=place,
+        source=keys,
         is_url=is_url,
-        keys="" if is_url else source.read_text(Path(place)),
+        keys="" if is_url else source.read_text(Path(keys)),
         issuer=settings.jwt_issuer,
         audiences=tuple(each.strip() for each in settings.jwt_audience.split(",")),
         algorithms=settings.jwt_algorithms,

@@ -45,34 +45,34 @@ class AppliedConfig:
     repositories: tuple[ModelRepository, ...] = ()
 
 
-def read_applied(place: HandoverStore) -> AppliedConfig | None:
+def read_applied(store: HandoverStore) -> AppliedConfig | None:
     """Give the state of an earlier worker; None in the first worker of a server."""
-    left = place.read()
+    left = store.read()
     # Pickled, not JSON: a configuration has policies and options of many classes. Only processes of
     # this server write these bytes, to a file without a name.
     applied: AppliedConfig | None = pickle.loads(left) if left else None
     return applied
 
 
-def leave_applied(place: HandoverStore, applied: AppliedConfig) -> None:
+def leave_applied(store: HandoverStore, applied: AppliedConfig) -> None:
     """Replace the stored state by `applied`; log a failure."""
-    _write(place, pickle.dumps(applied))
+    _write(store, pickle.dumps(applied))
 
 
-def read_answering(place: HandoverStore) -> dict[str, int]:
+def read_answering(store: HandoverStore) -> dict[str, int]:
     """Give the versions that answered when an earlier worker died, by the model's name."""
-    found: dict[str, int] = json.loads(place.read() or b"{}")
+    found: dict[str, int] = json.loads(store.read() or b"{}")
     return found
 
 
-def leave_answering(place: HandoverStore, versions: Mapping[str, int]) -> None:
+def leave_answering(store: HandoverStore, versions: Mapping[str, int]) -> None:
     """Replace the stored answering versions; log a failure."""
-    _write(place, json.dumps(versions).encode())
+    _write(store, json.dumps(versions).encode())
 
 
-def _write(place: HandoverStore, data: bytes) -> None:
+def _write(store: HandoverStore, data: bytes) -> None:
     try:
-        place.write(data)
+        store.write(data)
     except OSError as error:
         log.warning(Event("configuration not handed over", cause=error.strerror))
 
@@ -100,7 +100,8 @@ class FollowedConfig:
     Args of the constructor:
         settings: the file's path, its models at the server's start, and the interval of polls.
         models: the configured models.
-        places: hold the state of the replaced worker, and then this worker's for its replacement.
+        handovers: hold the state of the replaced worker, and then this worker's for its
+            replacement.
         among: changes all workers, if there are several.
         fleet: lists directories of models; None where there cannot be any.
     """
@@ -109,15 +110,15 @@ class FollowedConfig:
         self,
         settings: Settings,
         models: ModelManager,
-        places: Handovers,
+        handovers: Handovers,
         among: WorkersChange | None = None,
         fleet: Fleet | None = None,
     ) -> None:
         self._among = among
         self._settings = settings
         self._models = models
-        self._places = places
-        self._before = read_applied(places.configuration)
+        self._handovers = handovers
+        self._before = read_applied(handovers.configuration)
         # The configuration to apply once the resumed models serve again. If this worker dies before
         # that, its replacement applies it.
         self._wanted: Sequence[ModelConfig] | None = None
@@ -141,7 +142,7 @@ class FollowedConfig:
             await self._models.start(wanted)
         else:
             self._wanted = wanted
-            answered = read_answering(self._places.answering)
+            answered = read_answering(self._handovers.answering)
             await self._models.resume(self._before.serving, answered)
             self._wanted = None
             await self._change_to(wanted)
@@ -161,11 +162,11 @@ class FollowedConfig:
             repositories=self._repositories,
         )
         self.leave_answering()
-        leave_applied(self._places.configuration, applied)
+        leave_applied(self._handovers.configuration, applied)
 
     def leave_answering(self) -> None:
         """Store the answering versions for the replacement."""
-        leave_answering(self._places.answering, self._models.answering())
+        leave_answering(self._handovers.answering, self._models.answering())
 
     def note_load(self) -> None:
         """After a load, store the answering versions at the end of this turn of the event loop."""
@@ -290,13 +291,13 @@ class FollowedConfig:
                 )
             return None
 
-    def _read(self, path: source.FilePlace) -> ConfigFile:
+    def _read(self, path: source.ConfigPath) -> ConfigFile:
         engine = self._settings.engine
         # A server may begin with an empty file, as the original does; an empty file does not unload
         # serving models.
         return self._load(path) if self._before else source.read(path, engine)
 
-    def _load(self, path: source.FilePlace) -> ConfigFile:
+    def _load(self, path: source.ConfigPath) -> ConfigFile:
         """Read a changed file. Raises: ConfigError, also if the server cannot serve its models."""
         settings = self._settings
         file = source.load(path, settings.engine)

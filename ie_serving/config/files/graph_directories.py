@@ -39,8 +39,8 @@ def directory_of(base_path: str) -> Path | None:
         return None
     with suppress(OSError):
         numbers = sorted((int(each) for each in os.listdir(base) if each.isdecimal()), reverse=True)
-        places = (base, *(base / str(number) for number in numbers[:1]))
-        return next((place for place in places if _is_graph(place / FILE)), None)
+        paths = (base, *(base / str(number) for number in numbers[:1]))
+        return next((path for path in paths if _is_graph(path / FILE)), None)
     return None
 
 

@@ -25,7 +25,7 @@ from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
-from ie_serving.engines.kernels import FORM, GraphFiles, KernelPlace
+from ie_serving.engines.kernels import FORM, CodeSource, GraphFiles
 from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
 
 KEY = "graphs"
@@ -136,7 +136,7 @@ def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
     for index, each in enumerate(given):
         path = each.get("base_path")
         found[str(each.get("name"))] = str(path)
-        if KernelPlace.parse(path) is None:
+        if CodeSource.parse(path) is None:
             text = f"{shown(path)} given; libraries are not loaded; expected {FORM}"
             faults.add(f"{LIBRARIES}[{index}].base_path", text)
     return found

@@ -306,7 +306,7 @@ def _values(entry: Mapping[str, Any], where: str, findings: FileFindings) -> dic
                 findings.add(place, f"missing; expected the {setting.meaning}")
             continue
         try:
-            found[setting.place] = setting.parse(entry[setting.key], place)
+            found[setting.name] = setting.parse(entry[setting.key], place)
         except ConfigError as error:
             findings.found.extend(f"{each}{_of_model(entry)}" for each in error.faults)
     return found
@@ -315,7 +315,7 @@ def _values(entry: Mapping[str, Any], where: str, findings: FileFindings) -> dic
 def _note_conflicts(
     found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: FileFindings
 ) -> None:
-    keys = {setting.place: setting.key for setting in MODEL}
+    keys = {setting.name: setting.key for setting in MODEL}
     for place, text in conflicts(found):
         findings.add(f"{where}.{keys[place]}", f"{text}{_of_model(entry)}")
 

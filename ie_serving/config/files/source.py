@@ -14,7 +14,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote_file import RemoteFile
-from ie_serving.storage.stores import place_of
+from ie_serving.storage.stores import location_of
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,17 @@ _TEXT_PROTO = re.compile(r"(?:\s|#[^\n]*\n)*\w+\s*(?P<colon>:?)\s*[{<]")
 """The begin of a text proto; with the colon also that of a mapping in YAML."""
 
 
-FilePlace = Path | RemoteFile
+ConfigPath = Path | RemoteFile
 """A configuration file: on disk, or in a store of models."""
 
 
-def at(given: str, storage: StorageOptions) -> FilePlace:
+def at(given: str, storage: StorageOptions) -> ConfigPath:
     """Find the file that a path or a URL names; nothing is read. Raises: ConfigError."""
-    place = place_of(given, storage)
-    return Path(place) if isinstance(place, str) else RemoteFile(*place)
+    found = location_of(given, storage)
+    return Path(found) if isinstance(found, str) else RemoteFile(*found)
 
 
-def load(path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
+def load(path: ConfigPath, engine: EngineOptions | None = None) -> ConfigFile:
     """Read a changed configuration file, and log its warnings. Blocking.
 
     Args:
@@ -53,7 +53,7 @@ def load(path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
     return found
 
 
-def _check_filled(path: FilePlace, text: str) -> None:
+def _check_filled(path: ConfigPath, text: str) -> None:
     """Refuse an empty file: in text form it is no syntax error, and would unload every model.
 
     Writing a file in place empties it first. The original also takes no action on an empty file.
@@ -67,7 +67,7 @@ def _check_filled(path: FilePlace, text: str) -> None:
         )
 
 
-def _check_lasting(path: FilePlace) -> None:
+def _check_lasting(path: ConfigPath) -> None:
     """Refuse a pipe: a second reading finds nothing, and would unload all models."""
     if isinstance(path, RemoteFile):
         return
@@ -80,13 +80,13 @@ def _check_lasting(path: FilePlace) -> None:
         )
 
 
-def read(path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
+def read(path: ConfigPath, engine: EngineOptions | None = None) -> ConfigFile:
     """Read the whole content of a configuration file. Blocking. Arguments and errors as `load`."""
     _check_lasting(path)
     return parse(read_text(path), path, engine)
 
 
-def parse(text: str, path: FilePlace, engine: EngineOptions | None = None) -> ConfigFile:
+def parse(text: str, path: ConfigPath, engine: EngineOptions | None = None) -> ConfigFile:
     """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
     if isinstance(path, Path):
         origin, below = path.absolute().parent, ""
@@ -107,7 +107,7 @@ def parse(text: str, path: FilePlace, engine: EngineOptions | None = None) -> Co
     return ConfigFile(models=parse_model_server_config(text, str(path), engine))
 
 
-def read_text(path: FilePlace) -> str:
+def read_text(path: ConfigPath) -> str:
     """Read a whole file as UTF-8, with or without a byte order mark.
 
     Raises:

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ie_serving.config.files.json_file import ConfigFile
-from ie_serving.config.files.source import FilePlace
+from ie_serving.config.files.source import ConfigPath
 from ie_serving.core.values.errors import ServingError, causes
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-LoadFile = Callable[[FilePlace], ConfigFile]
+LoadFile = Callable[[ConfigPath], ConfigFile]
 """Reads and checks the file. Raises ConfigError with all its faults."""
 
 ApplyConfig = Callable[[ConfigFile], Awaitable[None]]
@@ -48,7 +48,7 @@ class ConfigWatch:
 
     def __init__(
         self,
-        path: FilePlace,
+        path: ConfigPath,
         load: LoadFile,
         apply: ApplyConfig,
         *,

@@ -36,7 +36,7 @@ _OF_SERVER: Final[Mapping[str, type]] = {
     "tune": TuneSettings,
 }
 OWNERS: Final[Mapping[str, type]] = {**_OF_MODEL, **_OF_SERVER, **KINDS}
-"""The class that has a setting, by the first word of the setting's place."""
+"""The class that has a setting, by the first word of the setting's name."""
 
 _DECLARED: Final[Mapping[str, list[Setting]]] = {
     **{name: declared(name, owner, flags=True, keys=True) for name, owner in _OF_MODEL.items()},
@@ -73,8 +73,8 @@ _MODEL_ORDER: Final[Mapping[str, str]] = {
     "engine.driver": "engine",
     "openvino.target_device": "engine",
     "engine.execution": "engine",
-    "kernel.place": "python",
-    "hooks.place": "python",
+    "kernel.source": "python",
+    "hooks.source": "python",
     "kernel.isolation": "python",
     "batching.max_batch_size": "batching",
     "caching.response_cache_bytes": "memory",
@@ -86,7 +86,7 @@ _MODEL_ORDER: Final[Mapping[str, str]] = {
     "model.signature_changes": "model",
 }
 """Places of the first settings of groups that are shown together, and the topic of each group: a
-group continues, in the order of the owner's fields, to the next place in these orders."""
+group continues, in the order of the owner's fields, to the next one in these orders."""
 _SERVER_ORDER: Final[Mapping[str, str]] = {
     "server.port": "ports",
     "server.tls_certificate": "access",
@@ -117,10 +117,10 @@ def _in_order(starts: Mapping[str, str]) -> Iterator[Setting]:
     for start, topic in starts.items():
         is_within = False
         for each in _DECLARED[start.partition(".")[0]]:
-            if each.place in _STARTS:
-                is_within = each.place == start
+            if each.name in _STARTS:
+                is_within = each.name == start
             if is_within:
-                named = _with_drivers(each) if each.place == "engine.driver" else each
+                named = _with_drivers(each) if each.name == "engine.driver" else each
                 yield named._replace(topic=topic)
 
 
@@ -152,25 +152,25 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     Args:
         flags: flags of the running command.
     """
-    # A place tells a setting apart; comparing settings would compare all their fields.
-    taken = {setting.place for setting in flags}
+    # A name tells a setting apart; comparing settings would compare all their fields.
+    taken = {setting.name for setting in flags}
     found = {}
     for setting in SETTINGS:
-        if setting.place in taken and setting.flag:
-            found[setting.place] = f"--{setting.flag}"
+        if setting.name in taken and setting.flag:
+            found[setting.name] = f"--{setting.flag}"
         # A model of a file has no flags, but its settings can be set in the file.
         elif setting.key:
-            found[setting.place] = f"{setting.key} in the configuration file"
+            found[setting.name] = f"{setting.key} in the configuration file"
         elif setting.variables:
-            found[setting.place] = setting.variables[0]
+            found[setting.name] = setting.variables[0]
     return found
 
 
 def names_in_tensorflow_model_server() -> dict[str, str]:
     """Name each setting that this command has, by its flag, else by its variable."""
-    flags = {setting.place: f"--{setting.tfs}" for setting in BY_TFS.values()}
+    flags = {setting.name: f"--{setting.tfs}" for setting in BY_TFS.values()}
     others = {
-        setting.place: setting.variables[0]
+        setting.name: setting.variables[0]
         for setting in SETTINGS
         if setting.variables and not setting.tfs
     }

@@ -17,7 +17,7 @@ from ie_serving.models.traffic.policy import as_version
 
 DRIVER: Final = "python"
 """Driver of models with a kernel."""
-KERNEL, HOOKS, STATEFUL = "kernel.place", "hooks.place", "sequences.stateful"
+KERNEL, HOOKS, STATEFUL = "kernel.source", "hooks.source", "sequences.stateful"
 TRAFFIC: Final = "model.traffic"
 SHADOW: Final = "model.shadow"
 ROWS: Final = "batching.max_batch_size"
@@ -35,7 +35,7 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     """Build a model from parsed values.
 
     Args:
-        found: value of each setting by its place, including every required one.
+        found: value of each setting by its name, including every required one.
         engine: defaults of options that `found` lacks.
 
     Returns:
@@ -46,8 +46,8 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     # The shape includes the batch. Of two values for one dimension the server of 2020 documented
     # that the shape counts.
     ignored = "openvino.batch_size" if both else ""
-    # Values of drivers stay by place, which names the driver.
-    of_drivers = {place: value for place, value in found.items() if place != ignored}
+    # Values of drivers stay by name, which names the driver.
+    of_drivers = {setting: value for setting, value in found.items() if setting != ignored}
     options, fields = (fields_of(owner, found) for owner in ("engine", "model"))
     options |= _driver_of(found)
     compiled = with_own(dataclasses.replace(engine, **options), of_drivers)
@@ -63,7 +63,7 @@ def _unmet_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
             f"allowed_batch_sizes of model {name}: no effect above max_batch_size {batching.rows}:"
             f" {', '.join(map(str, beyond))}"
         ]
-    named = [each for each in MODEL if each.owner == "batching" and each.place in found]
+    named = [each for each in MODEL if each.owner == "batching" and each.name in found]
     if not named or ROWS in found or batching.rows or batching.in_version:
         return []
     listed = ", ".join(each.key for each in named)
@@ -71,7 +71,7 @@ def _unmet_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
 
 
 def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
-    """Give options whose driver-specific parts have the values of `found`, by place."""
+    """Give options whose driver-specific parts have the values of `found`, by name."""
     given = {owner: fields_of(owner, found) for owner in OWN}
     openvino = given["openvino"]
     if OpenVinoOptions(**openvino).says_precision:
@@ -88,16 +88,16 @@ def with_keys(engine: EngineOptions, keys: Mapping[str, Any]) -> EngineOptions:
     Raises:
         ConfigError: a value is invalid.
     """
-    found = {each.place: each.parse(keys[each.key], each.key) for each in MODEL if each.key in keys}
+    found = {each.name: each.parse(keys[each.key], each.key) for each in MODEL if each.key in keys}
     return with_own(dataclasses.replace(engine, **fields_of("engine", found)), found)
 
 
 def beside(found: dict[str, Any], directory: Path) -> None:
     """Add the configuration's directory, which may contain a kernel or a file of hooks."""
     for name in (KERNEL, HOOKS):
-        place = found.get(name)
-        if place is not None:
-            found[name] = dataclasses.replace(place, beside=str(directory))
+        source = found.get(name)
+        if source is not None:
+            found[name] = dataclasses.replace(source, beside=str(directory))
 
 
 def _driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
@@ -106,12 +106,12 @@ def _driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the place of each setting that contradicts the model's other settings, and why."""
+    """Yield the name of each setting that contradicts the model's other settings, and why."""
     if found.get(STATEFUL):
         yield from _beside_state(found)
     else:
         without = "it has a meaning for a stateful model alone: set stateful too"
-        yield from ((place, without) for place in _places("sequences") if found.get(place))
+        yield from ((setting, without) for setting in _names_of("sequences") if found.get(setting))
     yield from _of_traffic(found)
     yield from _of_shadow(found)
     if found.get(HOOKS) is not None:
@@ -120,7 +120,7 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _beside_kernel(found)
     else:
         without = "it has a meaning for a kernel alone: name the kernel too"
-        yield from ((place, without) for place in _places("kernel") if place in found)
+        yield from ((setting, without) for setting in _names_of("kernel") if setting in found)
 
 
 def _of_traffic(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -153,15 +153,15 @@ def _of_shadow(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield SHADOW, "a stateful model's answers depend on its state, not on a request: remove it"
 
 
-def _places(owner: str) -> list[str]:
-    return [each.place for each in MODEL if each.owner == owner and each.place != KERNEL]
+def _names_of(owner: str) -> list[str]:
+    return [each.name for each in MODEL if each.owner == owner and each.name != KERNEL]
 
 
 def _beside_kernel(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get("kernel.isolation") != PROCESS:
-        for place in ("kernel.memory_limit_mb", "kernel.instances"):
-            if found.get(place):
-                yield place, f"it has a meaning for isolation {PROCESS} alone: set that"
+        for setting in ("kernel.memory_limit_mb", "kernel.instances"):
+            if found.get(setting):
+                yield setting, f"it has a meaning for isolation {PROCESS} alone: set that"
     if found.get("kernel.instances") and "kernel.max_concurrency" in found:
         yield (
             "kernel.instances",
@@ -176,17 +176,17 @@ def _beside_hooks(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get(KERNEL) is not None:
         yield HOOKS, "a kernel answers for the model: call its hooks in the kernel"
     without = "it has no meaning for hooks, which run in threads of the server: remove it"
-    for place in ("kernel.isolation", "kernel.memory_limit_mb", "kernel.instances"):
-        if place in found:
-            yield place, without
+    for setting in ("kernel.isolation", "kernel.memory_limit_mb", "kernel.instances"):
+        if setting in found:
+            yield setting, without
 
 
 def _beside_state(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get("batching.max_batch_size") or found.get("batching.allowed_batch_sizes"):
-        place = "batching.max_batch_size"
-        if place not in found:
-            place = "batching.allowed_batch_sizes"
-        yield place, "requests of a stateful model share no batches, each has a state: remove it"
+        setting = "batching.max_batch_size"
+        if setting not in found:
+            setting = "batching.allowed_batch_sizes"
+        yield setting, "requests of a stateful model share no batches, each has a state: remove it"
     if found.get("caching.response_cache_bytes"):
         yield (
             "caching.response_cache_bytes",

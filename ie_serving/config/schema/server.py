@@ -239,12 +239,12 @@ MOST_LEEWAY_S: Final = 300.0
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
-def is_url(place: str) -> bool:
+def is_url(source: str) -> bool:
     """Tell whether keys are fetched from a URL, or read from a file."""
-    return "://" in place
+    return "://" in source
 
 
-def keys_place(value: object, place: str) -> str:
+def keys_source(value: object, place: str) -> str:
     """Read a file's path, or a URL whose answer cannot be forged on the network."""
     given = words.text(value, place)
     if not is_url(given):
@@ -336,7 +336,7 @@ class AccessSettings:
     )
     """Empty, and no `enable_auth`: callers need no credentials."""
 
-    jwt_keys: str = SettingKind(keys_place, "FILE|URL").setting(
+    jwt_keys: str = SettingKind(keys_source, "FILE|URL").setting(
         "",
         "keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE of"
         " the file of keys say what their bearers may do. A URL is asked every 5 minutes",

@@ -27,7 +27,7 @@ class Setting(NamedTuple):
     """One setting, made from its declaration and its owner.
 
     Attributes:
-        place: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
+        name: owner and field, such as `server.port`; also its name in a `core.values.hints.Hint`.
         parse: reads text, or JSON if the setting has a key, and checks it.
         form: form of a value; for a number it names the unit.
         meaning: its effect.
@@ -61,7 +61,7 @@ class Setting(NamedTuple):
     for_all: bool
     is_common: bool
     topic: str = ""
-    place: str = ""
+    name: str = ""
     flag: str = ""
     key: str = ""
     merged: bool = False
@@ -69,12 +69,12 @@ class Setting(NamedTuple):
     @property
     def owner(self) -> str:
         """The owner: the part of the configuration that has the setting."""
-        return self.place.partition(".")[0]
+        return self.name.partition(".")[0]
 
     @property
     def field(self) -> str:
         """The owner's field of the setting."""
-        return self.place.partition(".")[2]
+        return self.name.partition(".")[2]
 
     @property
     def help(self) -> str:
@@ -173,20 +173,18 @@ def declared(name: str, owner: type, *, flags: bool = False, keys: bool = False)
         word = _spelt(field.name) if said["word"] is None else said["word"]
         flag = word if said["flag"] is None else said["flag"]
         words = {"flag": flag if flags else "", "key": word if keys else ""}
-        found.append(said["setting"]._replace(place=f"{name}.{field.name}", **words))
+        found.append(said["setting"]._replace(name=f"{name}.{field.name}", **words))
         for merged, other in said["merges"].items():
             made = other.metadata["setting"]
-            found.append(made._replace(place=f"{name}.{merged}", merged=True))
+            found.append(made._replace(name=f"{name}.{merged}", merged=True))
     return found
 
 
 def fields_of(owner: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the values of one owner from `found`, which is by place; give them by field."""
+    """Select the values of one owner from `found`, which is by name; give them by field."""
     start = f"{owner}."
     return {
-        place.removeprefix(start): value
-        for place, value in found.items()
-        if place.startswith(start)
+        name.removeprefix(start): value for name, value in found.items() if name.startswith(start)
     }
 
 

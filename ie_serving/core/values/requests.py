@@ -161,14 +161,14 @@ class GoldenRequest:
     """A golden request, read but not yet decoded.
 
     Attributes:
-        place: source of the record, named in errors.
+        source: source of the record, named in errors.
         request: the request.
         expected: returns expected outputs by alias, some or all. Raises InvalidRequest.
         rtol: relative tolerance, `RTOL` by default.
         atol: absolute tolerance, `ATOL` by default.
     """
 
-    place: str
+    source: str
     request: InferRequest
     expected: Callable[[Signature], Arrays]
     rtol: float = RTOL
@@ -180,11 +180,11 @@ class SampleRequest:
     """A Predict, read but not yet decoded.
 
     Attributes:
-        place: source of the record, named in texts.
+        source: source of the record, named in texts.
         request: the request.
         golden: the same with its expected outputs; None if there are none.
     """
 
-    place: str
+    source: str
     request: InferRequest
     golden: GoldenRequest | None = None

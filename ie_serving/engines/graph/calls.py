@@ -175,11 +175,11 @@ async def call_each(step: CallStep, target: CallTarget, inputs: Arrays, gives: S
         ServingError: of the first entry that fails.
     """
     counts = _counts(step, inputs)
-    places = [*np.ndindex(*counts)]
-    if not places:
+    indices = [*np.ndindex(*counts)]
+    if not indices:
         return {item: _none(spec, counts) for item, spec in gives.items()}
-    found: list[Arrays] = [{}] * len(places)
-    entries = iter(range(len(places)))
+    found: list[Arrays] = [{}] * len(indices)
+    entries = iter(range(len(indices)))
 
     async def work() -> None:
         began = time.perf_counter()
@@ -187,18 +187,18 @@ async def call_each(step: CallStep, target: CallTarget, inputs: Arrays, gives: S
             if time.perf_counter() - began > LOOP_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-            found[at] = await call(step, target, _entry(step, inputs, places[at]))
+            found[at] = await call(step, target, _entry(step, inputs, indices[at]))
 
-    lanes = min(len(places), max(1, target.held.compiled.at_once(target.signature)))
+    lanes = min(len(indices), max(1, target.held.compiled.at_once(target.signature)))
     await (side_by_side(work() for _ in range(lanes)) if lanes > 1 else work())
     return {item: _stacked(item, [each[item] for each in found], counts) for item in gives}
 
 
-def _entry(step: CallStep, inputs: Arrays, place: tuple[int, ...]) -> Arrays:
+def _entry(step: CallStep, inputs: Arrays, index: tuple[int, ...]) -> Arrays:
     entry = dict(inputs)
     for name, levels in step.split.items():
         # The dots give an array where an index would give a scalar: models take only arrays.
-        at: Any = (*place[:levels], ...)
+        at: Any = (*index[:levels], ...)
         entry[name] = inputs[name][at]
     return entry
 

@@ -12,7 +12,7 @@ from ie_serving.core.values.integers import MOST_NESTED
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Specs
 from ie_serving.engines.graph.condition import Condition
-from ie_serving.engines.kernels import THREAD, KernelPlace
+from ie_serving.engines.kernels import THREAD, CodeSource
 
 REQUEST = "request"
 """The client's request, in place of a step's name."""
@@ -152,14 +152,14 @@ class KernelStep(CallStep):
     """A kernel that belongs to the graph.
 
     Attributes:
-        place: place of its code.
+        source: file and name of its code.
         params: its parameters, with the types of JSON.
         isolation: isolation, as in `KernelOptions`.
         max_concurrency: most calls at once, as in `KernelOptions`.
         limit_s: longest time of a call, in place of `timeout_s`; then the kernel's process ends.
     """
 
-    place: KernelPlace
+    source: CodeSource
     params: Mapping[str, object] = field(default_factory=dict)
     isolation: str = THREAD
     max_concurrency: int = 1
@@ -168,7 +168,7 @@ class KernelStep(CallStep):
     @property
     def what(self) -> str:
         """See `CallStep`."""
-        return f'kernel "{self.place}"'
+        return f'kernel "{self.source}"'
 
 
 @dataclass(frozen=True, kw_only=True)

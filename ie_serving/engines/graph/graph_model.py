@@ -16,7 +16,7 @@ from ie_serving.engines.graph.chain import StepChain
 from ie_serving.engines.graph.definition import CallStep, Definition, KernelStep, ModelStep, UseStep
 from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import GraphRun
-from ie_serving.engines.kernels import GraphFiles, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, GraphFiles, KernelOptions
 from ie_serving.engines.other_models import HeldModel, OtherModels, RecordStep
 from ie_serving.engines.run.cache import AnswerCache
 from ie_serving.engines.steps.watching import ValueWatch
@@ -69,9 +69,9 @@ class GraphParts:
         from ie_serving.engines.python.driver import load  # here: few graphs have code of their own
 
         beside = self._options.of(GraphFiles).directory
-        place = KernelPlace(file=step.place.file, name=step.place.name, beside=beside)
+        source = CodeSource(file=step.source.file, name=step.source.name, beside=beside)
         own = KernelOptions(
-            place=place,
+            source=source,
             isolation=step.isolation,
             max_concurrency=step.max_concurrency,
             timeout_ms=step.limit_s * 1000,
@@ -98,11 +98,11 @@ class GraphParts:
         if path.is_absolute() or ".." in path.parts:
             raise LoadFailed(f'file "{name}": expected one beside the graph, without ".."')
         beside = self._options.of(GraphFiles).directory
-        places = [self._directory, *([Path(beside)] if beside else [])]
-        found = next((each / path for each in places if (each / path).is_file()), None)
+        folders = [self._directory, *([Path(beside)] if beside else [])]
+        found = next((each / path for each in folders if (each / path).is_file()), None)
         if found is None:
             raise LoadFailed(
-                f'file "{name}" is missing; expected it in {" or ".join(map(str, places))}'
+                f'file "{name}" is missing; expected it in {" or ".join(map(str, folders))}'
             )
         return found
 
@@ -153,8 +153,8 @@ class GraphModel(CompiledModel):
         """Give the short way, where the steps go it."""
         if self._plan.only is None or not all(step.is_plain for step in self._plan.only):
             return None
-        places = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
-        return StepChain(self._plan, places, self._parts.held, self._record)
+        indices = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
+        return StepChain(self._plan, indices, self._parts.held, self._record)
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:
         """See `engines.base`.

@@ -19,7 +19,7 @@ from ie_serving.engines.graph.definition import (
     UseStep,
     parse_ref,
 )
-from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelPlace
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, CodeSource
 from ie_serving.engines.steps.registry import TABLE
 
 FOR_ALL = ("when", "fallback", "keep")
@@ -111,8 +111,8 @@ class StepReader:
         return ModelStep(**self._call(given, before), model=self._spec(given, "graph"))
 
     def _kernel(self, given: Mapping[str, Any], before: tuple[str, ...]) -> KernelStep:
-        place = KernelPlace.parse(given["kernel"])
-        if place is None:
+        source = CodeSource.parse(given["kernel"])
+        if source is None:
             self._add("kernel", f"{given['kernel']!r} given; expected FILE.py or FILE.py:NAME")
         params = given.get("with", {})
         if not isinstance(params, Mapping):
@@ -123,7 +123,7 @@ class StepReader:
         return KernelStep(
             **call,
             limit_s=limit_s,
-            place=place or KernelPlace(file=""),
+            source=source or CodeSource(file=""),
             params=params,
             isolation=self._word(given, "isolation", THREAD, INLINE, PROCESS) or THREAD,
             max_concurrency=max(1, self._number(given, "max_concurrency", MOST_CALLS)),

@@ -266,9 +266,9 @@ class GraphRun:
 
 def of_step(step: Step, error: Exception, about: About) -> ServingError:
     """Name the step in an error; an unexpected exception goes to the log in full."""
-    place = f'step "{step.name}"' + (f" ({step.what})" if isinstance(step, CallStep) else "")
+    source = f'step "{step.name}"' + (f" ({step.what})" if isinstance(step, CallStep) else "")
     if isinstance(error, ServingError):
-        return placed(place, error)
+        return placed(source, error)
     with about():
         log.error(Event("step failed by a defect", step=step.name), exc_info=error)
-    return ServingError(f"{place}: it failed by a defect, which the log names")
+    return ServingError(f"{source}: it failed by a defect, which the log names")

@@ -195,9 +195,9 @@ class ImageBatch:
             try:
                 self._put(index, decode(self._images[index], self._form.channels))
             except ServingError as error:
-                self._failures[index] = type(error)(f"{self._place(index)} ", *error.args)
+                self._failures[index] = type(error)(f"{self._position(index)} ", *error.args)
 
-    def _place(self, index: int) -> str:
+    def _position(self, index: int) -> str:
         last = len(self._images) - 1
         which = f"image {index} (of 0 to {last})" if last else "the image"
         return f'input "{self._spec.name}": {which}'

@@ -55,7 +55,7 @@ class TrialRequest:
     """A request that the model accepts.
 
     Attributes:
-        place: source of a recorded request, or the kind of a generated one.
+        source: source of a recorded request, or the kind of a generated one.
         signature: name of its signature.
         inputs: values in the signature's dtypes and shapes.
         added: trailing dimensions of size 1 that it lacked.
@@ -63,7 +63,7 @@ class TrialRequest:
         answer: outputs in f32, where it has been inferred before the trial.
     """
 
-    place: str
+    source: str
     signature: str
     inputs: Arrays
     added: int = 0
@@ -127,7 +127,7 @@ def _decoded(model: CompiledModel, sample: SampleRequest) -> Iterator[TrialReque
         inputs, added = fit(signature, sample.request.decode(signature)[0])
     except ServingError:
         return
-    yield TrialRequest(sample.place, name, inputs, added, sample.golden)
+    yield TrialRequest(sample.source, name, inputs, added, sample.golden)
 
 
 def measured_as_brief(
@@ -216,7 +216,7 @@ async def _compared(
             return ComparedRequest(worst, fault)
         full_s, lower_s = await _shortest_s(full, asked), await _shortest_s(lower, asked)
     except ServingError as error:
-        return ComparedRequest(math.inf, f"{asked.place} fails: {error}")
+        return ComparedRequest(math.inf, f"{asked.source} fails: {error}")
     return ComparedRequest(worst, "", full_s, lower_s)
 
 
@@ -228,7 +228,7 @@ def _golden_fault(
     if asked.fault(signature, expected):
         return ""  # the version is not served anyway
     fault = asked.fault(signature, found)
-    return fault and f"golden request {asked.place}: {fault}"
+    return fault and f"golden request {asked.source}: {fault}"
 
 
 async def _infer(model: CompiledModel, asked: TrialRequest) -> Arrays:

@@ -29,7 +29,7 @@ class Operation(NamedTuple):
     Attributes:
         kind: type in the file.
         names: its name, then other names by which OpenVINO may speak of it; none if unknown.
-        where: place of the operation, if not in the graph itself.
+        where: loop or branch of the operation, if not in the graph itself.
     """
 
     kind: str
@@ -140,8 +140,8 @@ def _export(kind: str) -> str:
 def first_of(kind: str) -> Operation:
     """Give the first operation of a kind in the file, or else one without a name."""
     listed = _operations()
-    place = _place(listed, kind, "")
-    return Operation(kind, ()) if place is None else listed[place]
+    index = _index(listed, kind, "")
+    return Operation(kind, ()) if index is None else listed[index]
 
 
 def named(text: str) -> Operation | None:
@@ -174,14 +174,14 @@ def _first(text: str) -> Operation | None:
     """Give the first operation of the file that the text is about, or else the one it names."""
     listed = _operations()
     failed = [(match["kind"], match["text"]) for match in _FAILED.finditer(text)]
-    places = [_place(listed, kind, own) for kind, own in failed or [("", text)]]
-    found = [place for place in places if place is not None]
+    indices = [_index(listed, kind, own) for kind, own in failed or [("", text)]]
+    found = [index for index in indices if index is not None]
     if found:
         return listed[min(found)]
     return named(text) or (Operation(failed[0][0], ()) if failed else None)
 
 
-def _place(listed: Sequence[Operation], kind: str, text: str) -> int | None:
+def _index(listed: Sequence[Operation], kind: str, text: str) -> int | None:
     """Find what a text names among the operations, or else the first one of a kind."""
     names = {match["name"] for pattern in _NAMES for match in pattern.finditer(text)}
     by_name = [at for at, each in enumerate(listed) if names.intersection(each.names)]

@@ -211,7 +211,7 @@ TYPES: Mapping[str, DataType] = {
 }
 """Element types of outputs by the library's names; other names mean real numbers."""
 
-ColumnPlaces = Mapping[str, Sequence[int]]
+ColumnIndices = Mapping[str, Sequence[int]]
 """The columns of each output in the library's result."""
 
 
@@ -227,11 +227,11 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         every = fields_of(content)
         scorer = Scorer(content, with_label=as_library)
         fields = [_known(every, name) for name in scorer.inputs]
-        form, places = _form(fields, scorer)
+        form, columns = _form(fields, scorer)
         if as_library:
             # The library adds outputs that the document does not declare, such as a confidence.
-            form, places = _named(fields, scorer, {*outputs_of(content), *scorer.targets})
-    predict = partial(_predict, scorer, fields, places)
+            form, columns = _named(fields, scorer, {*outputs_of(content), *scorer.targets})
+    predict = partial(_predict, scorer, fields, columns)
     return compiled(form, predict, options, library=LIBRARY)
 
 
@@ -243,7 +243,7 @@ def _known(fields: Mapping[str, InputField], name: str) -> InputField:
     return fields[name]
 
 
-def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, ColumnPlaces]:
+def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, ColumnIndices]:
     """Describe the tensors of a model; outputs of other kinds keep the names of their fields."""
     inputs = {each.name: tensor(each.name, each.dtype, -1) for each in fields}
     column = {each.name: at for at, each in enumerate(scorer.outputs)}
@@ -253,8 +253,8 @@ def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, Col
         outputs = rows.classified(_dtype(given[0]), DataType.FP64, len(classes))
         names = rows.names_of([str(each.value) for each in classes])
         chances = [column[each.name] for each in classes]
-        places = {LABEL: [column[given[0].name]], PROBABILITIES: chances}
-        return TensorForm(inputs, outputs, names), places
+        columns = {LABEL: [column[given[0].name]], PROBABILITIES: chances}
+        return TensorForm(inputs, outputs, names), columns
     if scorer.function == "regression" and len(given) == 1:
         return TensorForm(inputs, rows.values(DataType.FP64)), {Y: [column[given[0].name]]}
     return _named(fields, scorer)
@@ -262,20 +262,20 @@ def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, Col
 
 def _named(
     fields: Sequence[InputField], scorer: Scorer, wanted: Collection[str] | None = None
-) -> tuple[TensorForm, ColumnPlaces]:
+) -> tuple[TensorForm, ColumnIndices]:
     """Describe the tensors by the names of fields: all, or those in `wanted`.
 
     With `wanted`, a predicted field has the document's name, not the library's.
     """
     inputs = {each.name: tensor(each.name, each.dtype, -1) for each in fields}
     names = {} if wanted is None else scorer.targets
-    named, places = {}, {}
+    named, columns = {}, {}
     for at, each in enumerate(scorer.outputs):
         if wanted is None or each.name in wanted:
             name = names.get(each.name, each.name)
             named[name] = tensor(name, _dtype(each), -1)
-            places[name] = [at]
-    return TensorForm(inputs, named), places
+            columns[name] = [at]
+    return TensorForm(inputs, named), columns
 
 
 def _classes(outputs: Sequence[OutputField], given: Sequence[OutputField]) -> list[OutputField]:
@@ -290,14 +290,14 @@ def _dtype(output: OutputField) -> DataType:
 
 
 def _predict(
-    scorer: Scorer, fields: Sequence[InputField], places: ColumnPlaces, inputs: Arrays
+    scorer: Scorer, fields: Sequence[InputField], indices: ColumnIndices, inputs: Arrays
 ) -> Mapping[str, Any]:
     for field in fields:
         field.check(inputs[field.name])
     columns = [_json(inputs[field.name]) for field in fields]
     asked = {"columns": [field.name for field in fields], "data": list(zip(*columns, strict=True))}
     rows = json.loads(scorer.score(json.dumps(asked)))["data"]
-    return {name: _column(rows, columns) for name, columns in places.items()}
+    return {name: _column(rows, given) for name, given in indices.items()}
 
 
 def _json(array: Array) -> list[Any]:
@@ -305,12 +305,12 @@ def _json(array: Array) -> list[Any]:
     return [None if value != value else value for value in array.tolist()]
 
 
-def _column(rows: Sequence[Sequence[Any]], places: Sequence[int]) -> Array:
-    """Give one output for all rows, with a column for each of `places` if there are several."""
-    found = [[row[place] for place in places] for row in rows]
+def _column(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> Array:
+    """Give one output for all rows, with a column for each of `columns` if there are several."""
+    found = [[row[column] for column in columns] for row in rows]
     for number, row in enumerate(found):
         if None in row:
             raise InvalidTensor(
                 f"the model has no result for the values of row {number}: send values that it knows"
             )
-    return np.array(found)[:, 0] if len(places) == 1 else np.array(found)
+    return np.array(found)[:, 0] if len(columns) == 1 else np.array(found)

@@ -32,7 +32,7 @@ HEAD = struct.Struct("<BxHIQ")
 """Kind, number, count of tensors, and bytes that follow."""
 
 _TENSOR = struct.Struct("<BBBxIQQ")
-"""Number of the dtype, rank, place, zero, offset and bytes; then each dimension."""
+"""Number of the dtype, rank, location, zero, offset and bytes; then each dimension."""
 
 _INLINE, _SHARED = 0, 1
 
@@ -121,15 +121,15 @@ def pack(
     end = behind
     for array, raw in zip(tensors, raws, strict=True):
         if raw.nbytes >= shared_from:
-            place, offset = _SHARED, _aligned(end, ALIGNMENT)
+            location, offset = _SHARED, _aligned(end, ALIGNMENT)
             shared.append((offset, raw))
             end = offset + raw.nbytes
         else:
             inline += bytes(_aligned(len(inline), _INLINE_ALIGNMENT) - len(inline))
-            place, offset = _INLINE, len(inline)
+            location, offset = _INLINE, len(inline)
             inline += raw
         number_of_dtype = BY_NUMPY[array.dtype].number
-        heads += _TENSOR.pack(number_of_dtype, array.ndim, place, 0, offset, raw.nbytes)
+        heads += _TENSOR.pack(number_of_dtype, array.ndim, location, 0, offset, raw.nbytes)
         heads += struct.pack(f"<{array.ndim}q", *array.shape)
     head = HEAD.pack(kind, number, len(tensors), len(heads) + len(inline))
     return ProcessFrame(b"".join((head, heads, inline)), shared, end)
@@ -162,14 +162,19 @@ def unpack(head: FrameHead, body: FrameBytes, memory: FrameBytes) -> list[Array]
     found: list[tuple[DataType, tuple[int, ...], int, int, int]] = []
     at = 0
     for _ in range(head.tensors):
-        number, rank, place, _, offset, size = _TENSOR.unpack_from(body, at)
+        number, rank, location, _, offset, size = _TENSOR.unpack_from(body, at)
         at += _TENSOR.size
         shape = struct.unpack_from(f"<{rank}q", body, at)
         at += 8 * rank
-        found.append((BY_NUMBER[number], shape, place, offset, size))
+        found.append((BY_NUMBER[number], shape, location, offset, size))
     return [
-        _array(dtype, shape, memory if place == _SHARED else body, offset + at * (place == _INLINE))
-        for dtype, shape, place, offset, _ in found
+        _array(
+            dtype,
+            shape,
+            memory if location == _SHARED else body,
+            offset + at * (location == _INLINE),
+        )
+        for dtype, shape, location, offset, _ in found
     ]
 
 
@@ -177,9 +182,9 @@ def shared_bytes(head: FrameHead, body: FrameBytes) -> int:
     """Give the bytes of shared memory that the tensors of a frame occupy."""
     end = at = 0
     for _ in range(head.tensors):
-        _, rank, place, _, offset, size = _TENSOR.unpack_from(body, at)
+        _, rank, location, _, offset, size = _TENSOR.unpack_from(body, at)
         at += _TENSOR.size + 8 * rank
-        end = max(end, offset + size) if place == _SHARED else end
+        end = max(end, offset + size) if location == _SHARED else end
     return end
 
 

@@ -22,7 +22,7 @@ from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import PROCESS, CodeSource, KernelOptions
 from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.process.link import PeerGone, RemoteFault, Segment
 from ie_serving.engines.process.protocol import FrameKind
@@ -154,11 +154,11 @@ _HELD = ExitStack()
 def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
     """Write the job of the process; `load` reads it. The server removes `scratch`, too."""
     own = options.of(KernelOptions)
-    assert own.place is not None  # the driver has looked
+    assert own.source is not None  # the driver has looked
     return json.dumps(
         {
             "directory": str(directory),
-            "place": vars(own.place),
+            "source": vars(own.source),
             "model": options.of(Surroundings).model,
             "params": options.params,
             "scratch": str(scratch.path),
@@ -172,7 +172,7 @@ def load(job: Job) -> LoadedJob:
     """Load a kernel, in its process. Raises: RemoteFault."""
     logs.configure(**job["log"])
     options = EngineOptions(params=job["params"], allow_python=True)
-    options = options.having(KernelOptions(place=KernelPlace(**job["place"]), isolation=PROCESS))
+    options = options.having(KernelOptions(source=CodeSource(**job["source"]), isolation=PROCESS))
     options = options.having(Surroundings(job["model"]))
     scratch = Scratch(path=Path(job["scratch"]))
     try:

@@ -12,7 +12,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import ABSENT, SERVING_DEFAULT, Signature
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, CodeSource, KernelOptions
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.openvino.unsupported_settings import refuse_unsupported
 from ie_serving.engines.other_models import Surroundings
@@ -29,12 +29,12 @@ PYTHON = Hint("; to allow that, set {engine.allow_python}")
 def load(directory: Path, options: EngineOptions) -> KernelModel:
     """Make the model of a version's kernel. See `engines.drivers.LoadDirectory`."""
     own = options.of(KernelOptions)
-    if own.place is None:
+    if own.source is None:
         raise LoadFailed('driver python runs a kernel: name it, as "kernel": "kernel.py:Name"')
     # Checked before the import: importing a module runs its code.
     if not options.allow_python:
-        raise LoadFailed(f"kernel {own.place} asks to run Python code", PYTHON)
-    isolation = own.isolation or _usual(own.place, directory)
+        raise LoadFailed(f"kernel {own.source} asks to run Python code", PYTHON)
+    isolation = own.isolation or _usual(own.source, directory)
     options = options.having(replace(own, isolation=isolation))
     with ExitStack() as undone:
         if isolation != PROCESS:
@@ -45,10 +45,10 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
         return _model(begin(directory, options, undone), options, undone)
 
 
-def _usual(place: KernelPlace, directory: Path) -> str:
+def _usual(source: CodeSource, directory: Path) -> str:
     """Give the isolation that the author of a kernel counts on."""
-    home = found(place, directory).parent
-    is_foreign = not place.name and any(takes(home) for takes in added("foreign_kernels"))
+    home = found(source, directory).parent
+    is_foreign = not source.name and any(takes(home) for takes in added("foreign_kernels"))
     return PROCESS if is_foreign else THREAD
 
 

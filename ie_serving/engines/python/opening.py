@@ -40,7 +40,7 @@ from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import PROCESS, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import PROCESS, CodeSource, KernelOptions
 from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python import ovms
 from ie_serving.engines.python.context import LoadContext, kernel_scratch
@@ -229,29 +229,29 @@ def opened(
     Raises:
         LoadFailed: the kernel raised an exception, or cannot be run.
     """
-    place = options.of(KernelOptions).place
-    assert place is not None  # the driver has looked
-    file = found(place, directory)
+    source = options.of(KernelOptions).source
+    assert source is not None  # the driver has looked
+    file = found(source, directory)
     ctx = _context(directory, options, scratch or kernel_scratch())
     undone.callback(ctx.close)
     forks.watch()
     lacks = lacking(file.parent)
-    with telling(place, lacks):
-        kernel = forks.call(str(place), _kernel, file, place, ctx, options, undone)
-    warn(place, lacks)
+    with telling(source, lacks):
+        kernel = forks.call(str(source), _kernel, file, source, ctx, options, undone)
+    warn(source, lacks)
     undone.callback(_close, kernel)
     return kernel
 
 
 def _kernel(
-    file: Path, place: KernelPlace, ctx: LoadContext, options: EngineOptions, undone: ExitStack
+    file: Path, source: CodeSource, ctx: LoadContext, options: EngineOptions, undone: ExitStack
 ) -> Kernel:
-    foreign = None if place.name else _foreign(file, ctx, undone)
+    foreign = None if source.name else _foreign(file, ctx, undone)
     if foreign is not None:
         return foreign
     modules = OwnModules(file.parent, {ovms.SHIM: ovms})
     undone.callback(modules.close)
-    return kernel_of(modules.load(file), place.name, ctx, options)
+    return kernel_of(modules.load(file), source.name, ctx, options)
 
 
 def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
@@ -262,18 +262,18 @@ def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
     return None
 
 
-def found(place: KernelPlace, directory: Path, what: str = "kernel") -> Path:
+def found(source: CodeSource, directory: Path, what: str = "kernel") -> Path:
     """Find the file of a kernel, or of another object that `what` names.
 
     Raises:
         LoadFailed: naming the searched paths.
     """
     # Joining an absolute path to a directory gives that path.
-    paths = [directory / place.file, Path(place.beside) / place.file]
+    paths = [directory / source.file, Path(source.beside) / source.file]
     file = next((path for path in paths if path.is_file()), None)
     if file is None:
         looked = " nor ".join(map(str, unique(paths)))
-        raise LoadFailed(f"{what} {place.file} is neither {looked}: put the file there")
+        raise LoadFailed(f"{what} {source.file} is neither {looked}: put the file there")
     return file
 
 
@@ -299,11 +299,11 @@ def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def telling(place: KernelPlace, lacks: str) -> Iterator[None]:
+def telling(source: CodeSource, lacks: str) -> Iterator[None]:
     """Report an exception of loading code by its class and text; the log has the traceback.
 
     Args:
-        place: place of the code.
+        source: file and name of the code.
         lacks: result of `lacking`; told where an import fails.
     """
     try:
@@ -312,20 +312,20 @@ def telling(place: KernelPlace, lacks: str) -> Iterator[None]:
         raise
     # All: a KeyboardInterrupt that reached the event loop would end it.
     except BaseException as error:
-        log.warning(Event("kernel failed to load", kernel=place), exc_info=error)
+        log.warning(Event("kernel failed to load", kernel=source), exc_info=error)
         cause = f"{type(error).__name__}: {one_line(error)}"
         if lacks and isinstance(error, ImportError):
             cause += (
                 f"; {NAME} asks for {lacks}; nothing is installed by the server: install it with"
                 " pip in the server's environment and start the server again"
             )
-        raise LoadFailed(f"kernel {place} cannot be loaded: {cause}") from error
+        raise LoadFailed(f"kernel {source} cannot be loaded: {cause}") from error
 
 
-def warn(place: KernelPlace, lacks: str) -> None:
+def warn(source: CodeSource, lacks: str) -> None:
     """Log the requirements that a loaded version lacks, if there are any."""
     if lacks:
-        log.warning(Event("requirements not met", kernel=place, file=NAME, lacking=lacks))
+        log.warning(Event("requirements not met", kernel=source, file=NAME, lacking=lacks))
 
 
 def _close(kernel: Kernel) -> None:

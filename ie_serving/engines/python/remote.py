@@ -62,14 +62,14 @@ class KernelProcess(Supervisor):
 
 def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
     """Make the process of a version's kernel, not started yet."""
-    place = options.of(KernelOptions).place
+    source = options.of(KernelOptions).source
     scratch = kernel_scratch()
     task = ProcessTask(
         command=COMMAND,
         kind="kernel",
         job=job_of(directory, options, scratch),
         name=str(directory),
-        what=f"the process of kernel {place}",
+        what=f"the process of kernel {source}",
         backoff=BACKOFF,
         closing_s=CLOSING_S,
     )

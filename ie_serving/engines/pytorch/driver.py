@@ -155,13 +155,13 @@ def _spec(name: str, value: Any) -> TensorSpec:  # noqa: ANN401  the library's
 
 def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401
     named, given = options.params[CLASS], options.params.get(ARGUMENTS, {})
-    place, _, name = str(named).partition(":")
-    if not (place and name) or not isinstance(given, Mapping):
+    module_name, _, name = str(named).partition(":")
+    if not (module_name and name) or not isinstance(given, Mapping):
         raise LoadFailed(f'params.{CLASS}: {named!r} given; expected "module:Class"')
     # Checked before the import, which runs the module's code.
     if not options.allow_python:
         raise LoadFailed(f"params.{CLASS} asks to run the Python code of {named}", PYTHON)
-    module = getattr(_imported(place, file.parent), name)(**given)
+    module = getattr(_imported(module_name, file.parent), name)(**given)
     module.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
     return Module(module.eval(), list(inspect.signature(module.forward).parameters))
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-StatePlaces = Sequence[tuple[str, str]]
+StatePaths = Sequence[tuple[str, str]]
 """Attributes that hold state: the path of their module, and their name."""
 Holders = Sequence[tuple[Any, str]]
 """The same in one copy: the module itself, and the name."""
@@ -24,13 +24,13 @@ def isolated(torch: Any, module: Any, state: Sequence[str]) -> Callable[..., Any
         state: names of the attributes that a call changes, with paths or in any inner module; all
             of the module is copied for each call where an attribute is not found or cannot be set.
     """
-    places = _places(module, state)
-    if places:
-        calls = _Calls(torch, module, places)
+    state_paths = _state_paths(module, state)
+    if state_paths:
+        calls = _Calls(torch, module, state_paths)
         try:
             calls.add()
         except (RuntimeError, TypeError, AttributeError):  # as of an attribute of a class
-            places = ()
+            state_paths = ()
         else:
             return calls
 
@@ -40,7 +40,7 @@ def isolated(torch: Any, module: Any, state: Sequence[str]) -> Callable[..., Any
     return call
 
 
-def _places(module: Any, state: Sequence[str]) -> StatePlaces:  # noqa: ANN401
+def _state_paths(module: Any, state: Sequence[str]) -> StatePaths:  # noqa: ANN401
     inner, found = dict(module.named_modules()), []
     for each in state:
         path, _, name = each.rpartition(".")
@@ -54,11 +54,11 @@ def _places(module: Any, state: Sequence[str]) -> StatePlaces:  # noqa: ANN401
 class _Calls:
     """Calls copies of one module; in any thread."""
 
-    def __init__(self, torch: Any, module: Any, places: StatePlaces) -> None:  # noqa: ANN401
+    def __init__(self, torch: Any, module: Any, state_paths: StatePaths) -> None:  # noqa: ANN401
         self._torch = torch
         self._module = module
-        self._places = places
-        self._state = [getattr(part, name) for part, name in _found(module, places)]
+        self._state_paths = state_paths
+        self._state = [getattr(part, name) for part, name in _found(module, state_paths)]
         self._apart = _are_apart(torch, self._state)
         self._idle: deque[tuple[Any, Holders]] = deque()
 
@@ -84,7 +84,7 @@ class _Calls:
             for each in (self._torch.nn.Module.parameters, self._torch.nn.Module.buffers):
                 for own, shared in zip(each(module), each(self._module), strict=True):
                     own.data = shared.data
-            holders = _found(module, self._places)
+            holders = _found(module, self._state_paths)
             self._begin(holders)
         return module, holders
 
@@ -107,6 +107,6 @@ def _are_apart(torch: Any, state: Sequence[Any]) -> bool:  # noqa: ANN401
     return len(tensors) + len(numbers) == len(state) and len(set(memory)) == len(memory)
 
 
-def _found(module: Any, places: StatePlaces) -> Holders:  # noqa: ANN401
+def _found(module: Any, state_paths: StatePaths) -> Holders:  # noqa: ANN401
     inner = dict(module.named_modules())
-    return [(inner[path], name) for path, name in places]
+    return [(inner[path], name) for path, name in state_paths]

@@ -93,11 +93,11 @@ def yolo_boxes(
     labels: tuple[str, ...],
 ) -> Arrays:
     """Decode a YOLO's output to boxes; see `registry.TABLE`."""
-    places, certain, classes = _FORMS[form](output, anchors)
+    coordinates, certain, classes = _FORMS[form](output, anchors)
     scores = classes.max(axis=1, initial=0.0) * certain
     # Most of the thousands of boxes score too low: only the others are decoded.
     sure = np.flatnonzero(scores >= threshold)
-    centres, sizes = places[sure, :2], places[sure, 2:]
+    centres, sizes = coordinates[sure, :2], coordinates[sure, 2:]
     corners = np.concatenate((centres - sizes / 2, centres + sizes / 2), axis=1)
     if form != GRID:
         corners = corners / np.array((width, height, width, height), np.float32)
@@ -157,9 +157,11 @@ def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> FoundBoxe
     priors = np.array(anchors, np.float32)[:, np.newaxis, np.newaxis]
     with np.errstate(over="ignore"):  # an infinite size is cut to the picture
         sizes = np.exp(cells[..., 2:4]) * priors / grid
-    places = np.concatenate(((_logistic(cells[..., :2]) + at) / grid, sizes.clip(0, 2)), axis=-1)
+    coordinates = np.concatenate(
+        ((_logistic(cells[..., :2]) + at) / grid, sizes.clip(0, 2)), axis=-1
+    )
     certain, classes = _logistic(cells[..., 4]), probabilities(cells[..., 5:])
-    return places.reshape(-1, 4), certain.reshape(-1), classes.reshape(-1, classes.shape[-1])
+    return coordinates.reshape(-1, 4), certain.reshape(-1), classes.reshape(-1, classes.shape[-1])
 
 
 def _logistic(values: Array) -> Array:
@@ -193,8 +195,8 @@ def filter_boxes(
     wanted = scores >= threshold
     if keep:
         wanted &= np.isin(labels, [each.encode() for each in keep])
-    places = np.flatnonzero(wanted)
-    return _listed(boxes, scores, classes, labels, places[_best_first(scores[places])][:most])
+    indices = np.flatnonzero(wanted)
+    return _listed(boxes, scores, classes, labels, indices[_best_first(scores[indices])][:most])
 
 
 def _best(
@@ -213,23 +215,23 @@ def _best(
     boxes = boxes[sure].clip(0, 1).astype(np.float32)
     scores, classes = scores[sure].astype(np.float32), classes[sure].astype(np.int64)
     if overlap < 1:
-        places = kept(boxes, scores, classes, overlap, most)
+        indices = kept(boxes, scores, classes, overlap, most)
     else:
-        places = _best_first(scores)[:most]
-    return _listed(boxes, scores, classes, named(classes, labels), places)
+        indices = _best_first(scores)[:most]
+    return _listed(boxes, scores, classes, named(classes, labels), indices)
 
 
 def _best_first(scores: Array) -> Array:
     return np.argsort(-scores, kind="stable")
 
 
-def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, places: Array) -> Arrays:
+def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, indices: Array) -> Arrays:
     return {
-        "boxes": boxes[places].astype(np.float32),
-        "scores": scores[places].astype(np.float32),
-        "classes": classes[places],
-        "labels": labels[places],
-        "count": np.array(len(places), np.int64),
+        "boxes": boxes[indices].astype(np.float32),
+        "scores": scores[indices].astype(np.float32),
+        "classes": classes[indices],
+        "labels": labels[indices],
+        "count": np.array(len(indices), np.int64),
     }
 
 

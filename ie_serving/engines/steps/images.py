@@ -238,11 +238,11 @@ PIXELS = "pixels"
 def crop(image: Array, boxes: Array, *, height: int, width: int, margin: float) -> Arrays:
     """Cut boxes out of a picture, all in one size; see `registry.TABLE`."""
     pixels = only(image)
-    places = places_of(pixels, boxes, margin)
-    found = room(len(places), height, width, pixels.shape[2], pixels.dtype)
-    for at, (left, top, right, bottom) in enumerate(places):
+    rectangles = rectangles_of(pixels, boxes, margin)
+    found = room(len(rectangles), height, width, pixels.shape[2], pixels.dtype)
+    for at, (left, top, right, bottom) in enumerate(rectangles):
         found[at] = sized(pixels[top:bottom, left:right], height, width)
-    return {"items": found, "count": np.array(len(places), np.int64)}
+    return {"items": found, "count": np.array(len(rectangles), np.int64)}
 
 
 def crop_specs(inputs: Specs, *, height: int, width: int, **_: object) -> Specs:
@@ -266,16 +266,16 @@ def draw(
         raise InvalidTensor(
             f"image is {pixels.dtype}; expected uint8: give the picture as decoded, not as scaled"
         )
-    places = places_of(pixels, boxes, 0.0)
+    rectangles = rectangles_of(pixels, boxes, 0.0)
     for each in (labels, scores):
-        if each is not None and each.size != len(places):
+        if each is not None and each.size != len(rectangles):
             raise InvalidTensor(
-                f"{each.size} labels or scores came for {len(places)} boxes; expected as many of"
-                " each: give outputs of one step"
+                f"{each.size} labels or scores came for {len(rectangles)} boxes; expected as many"
+                " of each: give outputs of one step"
             )
-    texts = [_text(at, labels, scores) for at in range(len(places))]
-    colours = _colours(labels, len(places))
-    found = drawn(pixels, places, texts, colours, line)
+    texts = [_text(at, labels, scores) for at in range(len(rectangles))]
+    colours = _colours(labels, len(rectangles))
+    found = drawn(pixels, rectangles, texts, colours, line)
     if format == PIXELS:
         return {"image": found}
     return {"image": np.array(encoded(found, format), np.object_)}
@@ -288,7 +288,7 @@ def draw_specs(inputs: Specs, *, format: str, **_: object) -> Specs:
     return {"image": tensor("image", DataType.STRING)}
 
 
-def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int, int, int]]:
+def rectangles_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int, int, int]]:
     """Give the pixels of each box: left, top, right, bottom; each has one pixel at least.
 
     Args:
@@ -308,10 +308,10 @@ def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int
     extent = np.array((columns, rows, columns, rows))
     sides = flat[:, 2:] - flat[:, :2]
     wider = flat + margin * np.concatenate((-sides, sides), axis=1)
-    places = (wider.clip(0, 1) * extent).round().astype(np.int64)
-    places[:, :2] = np.minimum(places[:, :2], extent[:2] - 1)
-    places[:, 2:] = np.maximum(places[:, 2:], places[:, :2] + 1)
-    return [(left, top, right, bottom) for left, top, right, bottom in places.tolist()]
+    rectangles = (wider.clip(0, 1) * extent).round().astype(np.int64)
+    rectangles[:, :2] = np.minimum(rectangles[:, :2], extent[:2] - 1)
+    rectangles[:, 2:] = np.maximum(rectangles[:, 2:], rectangles[:, :2] + 1)
+    return [(left, top, right, bottom) for left, top, right, bottom in rectangles.tolist()]
 
 
 def _text(at: int, labels: Array | None, scores: Array | None) -> str:

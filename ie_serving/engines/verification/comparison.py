@@ -207,7 +207,7 @@ class SecondEngine:
         package: distribution whose release a verdict depends on.
         install: the command that installs it.
         takes_odd: whether it gets requests with NaN and the like that OpenVINO answers otherwise.
-        place: module of this package whose `opened` gives a `Reference` for each signature.
+        reference: module of this package whose `opened` gives a `Reference` for each signature.
     """
 
     library: str
@@ -215,7 +215,7 @@ class SecondEngine:
     package: str
     install: str
     takes_odd: bool
-    place: str
+    reference: str
 
     @property
     def is_installed(self) -> bool:
@@ -224,7 +224,7 @@ class SecondEngine:
 
     def opened(self, file: Path) -> Sequence[Reference]:
         """Open a file: imports the library. Raises: LoadFailed."""
-        return cast("Sequence[Reference]", import_module(f"{ROOM}.{self.place}").opened(file))
+        return cast("Sequence[Reference]", import_module(f"{ROOM}.{self.reference}").opened(file))
 
 
 BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
@@ -234,7 +234,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "onnxruntime",
         onnxruntime.INSTALL,
         takes_odd=True,
-        place="onnx_reference",
+        reference="onnx_reference",
     ),
     TFLITE: SecondEngine(
         "LiteRT",
@@ -242,7 +242,7 @@ BY_SUFFIX: Final[Mapping[str, SecondEngine]] = {
         "ai-edge-litert",
         "pip install '.[litert]'",
         takes_odd=False,
-        place="lite_reference",
+        reference="lite_reference",
     ),
 }
 """Second engines by the suffix of the model's file. Models of other formats have no second

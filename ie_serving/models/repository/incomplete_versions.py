@@ -121,52 +121,52 @@ SHOWN = 3
 """Names in a text."""
 
 
-def incomplete(lacks: str, files: Collection[str], place: str, missing: FindMissing) -> str:
+def incomplete(lacks: str, files: Collection[str], path: str, missing: FindMissing) -> str:
     """Explain a version without a model; `lacks` itself where nothing more is known.
 
     Args:
         lacks: names the missing files.
         files: files of the version.
-        place: its directory.
+        path: its directory.
         missing: function of the engine that finds missing files.
     """
     if not files:
         return f"the directory is empty, {lacks}"
     for folder, inner in _by_folder(files).items():
         if missing(inner) is None:
-            move = f"mv {shlex.quote(f'{place}/{folder}')}/* {shlex.quote(place)}/"
-            how = command(move, place)
+            move = f"mv {shlex.quote(f'{path}/{folder}')}/* {shlex.quote(path)}/"
+            how = command(move, path)
             return f"found a model in {folder}/, one folder too deep: {how}"
-    return another_form(files, place, place) or f"found {_shown(files)}, {lacks}"
+    return another_form(files, path, path) or f"found {_shown(files)}, {lacks}"
 
 
 def without_version(
-    folders: Collection[str], files: Collection[str], place: str, missing: FindMissing
+    folders: Collection[str], files: Collection[str], path: str, missing: FindMissing
 ) -> str:
     """Explain a base path without a directory that is named by a number.
 
     Args:
         folders: names of its directories.
         files: paths of files below it, `MOST` at most.
-        place: path or URL of the base.
+        path: path or URL of the base.
         missing: function of the engine that finds missing files.
     """
-    first, direct = f"{place}/1", [name for name in files if "/" not in name]
+    first, direct = f"{path}/1", [name for name in files if "/" not in name]
     if is_model(files, missing):
         move = f"mkdir {shlex.quote(first)} && mv {_shown(direct, ' ')} {shlex.quote(first)}"
-        return f"found a model, but not in a directory named by a number: cd {place} && {move}"
+        return f"found a model, but not in a directory named by a number: cd {path} && {move}"
     for folder, inner in _by_folder(files).items():
-        whole = f"{place}/{folder}"
+        whole = f"{path}/{folder}"
         if any(name.partition("/")[0].isdecimal() for name in inner if "/" in name):
             return f"found versions in {folder}/, one folder too deep: use the base path {whole}"
         if missing(inner) is None:
             move = f"mv {shlex.quote(whole)} {shlex.quote(first)}"
             return f"found a model in {folder}/, whose name is not a number: {move}"
-    if form := another_form(direct, place, first):
+    if form := another_form(direct, path, first):
         return form
     found = _shown([*(f"{name}/" for name in folders), *direct])
     return (
-        f"{place} has no directory that is named by a number, such as 1:"
+        f"{path} has no directory that is named by a number, such as 1:"
         f" {f'found {found}' if found else 'it is empty'}: copy the files of the model into {first}"
     )
 

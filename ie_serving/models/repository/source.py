@@ -329,8 +329,8 @@ class VersionSource:
             return None
         if lacks := self._engine.missing(files):
             if lacks.startswith(NOTHING):
-                place = f"{self.url}/{directory}"
-                lacks = incomplete(lacks, files, place, self._engine.missing)
+                path = f"{self.url}/{directory}"
+                lacks = incomplete(lacks, files, path, self._engine.missing)
             self._left_out.note(version, directory, fingerprint, lacks)
             self._remark(directory, f"not loaded: {lacks}")
             return None

@@ -37,7 +37,7 @@ _OK: Final = Code.OK.name
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
 _GIVEN: Final = (HEADER, PARENT, STATE)
 """Names of the metadata that are read."""
-_PLACES: Final = {name: index for index, key in enumerate(_GIVEN) for name in (key, key.encode())}
+_INDEX_OF: Final = {name: index for index, key in enumerate(_GIVEN) for name in (key, key.encode())}
 """Index of each name in `_GIVEN`: transports pass metadata as text or as bytes."""
 
 
@@ -128,7 +128,7 @@ def _given(metadata: Metadata) -> tuple[bytes, str, str]:
     """Read the values of `_GIVEN`; empty if missing, or if an id is not safe to log."""
     given = ["", "", ""]
     for name, value in metadata:
-        if (index := _PLACES.get(name)) is not None:
+        if (index := _INDEX_OF.get(name)) is not None:
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             given[index] = f"{given[index]},{text}" if given[index] and index == 2 else text
     id, parent, state = given

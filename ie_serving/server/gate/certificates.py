@@ -55,14 +55,14 @@ class Certificates(CurrentMaterial[TlsMaterial, Mapping[Protocols, ServerContext
         """Say why clients refuse the certificate; empty where they take it."""
         found = validity(self.material.certificate)
         fault = found.fault(datetime.now(timezone.utc)) if found else ""
-        return f"{self.material.place}: the certificate {fault}" if fault else ""
+        return f"{self.material.source}: the certificate {fault}" if fault else ""
 
     def warn(self) -> None:
         """Log that the certificate has expired, or will soon."""
         found = validity(self.material.certificate)
         text = found.warning(datetime.now(timezone.utc)) if found else ""
         if text:
-            log.warning(Event("certificate expires", file=self.material.place, cause=text))
+            log.warning(Event("certificate expires", file=self.material.source, cause=text))
 
     def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ServerContext]:
         """Make the contexts of both protocols, and of both together."""
@@ -84,12 +84,12 @@ def _context(material: TlsMaterial, protocols: Protocols) -> ServerContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2, and RFC 8996
     context.set_alpn_protocols(protocols)
     with (
-        _naming(material.place),
+        _naming(material.source),
         _as_file(material.certificate) as certificate,
         _as_file(material.key) as key,
     ):
         # The callback keeps the library from asking for the password on a terminal.
-        context.load_cert_chain(certificate, key, partial(_no_password, material.place))
+        context.load_cert_chain(certificate, key, partial(_no_password, material.source))
     if material.client_ca:
         _require_clients(context, material)
     return context
@@ -97,9 +97,9 @@ def _context(material: TlsMaterial, protocols: Protocols) -> ServerContext:
 
 def _require_clients(context: ssl.SSLContext, material: TlsMaterial) -> None:
     context.verify_mode = ssl.CERT_REQUIRED
-    _believe(context, material.client_ca, f"authorities of clients for {material.place}")
+    _believe(context, material.client_ca, f"authorities of clients for {material.source}")
     if material.revoked:
-        _believe(context, material.revoked, f"revoked certificates for {material.place}")
+        _believe(context, material.revoked, f"revoked certificates for {material.source}")
         # A client whose issuer has no revocation list is refused.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
@@ -109,9 +109,9 @@ def _believe(context: ssl.SSLContext, content: bytes, what: str) -> None:
         context.load_verify_locations(cafile=path)
 
 
-def _no_password(place: str) -> str:
+def _no_password(source: str) -> str:
     raise ConfigError(
-        [f"{place}: its key is encrypted; expected one without a password, as openssl pkey writes"]
+        [f"{source}: its key is encrypted; expected one without a password, as openssl pkey writes"]
     )
 
 

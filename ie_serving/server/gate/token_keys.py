@@ -59,18 +59,18 @@ class TokenKeys(NamedTuple):
     left_out: int
 
 
-def keys_of(text: str, place: str, algorithms: tuple[str, ...]) -> TokenKeys:
+def keys_of(text: str, source: str, algorithms: tuple[str, ...]) -> TokenKeys:
     """Parse a key set.
 
     Args:
         text: JSON, as an issuer publishes it.
-        place: source of the text, for errors.
+        source: source of the text, for errors.
         algorithms: those that are allowed.
 
     Raises:
         ConfigError: the text is no key set, or has no key for these algorithms.
     """
-    given = list(_entries(text, place))
+    given = list(_entries(text, source))
     found: dict[tuple[str, str], Any] = {}
     count = 0
     for entry in given:
@@ -86,21 +86,24 @@ def keys_of(text: str, place: str, algorithms: tuple[str, ...]) -> TokenKeys:
     if not found:
         expected = ", ".join(algorithms)
         raise ConfigError(
-            [f"{place}: has no key that tokens may be signed with; expected one for {expected}"]
+            [f"{source}: has no key that tokens may be signed with; expected one for {expected}"]
         )
     return TokenKeys(found, count, len(given) - count)
 
 
-def _entries(text: str, place: str) -> Iterator[Mapping[str, Any]]:
+def _entries(text: str, source: str) -> Iterator[Mapping[str, Any]]:
     if len(text) > MOST_BYTES:
-        raise ConfigError([f"{place}: {len(text)} bytes; expected at most {MOST_BYTES}"])
+        raise ConfigError([f"{source}: {len(text)} bytes; expected at most {MOST_BYTES}"])
     try:
         given = json.loads(text)["keys"]
     except (ValueError, KeyError, TypeError, RecursionError):
         given = None
     if not isinstance(given, list) or len(given) > MOST_KEYS:
         raise ConfigError(
-            [f'{place}: is no JSON Web Key Set: expected {{"keys": [...]}}, of {MOST_KEYS} at most']
+            [
+                f'{source}: is no JSON Web Key Set: expected {{"keys": [...]}}, of'
+                f" {MOST_KEYS} at most"
+            ]
         )
     return (entry for entry in given if isinstance(entry, dict))
 

@@ -82,7 +82,7 @@ class TokenVerifier:
 
     def parsed(self, text: str) -> TokenKeys:
         """Parse the text of a key set. Raises: ConfigError."""
-        return keys_of(text, self.material.place, self.material.algorithms)
+        return keys_of(text, self.material.source, self.material.algorithms)
 
     def verified(self, token: bytes, keys: TokenKeys) -> VerifiedToken:
         """Verify one token. Blocking, for up to 1 ms.
@@ -171,7 +171,7 @@ class Tokens:
         self._verifying: SingleFlight[tuple[bytes, int], VerifiedToken] = SingleFlight()
         self._asking = 0
         material = verifier.material
-        read = partial(fetched, material.place)
+        read = partial(fetched, material.source)
         self._issuer = IssuerKeys(read, verifier.parsed, renewed) if material.is_url else None
 
     def follow(self) -> None:

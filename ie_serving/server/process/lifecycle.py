@@ -238,8 +238,8 @@ async def _listen(name: str, listener: PortServer, sockets: Sequence[socket.sock
         await listener.listen(sockets)
     except OSError as error:
         raise PortError(
-            f"cannot listen on {name} {' and '.join(_places(sockets))}: {error.strerror or error};"
-            " stop the program that holds it or choose another port"
+            f"cannot listen on {name} {' and '.join(_addresses(sockets))}:"
+            f" {error.strerror or error}; stop the program that holds it or choose another port"
         ) from error
 
 
@@ -249,8 +249,8 @@ def _announce(application: Application, ports: PortSockets) -> None:
     more = len(names) - MOST_NAMED
     shown = f"{names[:MOST_NAMED]}{f' and {more} more' if more > 0 else ''}"
     for name in (REST, GRPC):
-        for place in _places(answering(ports, name)):
-            log.info("%s server listens on %s and will be serving models: %s", name, place, shown)
+        for address in _addresses(answering(ports, name)):
+            log.info("%s server listens on %s and will be serving models: %s", name, address, shown)
 
 
 def _announce_as_tfs(ports: PortSockets) -> None:
@@ -263,7 +263,7 @@ def _announce_as_tfs(ports: PortSockets) -> None:
         log.info("Exporting HTTP/REST API at:localhost:%d ...", port)
 
 
-def _places(sockets: Sequence[socket.socket]) -> list[str]:
+def _addresses(sockets: Sequence[socket.socket]) -> list[str]:
     port, path = port_of(sockets), path_of(sockets)
     return [*([f"port {port}"] if port else []), *([f"socket {path}"] if path else [])]
 

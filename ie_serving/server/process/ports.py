@@ -53,7 +53,7 @@ BOTH = "both"
 _NEW = "~"
 """Ends the name of a socket that is about to take another server's."""
 
-_Place: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
+_Address: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 """Address family and address that a socket is bound to."""
 _Inherited: TypeAlias = dict[tuple[int, object], socket.socket]
 """Sockets that a predecessor has bound, by `_key`; a socket that is reused is removed from it."""
@@ -178,11 +178,11 @@ def _bound(stack: ExitStack, wanted: _WantedPort, left: _Inherited) -> tuple[soc
     """Bind one port; before a reservation, which shares its address, check that it is free."""
     missing = []
     sockets = []
-    for place in _addresses(wanted.host, wanted.number) if wanted.number else ():
-        if inherited := left.pop(_key(*place), None):
+    for address in _addresses(wanted.host, wanted.number) if wanted.number else ():
+        if inherited := left.pop(_key(*address), None):
             sockets.append(inherited)
         else:
-            missing.append(place)
+            missing.append(address)
     if wanted.reserved:
         # Two servers that share an address would each receive half of the connections.
         with ExitStack() as probe:
@@ -192,7 +192,7 @@ def _bound(stack: ExitStack, wanted: _WantedPort, left: _Inherited) -> tuple[soc
 
 
 def _bind_port(
-    stack: ExitStack, wanted: _WantedPort, places: Sequence[_Place], *, shared: bool
+    stack: ExitStack, wanted: _WantedPort, addresses: Sequence[_Address], *, shared: bool
 ) -> Sequence[socket.socket]:
     """Bind the port on every address of the host; skip addresses that this machine lacks.
 
@@ -201,7 +201,7 @@ def _bind_port(
     host, port, interface = wanted.host, wanted.number, wanted.name
     absent: OSError | None = None
     bound = []
-    for family, address in places:
+    for family, address in addresses:
         try:
             bound.append(stack.enter_context(_bind(family, address, shared=shared)))
         except OSError as error:
@@ -267,7 +267,7 @@ def _is_socket(path: str) -> bool:
     return os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)
 
 
-def _addresses(host: str, port: int) -> Iterator[_Place]:
+def _addresses(host: str, port: int) -> Iterator[_Address]:
     if not host:
         yield _every_address(port)
         return
@@ -275,7 +275,7 @@ def _addresses(host: str, port: int) -> Iterator[_Place]:
         yield from _resolved(name, port)
 
 
-def _resolved(name: str, port: int) -> Iterable[_Place]:
+def _resolved(name: str, port: int) -> Iterable[_Address]:
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -287,7 +287,7 @@ def _resolved(name: str, port: int) -> Iterable[_Place]:
     return dict.fromkeys((family, address) for family, *_, address in found)
 
 
-def _every_address(port: int) -> _Place:
+def _every_address(port: int) -> _Address:
     if socket.has_dualstack_ipv6():
         return socket.AF_INET6, ("::", port)
     return socket.AF_INET, ("0.0.0.0", port)

@@ -47,11 +47,11 @@ class SharedNumbers:
         for each in range(size):
             self._cells[each] = first
 
-    def __getitem__(self, place: int) -> int:
-        return self._cells[place]
+    def __getitem__(self, index: int) -> int:
+        return self._cells[index]
 
-    def __setitem__(self, place: int, number: int) -> None:
-        self._cells[place] = number
+    def __setitem__(self, index: int, number: int) -> None:
+        self._cells[index] = number
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -122,7 +122,7 @@ class Crew:
 
     Args of the constructor:
         size: number of workers.
-        place: creates storage that outlives a worker.
+        make_store: creates storage that outlives a worker.
 
     Attributes:
         boards: the state that each worker publishes to the others (`member.py`).
@@ -140,13 +140,13 @@ class Crew:
         changes: number of the last change that began.
     """
 
-    def __init__(self, size: int, place: Callable[[], HandoverStore]) -> None:
+    def __init__(self, size: int, make_store: Callable[[], HandoverStore]) -> None:
         self.size = size
         self.mailboxes = Mailboxes(size)
-        self.boards: Sequence[HandoverStore] = [place() for _ in range(size)]
-        self.configurations: Sequence[HandoverStore] = [place() for _ in range(size)]
-        self.answering: Sequence[HandoverStore] = [place() for _ in range(size)]
-        self.counted: Sequence[HandoverStore] = [place() for _ in range(size)]
+        self.boards: Sequence[HandoverStore] = [make_store() for _ in range(size)]
+        self.configurations: Sequence[HandoverStore] = [make_store() for _ in range(size)]
+        self.answering: Sequence[HandoverStore] = [make_store() for _ in range(size)]
+        self.counted: Sequence[HandoverStore] = [make_store() for _ in range(size)]
         self.shown = SharedNumbers(size)
         self.applied = SharedNumbers(size)
         self.beats = SharedNumbers(size)
@@ -205,12 +205,12 @@ class Crew:
 
     def forget(self) -> None:
         """Discard the state left for replacements: the next start counts as the first."""
-        for place in (*self.configurations, *self.answering):
-            place.clear()
+        for store in (*self.configurations, *self.answering):
+            store.clear()
 
 
 class Ledger:
-    """One worker's access to the ledger. Implements `config.files.followed_config.Place`.
+    """One worker's access to the ledger. A `HandoverStore` of the configuration.
 
     Args of the constructor:
         crew: shared state of all workers.
@@ -292,8 +292,8 @@ class AnsweringVersions:
         self._own.clear()
 
 
-def _first_of(places: Iterable[HandoverStore]) -> bytes:
-    return next(filter(None, (place.read() for place in places)), b"")
+def _first_of(stores: Iterable[HandoverStore]) -> bytes:
+    return next(filter(None, (store.read() for store in stores)), b"")
 
 
 Counters = Mapping[str, float]
@@ -308,14 +308,14 @@ class CounterStore:
     """
 
     def __init__(self, crew: Crew, slot: int) -> None:
-        self._places = crew.counted
+        self._stores = crew.counted
         self._slot = slot
-        self.before = _stored(self._places[slot])
+        self.before = _stored(self._stores[slot])
 
     def store(self, own: Counters) -> None:
         """Store the counters of this worker, before a scrape reports them."""
         with suppress(OSError):  # no memory: a replacement begins with the previous ones
-            self._places[self._slot].write(pickle.dumps(_sum([self.before, own])))
+            self._stores[self._slot].write(pickle.dumps(_sum([self.before, own])))
 
     def of_the_gone(self, told: Mapping[int, Counters]) -> Counters:
         """Return the counters of ended workers that no running worker includes.
@@ -323,12 +323,12 @@ class CounterStore:
         Args:
             told: `before` of each worker in the scrape, by slot.
         """
-        missing = (place for slot, place in enumerate(self._places) if slot not in told)
+        missing = (store for slot, store in enumerate(self._stores) if slot not in told)
         return _sum([*told.values(), *map(_stored, missing)])
 
 
-def _stored(place: HandoverStore) -> Counters:
-    found: Counters = pickle.loads(place.read() or _NOTHING)
+def _stored(store: HandoverStore) -> Counters:
+    found: Counters = pickle.loads(store.read() or _NOTHING)
     return found
 
 

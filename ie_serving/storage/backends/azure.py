@@ -23,7 +23,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.hosts import host_of
 from ie_serving.storage.backends.azure_requests import (
     Authorize,
-    AzurePlace,
+    AzureAddress,
     AzureRefusal,
     ContainerClient,
     by_identity,
@@ -157,23 +157,23 @@ class AzureOptions(StoreOptions):
 
     def lacks(self, location: Location) -> str:
         """See `StoreOptions`."""
-        place = self.place(location)
-        if not place.endpoint or (self.key and not place.account):
+        address = self.address(location)
+        if not address.endpoint or (self.key and not address.account):
             return "set AZURE_STORAGE_ACCOUNT, or AZURE_STORAGE_CONNECTION_STRING with AccountName"
-        if self.account not in ("", place.account) and (self.key or self.sas_token):
+        if self.account not in ("", address.account) and (self.key or self.sas_token):
             return f"the key or signature is of the account {self.account}: correct either"
         return ""
 
-    def place(self, location: Location) -> AzurePlace:
+    def address(self, location: Location) -> AzureAddress:
         """Tell where the container of a location is reached."""
         host, _, container = location.bucket.rpartition("/")
         named = _HOST.fullmatch(host)
         account = (named[1] if named else host) or self.account
         if self.endpoint and account == self.account:
-            return AzurePlace(account, self.endpoint, container)
+            return AzureAddress(account, self.endpoint, container)
         if account and not named:
             host = f"{account}.blob.core.windows.net"
-        return AzurePlace(account, f"https://{host}" if host else self.endpoint, container)
+        return AzureAddress(account, f"https://{host}" if host else self.endpoint, container)
 
     def open(self, location: Location) -> Remote:
         """See `StoreOptions`."""
@@ -229,8 +229,8 @@ class AzureRemote(BucketRemote[ContainerClient]):
     advice = ADVICE
 
     def __init__(self, location: Location, options: AzureOptions) -> None:
-        place = options.place(location)
-        super().__init__(location, place.endpoint, client_of(options, place))
+        address = options.address(location)
+        super().__init__(location, address.endpoint, client_of(options, address))
 
     def directories(self) -> list[str]:
         """One List Blobs for each 5000 names under the base."""
@@ -312,25 +312,25 @@ def _name(found: "Element") -> str:
 
 
 @cache
-def client_of(options: AzureOptions, place: AzurePlace) -> SharedClient[ContainerClient]:
+def client_of(options: AzureOptions, address: AzureAddress) -> SharedClient[ContainerClient]:
     """One client for each container."""
     quiet("azure", "msal", "requests", "urllib3")
-    return SharedClient(partial(make_client, options, place), lambda client: client.pool.clear())
+    return SharedClient(partial(make_client, options, address), lambda client: client.pool.clear())
 
 
-def make_client(options: AzureOptions, place: AzurePlace) -> ContainerClient:
+def make_client(options: AzureOptions, address: AzureAddress) -> ContainerClient:
     """Make a client; credentials are looked for with the first request."""
     return ContainerClient(
-        pool_for(place, options.ca_bundle), place, _authorization(options, place)
+        pool_for(address, options.ca_bundle), address, _authorization(options, address)
     )
 
 
-def _authorization(options: AzureOptions, place: AzurePlace) -> Authorize | None:
+def _authorization(options: AzureOptions, address: AzureAddress) -> Authorize | None:
     if options.anonymous:
-        log.info(Event("requests are anonymous, as configured", bucket=place.container))
+        log.info(Event("requests are anonymous, as configured", bucket=address.container))
         return None
     if options.key:
-        return partial(sign, place.account, base64.b64decode(options.key, validate=True))
+        return partial(sign, address.account, base64.b64decode(options.key, validate=True))
     if options.sas_token:
         token = options.sas_token.removeprefix("?")
         return lambda method, path, query, headers: token

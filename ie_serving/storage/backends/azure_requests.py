@@ -84,7 +84,7 @@ _VERSION: Final = "2021-12-02"
 """Version of the REST API: the oldest that writes any name of a blob into a listing."""
 
 
-class AzurePlace(NamedTuple):
+class AzureAddress(NamedTuple):
     """A container: its account, the URL of that, and its name."""
 
     account: str
@@ -106,18 +106,18 @@ class ContainerClient(NamedTuple):
     """Sends requests about one container."""
 
     pool: "PoolManager"
-    place: AzurePlace
+    address: AzureAddress
     authorize: Authorize | None
 
     def send(
         self, method: str, key: str, query: Mapping[str, str], **more: str
     ) -> "BaseHTTPResponse":
         """Send one request; the caller reads the answer and closes it. Raises: AzureRefusal."""
-        path = f"{urlsplit(self.place.endpoint).path}/{self.place.container}{quote(key)}"
+        path = f"{urlsplit(self.address.endpoint).path}/{self.address.container}{quote(key)}"
         headers = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **more}
         asked = dict(query)
         extra = self.authorize(method, path, asked, headers) if self.authorize else ""
-        parts = urlsplit(self.place.endpoint)
+        parts = urlsplit(self.address.endpoint)
         text = "&".join(filter(None, (urlencode(asked, quote_via=quote), extra)))
         reply = self.pool.request(
             method,
@@ -149,12 +149,12 @@ class ContainerClient(NamedTuple):
                 return
 
 
-def pool_for(place: AzurePlace, ca_bundle: str) -> "PoolManager":
+def pool_for(address: AzureAddress, ca_bundle: str) -> "PoolManager":
     """Make the connections, through the proxy of the environment."""
     import urllib3
 
-    proxy = proxy_of(place.endpoint, "all")
-    warn_of_plain_http(place.container, place.endpoint, proxy)
+    proxy = proxy_of(address.endpoint, "all")
+    warn_of_plain_http(address.container, address.endpoint, proxy)
     make: Callable[..., PoolManager] = urllib3.PoolManager
     if proxy:
         # A proxy without a scheme is one of plain HTTP.

@@ -13,7 +13,7 @@ from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import FoundObjects, Neighbours, Sibling
-from ie_serving.storage.stores import BY_SCHEME, SCHEME, place_of
+from ie_serving.storage.stores import BY_SCHEME, SCHEME, location_of
 from ie_serving.storage.trouble import RetryLoop
 
 LOCAL = "file"
@@ -31,7 +31,7 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
     faults: dict[str, None] = {}
     for url in urls:
         try:
-            place_of(url, options)
+            location_of(url, options)
         except ConfigError as error:
             faults |= dict.fromkeys(error.faults)
     if faults:
@@ -57,17 +57,17 @@ def open_storage(
 
     Args:
         url: a path, `file://`, or the URL of a remote prefix.
-        options: access to the stores, and the place of copies.
+        options: access to the stores, and the directory of copies.
         stopping: set by the owner to break off downloads and waits with NotAvailable.
         sibling: the same URL, to be listed together with those beside it.
 
     Raises:
         ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
     """
-    place = place_of(url, options)
-    if isinstance(place, str):
-        return SingleFile(place) if is_model_file(place) else LocalStorage(place)
-    store, location = place
+    found = location_of(url, options)
+    if isinstance(found, str):
+        return SingleFile(found) if is_model_file(found) else LocalStorage(found)
+    store, location = found
     above = location.above()
     return Mirror(
         store.open(location),
@@ -98,10 +98,10 @@ def open_directories(
     Raises:
         ConfigError: as `open_storage`.
     """
-    place = place_of(url, options)
-    if isinstance(place, str):
-        return LocalDirectories(LocalStorage(place), files)
-    store, location = place
+    found = location_of(url, options)
+    if isinstance(found, str):
+        return LocalDirectories(LocalStorage(found), files)
+    store, location = found
     whole = neighbours.below(location)
     stopped = stopping or Event()
 

@@ -150,7 +150,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class DownloadState:
     """The state that all files of one download share.
 
     Attributes:
@@ -176,11 +176,11 @@ class Workplace:
     given_up: Flag
 
 
-def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
+def download(state: DownloadState, entries: Mapping[str, Entry]) -> Path:
     """Fetch the missing parts.
 
     Args:
-        place: source and directories of the copy.
+        state: source and directories of the copy.
         entries: entries by path in the returned directory.
 
     Returns:
@@ -192,28 +192,28 @@ def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
         StorageError: any other trouble; parts that arrived are kept for the next attempt.
         NotAvailable: the server stops, or the download was given up.
     """
-    with place.written():
-        (place.directory / "files").mkdir(exist_ok=True)
-        (place.directory / "parts").mkdir(exist_ok=True)
+    with state.written():
+        (state.directory / "files").mkdir(exist_ok=True)
+        (state.directory / "parts").mkdir(exist_ok=True)
         jobs = [
             job
             for number, path in enumerate(sorted(entries))
-            for job in _FileDownload(place, entries[path], path, number).jobs()
+            for job in _FileDownload(state, entries[path], path, number).jobs()
         ]
-    _run(jobs, place)
-    return place.directory / "files"
+    _run(jobs, state)
+    return state.directory / "files"
 
 
 class _FileDownload:
     """One file under way: its parts, in any order, then its check."""
 
-    def __init__(self, place: Workplace, entry: Entry, path: str, number: int) -> None:
-        self._place = place
+    def __init__(self, state: DownloadState, entry: Entry, path: str, number: int) -> None:
+        self._state = state
         self._entry = entry
-        self._target = place.directory / "files" / path
-        self._work = place.directory / "parts" / str(number)
-        self._noted = place.directory / "parts" / f"{number}.done"
-        self._part_bytes = place.transfer.part_bytes
+        self._target = state.directory / "files" / path
+        self._work = state.directory / "parts" / str(number)
+        self._noted = state.directory / "parts" / f"{number}.done"
+        self._part_bytes = state.transfer.part_bytes
         self._lock = Lock()
         self._left = 0
 
@@ -221,14 +221,14 @@ class _FileDownload:
         """Give the remaining jobs, which may run at the same time."""
         count = max(1, -(-self._entry.size // self._part_bytes))
         if self._target.exists():
-            self._place.progress.add(self._entry.size)
+            self._state.progress.add(self._entry.size)
             return []
         self._target.parent.mkdir(parents=True, exist_ok=True)
         noted = self._noted.read_bytes() if self._noted.exists() else b""
         left = [part for part in range(count) if noted[part : part + 1] != b"\1"]
         left = left or [count - 1]  # all are here, but the check was not reached
         self._left = len(left)
-        self._place.progress.add(self._entry.size - sum(self._length(part) for part in left))
+        self._state.progress.add(self._entry.size - sum(self._length(part) for part in left))
         return [partial(self._run, part) for part in left]
 
     def _run(self, part: int) -> None:
@@ -245,12 +245,12 @@ class _FileDownload:
         return min(self._part_bytes, self._entry.size - part * self._part_bytes)
 
     def _fetch(self, part: int) -> None:
-        place, start = self._place, part * self._part_bytes
-        with place.written():
+        state, start = self._state, part * self._part_bytes
+        with state.written():
             file = os.open(self._work, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _Range(place, self._entry, file, start, start + self._length(part)).fetch()
-            with place.written():
+            _Range(state, self._entry, file, start, start + self._length(part)).fetch()
+            with state.written():
                 self._note(file, part)
         finally:
             os.close(file)
@@ -269,10 +269,10 @@ class _FileDownload:
             os.close(noted)
 
     def _finish(self) -> None:
-        place = self._place
-        retrying = RetryLoop(place.transfer.tries, place.pause)
-        expected = retrying.run(lambda: place.remote.checksum(self._entry))
-        with place.written():
+        state = self._state
+        retrying = RetryLoop(state.transfer.tries, state.pause)
+        expected = retrying.run(lambda: state.remote.checksum(self._entry))
+        with state.written():
             if expected is None:
                 path = self._entry.path
                 log.info(Event("store offers no checksum, size checked only", path=path))
@@ -284,7 +284,7 @@ class _FileDownload:
 
     def _verify(self, expected: checksums.Checksum) -> None:
         try:
-            checksums.verify(self._work, expected, f"{self._place.remote.url}/{self._entry.path}")
+            checksums.verify(self._work, expected, f"{self._state.remote.url}/{self._entry.path}")
         except Corrupted:
             # The wrong part is not known, so all of them go.
             self._work.unlink()
@@ -295,13 +295,15 @@ class _FileDownload:
 class _Range:
     """The bytes from `position` up to `stop`, on their way into a file."""
 
-    def __init__(self, place: Workplace, entry: Entry, file: int, position: int, stop: int) -> None:
-        self._place = place
+    def __init__(
+        self, state: DownloadState, entry: Entry, file: int, position: int, stop: int
+    ) -> None:
+        self._state = state
         self._entry = entry
         self._file = file
         self._position = position
         self._stop = stop
-        self._retrying = RetryLoop(place.transfer.tries, place.pause)
+        self._retrying = RetryLoop(state.transfer.tries, state.pause)
 
     def fetch(self) -> None:
         """Read until complete; after a break, from the last byte that arrived."""
@@ -310,42 +312,42 @@ class _Range:
     def _read(self) -> None:
         if self._position == self._stop:  # an empty file, or a break after the last byte
             return
-        place, entry = self._place, self._entry
-        place.remote.read(entry, self._position, self._stop, self._take)
+        state, entry = self._state, self._entry
+        state.remote.read(entry, self._position, self._stop, self._take)
         if self._position < self._stop:
             raise Unreachable(
-                f"{place.remote.url}/{entry.path}: the answer ended {self._stop - self._position} "
+                f"{state.remote.url}/{entry.path}: the answer ended {self._stop - self._position} "
                 f"bytes early: check proxies between this server and the store"
             )
 
     def _take(self, data: bytes) -> None:
-        if self._place.broken_off.is_set() or self._place.given_up.is_set():
+        if self._state.broken_off.is_set() or self._state.given_up.is_set():
             raise NotAvailable("the download was broken off")
         if not data:  # no progress: an end that is early must not be tried for ever
             return
         self._check_end(self._position + len(data))
-        with self._place.written():
+        with self._state.written():
             os.pwrite(self._file, data, self._position)
         self._position += len(data)
-        self._place.progress.add(len(data))
-        self._place.speed.add(len(data))
-        STORES.received(self._place.remote.url, len(data))
+        self._state.progress.add(len(data))
+        self._state.speed.add(len(data))
+        STORES.received(self._state.remote.url, len(data))
         self._retrying.progressed()
 
     # A store that ignores ranges answers with the whole file, which would overwrite other parts.
     def _check_end(self, end: int) -> None:
         if end > self._stop:
             raise Corrupted(
-                f"{self._place.remote.url}/{self._entry.path}: more bytes arrived than were asked "
+                f"{self._state.remote.url}/{self._entry.path}: more bytes arrived than were asked "
                 f"for: the store, or a proxy before it, has to support ranges"
             )
 
 
-def _run(jobs: Iterable[Callable[[], None]], place: Workplace) -> None:
-    with ThreadPoolExecutor(place.transfer.threads, "download") as pool, ExitStack() as failed:
+def _run(jobs: Iterable[Callable[[], None]], state: DownloadState) -> None:
+    with ThreadPoolExecutor(state.transfer.threads, "download") as pool, ExitStack() as failed:
         # The other parts would be fetched for nothing, and hold the pool until they end.
         failed.callback(pool.shutdown, wait=False, cancel_futures=True)
-        failed.callback(place.broken_off.set)
+        failed.callback(state.broken_off.set)
         for done in as_completed([pool.submit(job) for job in jobs]):
             done.result()
         failed.pop_all()

@@ -25,7 +25,13 @@ from ie_serving.core.values.errors import Corrupted, NotAvailable, ServingError,
 from ie_serving.storage.base import NEVER, Entry, Remote, fingerprint_of
 from ie_serving.storage.mirror import locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
-from ie_serving.storage.mirror.download import LeastSpeed, Progress, Transfer, Workplace, download
+from ie_serving.storage.mirror.download import (
+    DownloadState,
+    LeastSpeed,
+    Progress,
+    Transfer,
+    download,
+)
 from ie_serving.storage.siblings import BasePathListing, Sibling
 from ie_serving.storage.trouble import PASSING, RetryLimits, RetryLoop
 from ie_serving.telemetry.log.logs import Event
@@ -180,7 +186,7 @@ class Mirror:
             if given_up.is_set():
                 raise NotAvailable(f"{name}: broken off, it is no longer wanted")
 
-        place = Workplace(
+        state = DownloadState(
             remote=self._remote,
             transfer=transfer,
             directory=partial,
@@ -191,7 +197,7 @@ class Mirror:
             broken_off=Flag(),
             given_up=given_up,
         )
-        download(place, files)
+        download(state, files)
         progress.finish()
 
     def _fingerprint(self, directory: str, entries: tuple[Entry, ...]) -> str:

@@ -168,16 +168,16 @@ def chosen() -> Mapping[str, str]:
     return {"level": level(), **_chosen}
 
 
-def hear(place: str) -> None:
-    """Log what the code of users logs whose paths begin with `place`, at the server's level."""
-    _users.append(place)
+def hear(directory: str) -> None:
+    """Log what the code of users logs whose paths begin with `directory`, at the server's level."""
+    _users.append(directory)
     if _chosen and len(_users) == 1:  # the level is set: by an earlier version, or by `configure`
         _set(level())
 
 
-def unhear(place: str) -> None:
+def unhear(directory: str) -> None:
     """Take one `hear` back."""
-    _users.remove(place)
+    _users.remove(directory)
 
 
 def level() -> str:

@@ -224,8 +224,8 @@ def _times(models: MetricsByModel, unasked: Iterable[LiveVersion]) -> Iterator[s
     for model, requests in models.items():
         for key, total in requests.by_series():
             if key.method in INFERRING:
-                place = key.interface, model, key.version
-                found.setdefault(place, Histogram()).include(total)
+                series = key.interface, model, key.version
+                found.setdefault(series, Histogram()).include(total)
     for (interface, model, version), total in found.items():
         labels = written(interface=interface, name=model, version=version)
         yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)

@@ -209,12 +209,12 @@ class RequestMetrics:
     def latencies(self) -> dict[tuple[str, str], Histogram]:
         """Return the non-empty latencies of successful requests by API and entry point."""
         found: dict[tuple[str, str], Histogram] = {}
-        for place, past in self._past.items():
-            found.setdefault(place, Histogram()).include(past)
+        for series, past in self._past.items():
+            found.setdefault(series, Histogram()).include(past)
         for key, served in self.served.items():
             if is_theirs(key):
                 found.setdefault((key.api, key.entrypoint), Histogram()).include(served.total)
-        return {place: each for place, each in found.items() if len(each)}
+        return {series: each for series, each in found.items() if len(each)}
 
     def by_series(self) -> Iterator[tuple[SeriesKey, Histogram]]:
         """Yield the successful requests of each series that is not empty."""

@@ -48,9 +48,9 @@ def read_alike(features: Sequence[FeatureSpec], serialized: Sequence[bytes]) -> 
 
 
 class _Length(NamedTuple):
-    """A length of a head: its place, where the bytes begin that it counts, and its value."""
+    """A length of a head: its offset, where the bytes begin that it counts, and its value."""
 
-    place: int
+    offset: int
     end: int
     value: int
 
@@ -76,7 +76,9 @@ class _Head:
         """Of each byte the bits that must be equal: of a length, whether it goes on."""
         mask = b"\xff" * len(self.data)
         for length in self.lengths:
-            mask = mask[: length.place] + b"\x80" * (length.end - length.place) + mask[length.end :]
+            mask = (
+                mask[: length.offset] + b"\x80" * (length.end - length.offset) + mask[length.end :]
+            )
         return mask
 
 
@@ -159,7 +161,7 @@ class _UniformExamples(SerializedExamples):
 
 def _read(length: _Length, heads: Array) -> Array:
     """Read a length from each head."""
-    value = (heads[:, length.place] & 0x7F).astype(np.int64)
-    for i, place in enumerate(range(length.place + 1, length.end), 1):
-        value |= (heads[:, place] & 0x7F).astype(np.int64) << (7 * i)
+    value = (heads[:, length.offset] & 0x7F).astype(np.int64)
+    for i, offset in enumerate(range(length.offset + 1, length.end), 1):
+        value |= (heads[:, offset] & 0x7F).astype(np.int64) << (7 * i)
     return value

@@ -30,7 +30,7 @@ LONGEST_TEXT: Final = 60
 
 def drawn(
     pixels: Array,
-    places: Sequence[Rectangle],
+    rectangles: Sequence[Rectangle],
     texts: Sequence[str],
     colours: Sequence[Colour],
     line: int,
@@ -39,7 +39,7 @@ def drawn(
 
     Args:
         pixels: uint8, rows x columns x channels, 3 or 1.
-        places: places of the boxes.
+        rectangles: positions of the boxes.
         texts: one for each box, which may be empty.
         colours: one for each box.
         line: width of a box's line in pixels.
@@ -58,7 +58,7 @@ def drawn(
         ) from error
     picture = Image.fromarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)).copy())
     canvas = ImageDraw.Draw(picture)
-    for (left, top, right, bottom), text, colour in zip(places, texts, colours, strict=True):
+    for (left, top, right, bottom), text, colour in zip(rectangles, texts, colours, strict=True):
         canvas.rectangle((left, top, right - 1, bottom - 1), outline=colour, width=line)
         if text:
             _write(canvas, (left, top), text, colour)

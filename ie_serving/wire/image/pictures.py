@@ -273,7 +273,7 @@ def encoded(pixels: Array, form: str) -> bytes:
     return file.getvalue()
 
 
-PixelPlaces = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+PixelPositions = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Sources of each new row or column: the old one before it, the next one, the weight of the
 latter."""
 
@@ -291,14 +291,14 @@ def resized(pixels: Array, height: int, width: int) -> Array:
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    above, below, down = _places(pixels.shape[0], height)
+    above, below, down = _positions(pixels.shape[0], height)
     upper = _across(pixels.take(above, 0), width)
     lower = _across(pixels.take(below, 0), width)
     return _between(upper, lower, down[:, np.newaxis, np.newaxis])
 
 
 def _across(rows: Array, width: int) -> Array:
-    left, right, along = _places(rows.shape[1], width)
+    left, right, along = _positions(rows.shape[1], width)
     return _between(
         rows.take(left, 1).astype(np.float32),
         rows.take(right, 1).astype(np.float32),
@@ -314,7 +314,7 @@ def _between(first: Array, second: Array, weight: Array) -> Array:
     return second
 
 
-def _places(old: int, new: int) -> PixelPlaces:
+def _positions(old: int, new: int) -> PixelPositions:
     at = (np.arange(new) + 0.5) * (old / new) - 0.5
     at = at.clip(0, old - 1)  # beyond the outermost centres the edge is repeated
     before = at.astype(np.intp)

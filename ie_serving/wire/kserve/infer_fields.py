@@ -89,8 +89,8 @@ def walk(payload: memoryview) -> WalkedRequest:
     # Another number of raw contents than of inputs is refused, in the words for small requests.
     if len(inputs) > MOST_INPUTS or (raws and len(raws) != len(inputs)):
         raise UnusualField
-    places: list[Field] | list[None] = raws or [None] * len(inputs)
-    tensors = [_tensor(payload, *each) for each in zip(inputs, places, strict=True)]
+    raw_fields: list[Field] | list[None] = raws or [None] * len(inputs)
+    tensors = [_tensor(payload, *each) for each in zip(inputs, raw_fields, strict=True)]
     message = parse_pieces(messages.ModelInferRequest, payload, rest)
     return WalkedRequest(message, _id(payload, rest), tensors, bool(raws))
 

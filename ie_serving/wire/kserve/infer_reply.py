@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import Array, DataType, TensorSpec, present
 from ie_serving.wire.kserve.contents import LIST_OF
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import join_elements, untyped_tensor
-from ie_serving.wire.kserve.regions import ReplyPlaces
+from ie_serving.wire.kserve.regions import ReplyRegions
 from ie_serving.wire.protobuf import fields
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Encoded
@@ -76,17 +76,17 @@ class GrpcReplyEncoder:
         return b"".join(pieces)
 
 
-def encode_placed(
+def encode_in_regions(
     model: str,
     version: int,
     specs: Mapping[str, TensorSpec],
-    form: ReplyPlaces,
+    form: ReplyRegions,
     outputs: Mapping[str, Array],
 ) -> bytes:
     """Write some outputs to regions, and encode a ModelInferResponse; see `GrpcReplyEncoder`.
 
     Raises:
-        InvalidRequest, NotFound: as `ReplyPlaces.write`.
+        InvalidRequest, NotFound: as `ReplyRegions.write`.
     """
     told = form.write(specs, outputs)
     # An output in a region has raw contents without bytes, as in Triton.

@@ -28,9 +28,9 @@ from ie_serving.wire.kserve.regions import (
     REGION,
     RegionPart,
     Regions,
-    ReplyPlaces,
+    ReplyRegions,
     SmallParts,
-    place_of,
+    part_of,
 )
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import Encoded, UnusualField, delimited
@@ -40,7 +40,7 @@ from ie_serving.wire.tfs.predict_fields import MOST_INPUTS
 from ie_serving.wire.tfs.predict_layout import (
     Layout,
     RepeatedParser,
-    TensorPlace,
+    TensorSpan,
     between,
     in_place,
 )
@@ -64,7 +64,7 @@ class ModelInfer(InferRequest):
             Empty where there is none.
         classes: numbers of classes, by the names of the outputs that are wanted as such; None where
             none are.
-        form: form of the reply: whether it is raw, or a `ReplyPlaces`.
+        form: form of the reply: whether it is raw, or a `ReplyRegions`.
     """
 
     id: bytes = b""
@@ -116,12 +116,12 @@ def parse_whole(spec_of: SpecOf, payload: Encoded, regions: Regions = OFF) -> Mo
     # Each costs microseconds, and 64 KB have room for 30,000 empty ones.
     if len(inputs) > MOST_INPUTS:
         raise InvalidRequest(f"{len(inputs)} inputs; at most {MOST_INPUTS} are taken")
-    places: Sequence[bytes | None] = raws or [None] * len(inputs)
+    contents: Sequence[bytes | None] = raws or [None] * len(inputs)
     if raws and len(raws) != len(inputs):
-        places = _beside_regions(raws, inputs)
+        contents = _beside_regions(raws, inputs)
     tensors = [
         RequestTensor(each, each.contents if each.HasField("contents") else None, raw)
-        for each, raw in zip(inputs, places, strict=True)
+        for each, raw in zip(inputs, contents, strict=True)
     ]
     id = delimited(ID, message.id.encode()) if message.id else b""
     return _request(spec_of, message, tensors, bool(raws), id, payload, regions)
@@ -170,12 +170,12 @@ def _request(
             break
     parameters = _parameters(message.parameters, "the request")
     outputs = _wanted(message.outputs)
-    classes, places = _classes(message.outputs), _places(message.outputs, regions)
-    if classes and places:
+    classes, parts = _classes(message.outputs), _parts(message.outputs, regions)
+    if classes and parts:
         raise InvalidRequest(
             "classification and shared memory of outputs exclude each other: leave one of them out"
         )
-    form = ReplyPlaces(places, regions, {}, raw=is_raw) if places else is_raw
+    form = ReplyRegions(parts, regions, {}, raw=is_raw) if parts else is_raw
     decode = partial(_decode, tensors, form, parameters)
     at_once = decode if size != len(payload) and _are_views(tensors) else None
     return ModelInfer(model, "", decode, size, at_once, outputs, None, id, classes, form)
@@ -197,16 +197,16 @@ def _with_regions(
     found = []
     for tensor in tensors:
         name, contents = tensor.described.name[:SHOWN], tensor.contents
-        place = _place(tensor.described, f'input "{name}"')
-        if place is None:
+        part = _part(tensor.described, f'input "{name}"')
+        if part is None:
             found.append(tensor)
             continue
         if tensor.raw is not None or (contents is not None and _has_values(contents)):
             raise InvalidRequest(
                 f'input "{name}" has values, and parameter "{REGION}": send one of them'
             )
-        found.append(RequestTensor(tensor.described, None, regions.read(place)))
-        size += place.size
+        found.append(RequestTensor(tensor.described, None, regions.read(part)))
+        size += part.size
     return found, all(each.raw is not None for each in found), size
 
 
@@ -218,21 +218,21 @@ def _are_views(tensors: Sequence[RequestTensor]) -> bool:
     )
 
 
-def _place(tensor: Proto, whose: str) -> RegionPart | None:
+def _part(tensor: Proto, whose: str) -> RegionPart | None:
     given = tensor.parameters
     if REGION not in given:
         return None
     wanted = {name: given[name] for name in (REGION, BYTE_SIZE, OFFSET) if name in given}
-    return place_of({REGION: "", **dict(_values(wanted))}, whose)
+    return part_of({REGION: "", **dict(_values(wanted))}, whose)
 
 
-def _places(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, RegionPart]:
+def _parts(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, RegionPart]:
     found = {}
     for output in outputs:
-        place = _place(output, f'output "{output.name[:SHOWN]}"') if output.parameters else None
-        if place is not None:
-            regions.check(place)
-            found[output.name] = place
+        part = _part(output, f'output "{output.name[:SHOWN]}"') if output.parameters else None
+        if part is not None:
+            regions.check(part)
+            found[output.name] = part
     return found
 
 
@@ -336,7 +336,7 @@ class InferLayout(Layout[ModelInfer]):
     Args of the constructor:
         payload: payload of a request.
         request: its parsed message.
-        walked: the places of its fields.
+        walked: the offsets of its fields.
         tensors: its inputs, whose values are all in place.
     """
 
@@ -347,7 +347,7 @@ class InferLayout(Layout[ModelInfer]):
         payload: Encoded,
         request: ModelInfer,
         walked: WalkedRequest,
-        tensors: list[TensorPlace],
+        tensors: list[TensorSpan],
     ) -> None:
         self._model = request.model
         self._outputs = request.output_filter
@@ -360,8 +360,8 @@ class InferLayout(Layout[ModelInfer]):
         # Its length must stay the same, its text may differ.
         self._id = walked.id
         texts = [(walked.id.value, walked.id.end)] if walked.id else []
-        places = [*((each.start, each.end) for each in tensors), *texts]
-        self._same = list(between(payload, sorted(places)))
+        spans = [*((each.start, each.end) for each in tensors), *texts]
+        self._same = list(between(payload, sorted(spans)))
 
     def read(self, payload: Encoded) -> ModelInfer | None:
         """See `Layout`."""

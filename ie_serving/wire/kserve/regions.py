@@ -40,14 +40,14 @@ class RegionPart(NamedTuple):
 class Regions(Protocol):
     """The registered regions. Each method raises NotFound, InvalidRequest, NotSupported."""
 
-    def check(self, place: RegionPart) -> None:
-        """Refuse a place that is in no region."""
+    def check(self, part: RegionPart) -> None:
+        """Refuse a part that is in no region."""
 
-    def read(self, place: RegionPart) -> Encoded:
-        """Copy the bytes of a place: a client may change its memory at any time."""
+    def read(self, part: RegionPart) -> Encoded:
+        """Copy the bytes of a part: a client may change its memory at any time."""
 
-    def write(self, place: RegionPart, data: Encoded) -> None:
-        """Write bytes to the beginning of a place."""
+    def write(self, part: RegionPart, data: Encoded) -> None:
+        """Write bytes to the beginning of a part."""
 
 
 class NoRegions:
@@ -84,28 +84,28 @@ class SmallParts:
         self._left = AT_ONCE
         return self
 
-    def read(self, place: RegionPart) -> Encoded:
+    def read(self, part: RegionPart) -> Encoded:
         """See `Regions`. Raises: UnusualField, beyond `AT_ONCE` bytes."""
-        self.check(place)
-        self._left -= place.size
+        self.check(part)
+        self._left -= part.size
         if self._left < 0:
             raise UnusualField
-        return self._read(place)
+        return self._read(part)
 
 
 # Equality is identity: this is the form of one reply alone.
 @dataclass(frozen=True, eq=False)
-class ReplyPlaces:
+class ReplyRegions:
     """The form of a reply that writes some of its outputs to regions.
 
     Attributes:
-        places: places of these outputs, by name.
-        regions: shared memory that holds the places.
+        parts: parts of regions for these outputs, by name.
+        regions: shared memory that holds the parts.
         binary: whether each other output is raw, by name, over REST.
         raw: whether the others are, over gRPC.
     """
 
-    places: Mapping[str, RegionPart]
+    parts: Mapping[str, RegionPart]
     regions: Regions
     binary: Mapping[str, bool]
     raw: bool = False
@@ -119,29 +119,29 @@ class ReplyPlaces:
             The parameters of each in the reply, by name.
 
         Raises:
-            InvalidRequest, NotFound: an output is larger than its place, or its region is gone.
+            InvalidRequest, NotFound: an output is larger than its part, or its region is gone.
         """
-        written = {name: encode_raw(outputs[name], specs[name].dtype) for name in self.places}
+        written = {name: encode_raw(outputs[name], specs[name].dtype) for name in self.parts}
         for name, data in written.items():
-            place, size = self.places[name], size_of(data)
-            if size > place.size:
+            part, size = self.parts[name], size_of(data)
+            if size > part.size:
                 raise InvalidRequest(
                     f'output "{name[:200]}" has {size} bytes ({NAME_OF[specs[name].dtype]} of shape'
-                    f' {list(outputs[name].shape)}), and its "{BYTE_SIZE}" is {place.size}:'
+                    f' {list(outputs[name].shape)}), and its "{BYTE_SIZE}" is {part.size}:'
                     " give it a larger place"
                 )
-            self.regions.check(place)
+            self.regions.check(part)
         told: dict[str, dict[str, str | int]] = {}
         for name, data in written.items():
-            place = self.places[name]
-            self.regions.write(place, data)
-            told[name] = {REGION: place.region, BYTE_SIZE: size_of(data)}
-            if place.offset:
-                told[name][OFFSET] = place.offset
+            part = self.parts[name]
+            self.regions.write(part, data)
+            told[name] = {REGION: part.region, BYTE_SIZE: size_of(data)}
+            if part.offset:
+                told[name][OFFSET] = part.offset
         return told
 
 
-def place_of(parameters: Mapping[str, object], whose: str) -> RegionPart | None:
+def part_of(parameters: Mapping[str, object], whose: str) -> RegionPart | None:
     """Read the parameters of a tensor; None where its values are in the message.
 
     Raises:

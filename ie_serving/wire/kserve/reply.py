@@ -14,7 +14,7 @@ from ie_serving.core.values.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.wire.json.response import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw, untyped_tensor
-from ie_serving.wire.kserve.regions import ReplyPlaces
+from ie_serving.wire.kserve.regions import ReplyRegions
 from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.tfs.predict import chosen
 from ie_serving.wire.tfs.tensor_encoder import size_of
@@ -90,17 +90,17 @@ class ReplyEncoder:
         return InferReply(b"".join((text, *raw)), len(text))
 
 
-def placed_reply(
+def region_reply(
     model: str,
     version: int,
     specs: Mapping[str, TensorSpec],
-    form: ReplyPlaces,
+    form: ReplyRegions,
     outputs: Mapping[str, Array],
 ) -> InferReply:
     """Write some outputs to regions, and the others as `ReplyEncoder.mixed` does.
 
     Raises:
-        InvalidRequest, NotFound: as `ReplyPlaces.write`.
+        InvalidRequest, NotFound: as `ReplyRegions.write`.
     """
     told, start = form.write(specs, outputs), _start(model, version)
     written: list[bytes] = []

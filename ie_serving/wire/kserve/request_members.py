@@ -10,7 +10,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.buffers import Lazy
 from ie_serving.wire.kserve.classes import CLASSIFICATION, number_of_classes
 from ie_serving.wire.kserve.inputs import unique
-from ie_serving.wire.kserve.regions import RegionPart, Regions, ReplyPlaces, place_of
+from ie_serving.wire.kserve.regions import RegionPart, Regions, ReplyRegions, part_of
 
 Parameters: TypeAlias = Mapping[str, Any]
 """Values by name: None, bool, int, float or str."""
@@ -94,7 +94,7 @@ class RequestedOutputs(NamedTuple):
     form: OutputForm
     binary: Mapping[str, bool]
     classes: Mapping[str, int] = {}
-    placing: ReplyPlaces | None = None
+    placing: ReplyRegions | None = None
 
 
 EVERYTHING: Final = RequestedOutputs((), OutputForm.JSON, {})
@@ -121,7 +121,7 @@ def wanted_outputs(
     names: list[str] = []
     binary: dict[str, bool] = {}
     classes: dict[str, int] = {}
-    places: dict[str, RegionPart] = {}
+    parts: dict[str, RegionPart] = {}
     for each in outputs:
         name = text_of(each, "name", "each of the outputs")
         own = parameters_of(each, list(each), f'output "{name[:200]}"')
@@ -129,12 +129,12 @@ def wanted_outputs(
             classes[name] = number_of_classes(wanted, name)
         names.append(name)
         is_binary = flag(own, BINARY, default, f'output "{name[:200]}"')
-        if own and (place := place_of(own, f'output "{name[:200]}"')):
-            regions.check(place)
-            places[name] = place
+        if own and (part := part_of(own, f'output "{name[:200]}"')):
+            regions.check(part)
+            parts[name] = part
         else:
             binary[name] = is_binary
-    if classes and places:
+    if classes and parts:
         raise InvalidRequest(
             "classification and shared memory of outputs exclude each other: leave one of them out"
         )
@@ -146,5 +146,5 @@ def wanted_outputs(
         if True in kinds
         else OutputForm.JSON
     )
-    placing = ReplyPlaces(places, regions, binary) if places else None
+    placing = ReplyRegions(parts, regions, binary) if parts else None
     return RequestedOutputs(unique(names, "output"), form, binary, classes, placing)

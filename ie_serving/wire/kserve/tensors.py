@@ -14,7 +14,7 @@ from ie_serving.wire.json.tensor import decode_base64, decode_tensor
 from ie_serving.wire.kserve.datatypes import NAME_OF, CustomDatatype, datatype
 from ie_serving.wire.kserve.inputs import SENT
 from ie_serving.wire.kserve.raw import checked_shape, decode_raw
-from ie_serving.wire.kserve.regions import REGION, Regions, place_of
+from ie_serving.wire.kserve.regions import REGION, Regions, part_of
 from ie_serving.wire.kserve.request_members import Parameters, parameters_of, text_of
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS
 
@@ -120,12 +120,12 @@ def tensor_of(given: Lazy, tail: RawTail | None, regions: Regions, *, only: bool
         dtype = cast(DataType, CustomDatatype(word, name[:200]))
     shape = _shape(given["shape"] if "shape" in keys else None, name[:200])
     data = given["data"] if "data" in keys else None
-    if REGION in parameters and (place := place_of(parameters, f'input "{name[:200]}"')):
+    if REGION in parameters and (part := part_of(parameters, f'input "{name[:200]}"')):
         if _is_given(data) or parameters.get(SIZE) is not None:
             raise InvalidRequest(
                 f'input "{name[:200]}" has values, and parameter "{REGION}": send one of them'
             )
-        read = memoryview(regions.read(place))
+        read = memoryview(regions.read(part))
         return InputTensor(name, dtype, shape, None, read, base64=False)
     raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
     if raw is None and data is None:

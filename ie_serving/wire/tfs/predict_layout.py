@@ -1,10 +1,10 @@
 """Reads PredictRequests that repeat an earlier one in everything but the values of their tensors.
 
 Clients send the same request again and again with other numbers. Where every byte outside of those
-numbers is unchanged, protobuf would find the same fields at the same places: so the values are read
-there, without parsing. A request that differs in another byte is parsed as if for the first time.
-Numbers whose encoding is not their memory, such as varints in `int64_val`, count as such other
-bytes, up to `MOST_BYTES` of them.
+numbers is unchanged, protobuf would find the same fields at the same offsets: so the values are
+read there, without parsing. A request that differs in another byte is parsed as if for the first
+time. Numbers whose encoding is not their memory, such as varints in `int64_val`, count as such
+other bytes, up to `MOST_BYTES` of them.
 
 The cache does not depend on the message: requests of the Open Inference Protocol use it as well.
 """
@@ -37,8 +37,8 @@ LayoutKey = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""
 
 
-class TensorPlace(NamedTuple):
-    """The place of one tensor's values, their dtype and shape."""
+class TensorSpan(NamedTuple):
+    """The span of one tensor's values, their dtype and shape."""
 
     alias: str
     dtype: np.dtype[np.generic]
@@ -146,21 +146,21 @@ class RepeatedParser(Generic[R]):
 
 def in_place(
     payload: Encoded, request: InferRequest, found: Iterable[tuple[str, PlacedTensor]]
-) -> tuple[list[TensorPlace], dict[str, Array]]:
-    """List the tensors of a request in the order of their places; give the others by alias.
+) -> tuple[list[TensorSpan], dict[str, Array]]:
+    """List the tensors of a request in the order of their offsets; give the others by alias.
 
     Raises:
         UnusualField: there is much beside the values that can be taken from the payload.
         ServingError: they cannot be decoded.
     """
-    places = {alias: field for alias, tensor in found if (field := tensor.in_place()) is not None}
+    fields = {alias: field for alias, tensor in found if (field := tensor.in_place()) is not None}
     # Decoding takes long for tensors that are not in place.
-    if request.size - sum(field.end - field.value for field in places.values()) > MOST_BYTES:
+    if request.size - sum(field.end - field.value for field in fields.values()) > MOST_BYTES:
         raise UnusualField
     arrays, _ = request.decode(ANY_SIGNATURE)
     tensors = [
-        TensorPlace(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
-        for alias, field in places.items()
+        TensorSpan(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
+        for alias, field in fields.items()
         # A list that is filled up or cut off has another number of bytes than its array.
         if arrays[alias].nbytes == field.end - field.value
     ]
@@ -176,12 +176,10 @@ def in_place(
     return sorted(tensors, key=lambda tensor: tensor.start), fixed
 
 
-def between(
-    payload: Encoded, places: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the bytes before, between and after `places`, each with its start and end."""
-    starts = [0, *(end for _, end in places)]
-    ends = [*(start for start, _ in places), len(payload)]
+def between(payload: Encoded, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the bytes before, between and after `spans`, each with its start and end."""
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(payload)]
     for start, end in zip(starts, ends, strict=True):
         if start < end:
             yield start, end, bytes(payload[start:end])
@@ -197,7 +195,7 @@ class PredictLayout(Layout[InferRequest]):
         self,
         payload: Encoded,
         request: InferRequest,
-        tensors: list[TensorPlace],
+        tensors: list[TensorSpan],
         fixed: dict[str, Array],
     ) -> None:
         self._model: ModelSpec = request.model

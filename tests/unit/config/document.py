@@ -89,7 +89,7 @@ def variables() -> str:
 
 def variable_example(setting: Setting) -> str:
     """A value of the variable, which in 2020 named a function where the setting is a boolean."""
-    is_function = setting.place == "server.tensor_content"
+    is_function = setting.name == "server.tensor_content"
     return "_prepare_output_as_AppendArrayToTensorProto" if is_function else setting.example
 
 
@@ -119,7 +119,7 @@ def names() -> str:
     head = ("setting", "`ie_serving`", "`tensorflow_model_server`", "JSON", "environment", "OVMS")
     rows = (
         (
-            s.place,
+            s.name,
             flag(s.flag),
             flag(s.tfs),
             code(s.key),

@@ -82,7 +82,7 @@ def test_a_directory_is_complete_when_it_is_for_one_driver(two_drivers: list[Cla
     assert Drivers(two_drivers).missing([]) == f"general: {FILE} is missing"
 
 
-ROW = DriverRow(name="own", place="tests.unit.engines.test_drivers:loaded", suffixes=(".own",))
+ROW = DriverRow(name="own", reference="tests.unit.engines.test_drivers:loaded", suffixes=(".own",))
 LOADED: list[Path] = []
 
 

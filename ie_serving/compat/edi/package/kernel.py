@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.tensors import DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.driver_params import check_known
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.python import driver
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel
@@ -38,8 +38,8 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
             f"driver edi runs packages of IBM EDI: expected a {package_files.DESCRIPTION} with"
             f' "{package_files.KERNEL_PATH}"'
         )
-    place = KernelPlace(file=package_files.kernel_file(directory, description))
-    own = dataclasses.replace(options.of(KernelOptions), place=place)
+    source = CodeSource(file=package_files.kernel_file(directory, description))
+    own = dataclasses.replace(options.of(KernelOptions), source=source)
     return driver.load(directory, options.having(own))
 
 

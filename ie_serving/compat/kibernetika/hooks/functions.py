@@ -184,12 +184,12 @@ def bound(name: str, function: object, extras: HookFacts) -> HookFunction:
     if not callable(function):
         raise LoadFailed(f"{name} is a {type(function).__name__}; expected a function")
     parameters = _parameters(function)
-    places = [each for each in parameters if each.kind in _BY_PLACE]
-    required = [each.name for each in places if each.default is each.empty]
+    positional = [each for each in parameters if each.kind in _BY_POSITION]
+    required = [each.name for each in positional if each.default is each.empty]
     lone = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     # A second parameter with a default may be a setting of the author's own.
-    wrong = len(places) == 2 and len(required) == 1 and places[1].name not in CONTEXT_NAMES
-    if lone or wrong or len(places) not in (1, 2) or not required:
+    wrong = len(positional) == 2 and len(required) == 1 and positional[1].name not in CONTEXT_NAMES
+    if lone or wrong or len(positional) not in (1, 2) or not required:
         given = ", ".join(str(each) for each in parameters) or "nothing"
         first = _FIRST[name.partition("[")[0]]
         raise LoadFailed(
@@ -197,7 +197,7 @@ def bound(name: str, function: object, extras: HookFacts) -> HookFunction:
         )
     function_: Callable[..., object] = function
     takes_rest = _takes_rest(parameters) and _takes_rest(_own_parameters(function))
-    if len(places) == 1:
+    if len(positional) == 1:
         if takes_rest:
             return lambda tensors, _: function_(tensors, **extras)
         return lambda tensors, _: function_(tensors)
@@ -206,7 +206,7 @@ def bound(name: str, function: object, extras: HookFacts) -> HookFunction:
     return function_
 
 
-_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _TENSORS = inspect.Parameter("tensors", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _FIRST = {PRE: "inputs", POST: "outputs", PROCESS: "inputs"}
 
@@ -225,7 +225,7 @@ def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     if len(functions) == 1:
         return _parameters(functions[0])
     named = [each for each in own if each.kind is not each.VAR_POSITIONAL]
-    tensors = [] if any(each.kind in _BY_PLACE for each in named) else [_TENSORS]
+    tensors = [] if any(each.kind in _BY_POSITION for each in named) else [_TENSORS]
     return [*tensors, *named]
 
 
@@ -253,7 +253,7 @@ def with_params(name: str, function: object) -> Callable[[HookContext, HookFacts
     asked = names | (mentioned(code) if code else set())
 
     def call(ctx: HookContext, params: HookFacts) -> object:
-        first = parameters[0] if parameters and parameters[0].kind in _BY_PLACE else None
+        first = parameters[0] if parameters and parameters[0].kind in _BY_POSITION else None
         takes_ctx = first is not None and first.default is first.empty and first.name not in params
         taken = [ctx] if takes_ctx else []
         lacking = [

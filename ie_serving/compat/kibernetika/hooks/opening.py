@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature, Specs
 from ie_serving.engines import driver_params
 from ie_serving.engines.base import Engine, EngineOptions
-from ie_serving.engines.kernels import ChainedModel, HookOptions, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import ChainedModel, CodeSource, HookOptions, KernelOptions
 from ie_serving.engines.python.driver import PYTHON
 from ie_serving.engines.python.opening import OwnModules, found, lacking, telling, warn
 from ie_serving.engines.run import forks
@@ -45,8 +45,8 @@ def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedMod
         LoadFailed: a model or the hooks cannot be loaded, or no setting allows to run the hooks.
     """
     own = options.of(HookOptions)
-    if own.place is not None and not options.allow_python:
-        raise LoadFailed(f"hooks {own.place} ask to run Python code", PYTHON)
+    if own.source is not None and not options.allow_python:
+        raise LoadFailed(f"hooks {own.source} ask to run Python code", PYTHON)
     with ExitStack() as undone:
         freed = undone.enter_context(ExitStack())
         model = _VersionOpening(engine, directory, options, freed).model(own)
@@ -74,21 +74,21 @@ class _VersionOpening:
         params = {**self.options.params, "model_path": models[0].link.path}
         known = [self._known(asking, each, params) for each in models]
         functions, names = Functions(pre=[None] * len(models), post=[None] * len(models)), set()
-        if own.place is not None:
-            file = found(own.place, self.directory, "the file of hooks")
+        if own.source is not None:
+            file = found(own.source, self.directory, "the file of hooks")
             load_driver = loader(asking, self._for_hooks, self.freed)
             modules = OwnModules(file.parent, shims(load_driver, asking.limit_s))
             self.freed.callback(modules.close)
             self.lacks = lacking(file.parent)
-            with telling(own.place, self.lacks):
+            with telling(own.source, self.lacks):
                 names = mentioned(compile(file.read_bytes(), str(file), "exec"))
                 forks.watch()
                 functions = forks.call(str(file), functions_of, modules.load(file), known)
         asking.blocks = bool(names & {"predict", "predict_grpc", "predict_hooks"})
-        made = self._made(str(own.place or ""), models, functions, asking, names)
-        begun = self._begun(made, own.place, functions, known)
-        if own.place is not None:
-            warn(own.place, self.lacks)
+        made = self._made(str(own.source or ""), models, functions, asking, names)
+        begun = self._begun(made, own.source, functions, known)
+        if own.source is not None:
+            warn(own.source, self.lacks)
         return begun
 
     def _made(
@@ -123,14 +123,14 @@ class _VersionOpening:
     def _begun(
         self,
         made: HookedModel,
-        place: KernelPlace | None,
+        source: CodeSource | None,
         functions: Functions,
         known: Sequence[dict[str, Any]],
     ) -> HookedModel:
         """Call `init_hook`, and let later parameters come to `update_hook`."""
         if functions.init is not None:
-            assert place is not None  # it stands in the file
-            with telling(place, self.lacks):
+            assert source is not None  # it stands in the file
+            with telling(source, self.lacks):
                 made.global_ctx = functions.init(made.context(), known[0])
         if functions.update is not None:
             made.updates = partial(_update, made, functions, known, self.options)

@@ -16,7 +16,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.steps import boxes
-from ie_serving.engines.steps.images import only, places_of, room, sized
+from ie_serving.engines.steps.images import only, rectangles_of, room, sized
 from ie_serving.wire.image.draw import Colour, colour_of, drawn
 from ie_serving.wire.image.pictures import encoded
 
@@ -133,9 +133,9 @@ def yolo(step: PipelineStep) -> RunStep:
 
 def _centred(box: Mapping[str, Any]) -> dict[str, Any]:
     left, top, right, bottom = (box[key] for key in CORNERS)
-    places = ((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
+    coordinates = ((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
     rest = {key: value for key, value in box.items() if key not in CORNERS}
-    return {**dict(zip(CENTRE, places, strict=True)), **rest}
+    return {**dict(zip(CENTRE, coordinates, strict=True)), **rest}
 
 
 def _array_of(data: Data, name: str | None) -> Array:
@@ -160,8 +160,8 @@ def _cells(given: Array, classes: int, *, nchw: bool) -> Array:
     cells = cells.transpose(0, 2, 3, 1).astype(np.float32)
     at = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
     grid = np.array((columns, rows), np.float32)
-    places = np.concatenate(((cells[..., :2] + at) / grid, cells[..., 2:4] / grid), axis=-1)
-    return np.concatenate((places, cells[..., 4:]), axis=-1).reshape(-1, 5 + classes)
+    coordinates = np.concatenate(((cells[..., :2] + at) / grid, cells[..., 2:4] / grid), axis=-1)
+    return np.concatenate((coordinates, cells[..., 4:]), axis=-1).reshape(-1, 5 + classes)
 
 
 # -- pictures with boxes ------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def extracted(step: PipelineStep) -> RunStep:
         pixels = only(np.array(data[name].data, object))
         several = data[given] if isinstance(data[given], list) else [data[given]]
         made = []
-        for left, top, right, bottom in places_of(pixels, _corners(several), 0.0):
+        for left, top, right, bottom in rectangles_of(pixels, _corners(several), 0.0):
             cut = pixels[top:bottom, left:right]
             made.append(Image("PNG", encoded(sized(cut, *size) if size else cut, "png")))
         word = "keepOtherFields" if "keepOtherFields" in keys else "keepOtherValues"
@@ -211,7 +211,7 @@ def draws(step: PipelineStep) -> RunStep:
         several = data[given] if isinstance(data[given], list) else [data[given]]
         found = drawn(
             pixels,
-            places_of(pixels, _corners(several), 0.0),
+            rectangles_of(pixels, _corners(several), 0.0),
             [_text(each, keys) for each in several],
             [colours.get(str(each.get("label")), plain) for each in several],
             line,

@@ -44,7 +44,7 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.tensors import Arrays, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.driver_params import check_known
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.python import driver
 from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.python.context import Context, LoadContext
@@ -303,7 +303,7 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
     code = pipeline_in(directory).runs_code
     own = dataclasses.replace(
         options.of(KernelOptions),
-        place=KernelPlace(file=FILE),
+        source=CodeSource(file=FILE),
         # Scripts share what their import code has made, and few authors think of threads.
         max_concurrency=1 if code else AT_A_TIME,
     )

@@ -48,7 +48,7 @@ def _apart(node: ov.Node) -> Flag:
         (fourth, third) if is_centred else (op.subtract(third, first), op.subtract(fourth, second))
     )
     has_area = op.not_equal(op.multiply(height, width), float32(0))
-    corners = _PLACES["center" if is_centred else "corner"]
+    corners = _POSITIONS["center" if is_centred else "corner"]
     replace_where_not(node, BOXES, has_area, _far_away(boxes, corners))
     near = op.less_equal(op.abs(boxes), float32(FARTHEST))  # false for NaN
     cause = f"{title(node)} is given boxes that are no numbers, or farther away than {FARTHEST:g}"
@@ -67,7 +67,7 @@ def _far_away(boxes: ov.Node, positions: tuple[tuple[float, float], ...]) -> ov.
     return op.add(op.multiply(numbers, step), begin)
 
 
-_PLACES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = {
+_POSITIONS: Final[Mapping[str, tuple[tuple[float, float], ...]]] = {
     "corner": ((0, 1), (2, 2), (0, 2), (2, 3)),
     "center": ((2, 2.5), (0, 1.5), (0, 1), (0, 1)),
 }

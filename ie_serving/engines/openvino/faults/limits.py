@@ -213,7 +213,7 @@ _AXIS = _Limits(
 )
 _COUNTED = _Limits(1, _is(0), _size(1))
 _OFFSETS = _Limits(1, _is(-FARTHEST_OFFSET), _is(FARTHEST_OFFSET))
-_LENGTHS, _PLACES = "lengths_of_a_sequence_are_ignored", "regions_of_nan_end_the_process"
+_LENGTHS, _OUTSIDE = "lengths_of_a_sequence_are_ignored", "regions_of_nan_end_the_process"
 
 REFUSED: Sequence[Rule[Ask]] = (
     *(
@@ -243,18 +243,18 @@ REFUSED: Sequence[Rule[Ask]] = (
 RULES: Sequence[Rule[Ask]] = (
     Rule(_LENGTHS, "GRUSequence RNNSequence", _lengths(2)),
     Rule(_LENGTHS, "LSTMSequence", _lengths(3)),
-    Rule(_PLACES, "CTCGreedyDecoderSeqLen", _COUNTED.guard),
+    Rule(_OUTSIDE, "CTCGreedyDecoderSeqLen", _COUNTED.guard),
     Rule("offsets_of_nan_end_the_process", "DeformableConvolution", _OFFSETS.guard),
-    Rule(_PLACES, "GatherTree", _Limits(2, _is(1), _size(0)).guard),
-    Rule(_PLACES, "PSROIPooling ROIPooling", _ROWS_OF_REGIONS.guard),
-    Rule(_PLACES, "ROIAlign ROIAlignRotated", _REGIONS.guard),
-    Rule(_PLACES, "ROIAlign ROIAlignRotated", _IN_BATCH.guard),
+    Rule(_OUTSIDE, "GatherTree", _Limits(2, _is(1), _size(0)).guard),
+    Rule(_OUTSIDE, "PSROIPooling ROIPooling", _ROWS_OF_REGIONS.guard),
+    Rule(_OUTSIDE, "ROIAlign ROIAlignRotated", _REGIONS.guard),
+    Rule(_OUTSIDE, "ROIAlign ROIAlignRotated", _IN_BATCH.guard),
     Rule(
         "an_axis_out_of_range_is_lost_on_one_thread",
         "ScatterElementsUpdate ScatterUpdate",
         _AXIS.guard,
     ),
-    Rule(_PLACES, "Multinomial", _weighed),
+    Rule(_OUTSIDE, "Multinomial", _weighed),
     Rule("too_many_values_are_those_of_another_request", "TopK", _chosen),
     Rule("a_rest_of_minus_1_is_found", "VariadicSplit", _divided),
 )

@@ -39,7 +39,7 @@ _COMPUTED_AS: Mapping[str, str] = {
 """Type in which the plugin computes a type; it converts outputs back."""
 _FLAGS = 2
 """Number of the output of SparseFillEmptyRows with the flags of empty rows."""
-_PLACES = 2
+_INDICES = 2
 """Number of the output of Unique with the index of each element among the unique ones."""
 
 _STABLE_VALUES = 10
@@ -359,7 +359,7 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
 
 def _read_places(node: ov.Node, here: Visit) -> None:
     """Add a reader of the index of each element among the unique ones."""
-    indices = node.output(_PLACES)
+    indices = node.output(_INDICES)
     if not indices.get_target_inputs():
         add_result(here.model, indices)
 

@@ -48,7 +48,7 @@ def attention(node: NodeContext) -> list[ov.Output]:
     keys, values = (
         each if before is None else op.concat([before, each], 2)
         for each, before in zip(
-            (_by_head(node.get_input(place), count) for place in (1, 2)), past, strict=True
+            (_by_head(node.get_input(index), count) for index in (1, 2)), past, strict=True
         )
     )
     scores = {RAW: _scores(queries, keys, float(node.get_attribute("scale", 0.0)))}
@@ -92,7 +92,7 @@ def _biased(node: NodeContext, scores: ov.Node, past: ov.Output | None) -> ov.No
     """Add the mask, and let only those keys remain that a query may see."""
     if (mask := given(node, 3)) is not None:
         scores = op.add(scores, _bias(mask, scores))
-    query, key = (_places(scores, axis) for axis in (2, 3))
+    query, key = (_indices(scores, axis) for axis in (2, 3))
     conditions = []
     before: Operand = int64(0)
     if past is not None:
@@ -101,14 +101,14 @@ def _biased(node: NodeContext, scores: ov.Node, past: ov.Output | None) -> ov.No
         counts = op.reshape(op.convert(lengths, "i64"), int64([-1, 1, 1, 1]), False)
         conditions.append(op.less(key, counts))
         before = op.subtract(counts, sizes(scores, [2]))
-    place = op.add(op.unsqueeze(query, int64(1)), before)  # of each query, beside the keys
+    index = op.add(op.unsqueeze(query, int64(1)), before)  # of each query, beside the keys
     left, right = (int(node.get_attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
     if node.get_attribute("is_causal", 0):
-        conditions.append(op.less_equal(key, place))
+        conditions.append(op.less_equal(key, index))
     if left >= 0:
-        conditions.append(op.greater_equal(key, op.subtract(place, int64(left))))
+        conditions.append(op.greater_equal(key, op.subtract(index, int64(left))))
     if right >= 0:
-        conditions.append(op.less_equal(key, op.add(place, int64(right))))
+        conditions.append(op.less_equal(key, op.add(index, int64(right))))
     return (
         op.select(reduce(op.logical_and, conditions), scores, float32(MASKED))
         if conditions
@@ -116,7 +116,7 @@ def _biased(node: NodeContext, scores: ov.Node, past: ov.Output | None) -> ov.No
     )
 
 
-def _places(scores: ov.Node, axis: int) -> ov.Node:
+def _indices(scores: ov.Node, axis: int) -> ov.Node:
     return op.range(int64(0), op.squeeze(sizes(scores, [axis])), int64(1), "i64")
 
 
@@ -171,8 +171,8 @@ def causal_convolution(node: NodeContext) -> list[ov.Output]:
 
 def linear_attention(node: NodeContext) -> list[ov.Output]:
     """Update a state by each token, and read it by the token's queries."""
-    query, key, value = (node.get_input(place) for place in range(3))
-    past, decay, beta = (given(node, place) for place in range(3, 6))
+    query, key, value = (node.get_input(index) for index in range(3))
+    past, decay, beta = (given(node, index) for index in range(3, 6))
     heads = int(node.get_attribute("kv_num_heads"))
     readers = int(node.get_attribute("q_num_heads")) // heads
     rule = node.get_attribute("update_rule", RULES[-1])
@@ -247,13 +247,13 @@ def tensor_scatter(node: NodeContext) -> list[ov.Output]:
 
     A row that would be written beyond the cache uses an index out of range, and is refused.
     """
-    cache, update, places = node.get_input(0), node.get_input(1), given(node, 2)
+    cache, update, indices = node.get_input(0), node.get_input(1), given(node, 2)
     rank = rank_of(cache)
     axis = in_rank(int(node.get_attribute("axis", -2)), rank)
-    if places is None:
-        places = op.broadcast(int64(0), sizes(cache, [0])).output(0)
+    if indices is None:
+        indices = op.broadcast(int64(0), sizes(cache, [0])).output(0)
     longest, length = (op.squeeze(sizes(each, [axis])) for each in (cache, update))
-    begin = op.unsqueeze(places, int64(1))
+    begin = op.unsqueeze(indices, int64(1))
     each = op.unsqueeze(op.range(int64(0), longest, int64(1), "i64"), int64(0))
     come = op.subtract(each, begin)
     fits = op.less_equal(length, longest)

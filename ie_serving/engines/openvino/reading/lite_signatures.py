@@ -56,7 +56,7 @@ class FlatTable:
         """Give the table that a buffer holds."""
         return cls(data, _number(data, 0))
 
-    def place(self, field: int) -> int:
+    def offset(self, field: int) -> int:
         """Find where a field lies; 0 where it is absent."""
         (back,) = struct.unpack_from("<i", self.data, self.at)
         vtable = self.at - back
@@ -68,13 +68,13 @@ class FlatTable:
 
     def number(self, field: int) -> int:
         """Read an unsigned 32-bit number; 0 where it is absent."""
-        place = self.place(field)
-        return _number(self.data, place) if place else 0
+        offset = self.offset(field)
+        return _number(self.data, offset) if offset else 0
 
     def byte(self, field: int) -> int:
         """Read a byte; 0 where it is absent."""
-        place = self.place(field)
-        return self.data[place] if place else 0
+        offset = self.offset(field)
+        return self.data[offset] if offset else 0
 
     def text(self, field: int) -> str:
         """Read a string; empty where it is absent."""
@@ -99,10 +99,10 @@ class FlatTable:
 
     def vector(self, field: int) -> tuple[int, int]:
         """Find a vector: where its first element lies, and how many it has."""
-        place = self.place(field)
-        if not place:
+        offset = self.offset(field)
+        if not offset:
             return 0, 0
-        start = _follow(self.data, place)
+        start = _follow(self.data, offset)
         return start + 4, _number(self.data, start)
 
 
@@ -302,10 +302,10 @@ def _has_scale(tensor: FlatTable) -> bool:
 
 
 def _scales(tensor: FlatTable) -> Sequence[float]:
-    place = tensor.place(_QUANTIZATION)
-    if not place:
+    offset = tensor.offset(_QUANTIZATION)
+    if not offset:
         return ()
-    at, count = FlatTable(tensor.data, _follow(tensor.data, place)).vector(_SCALE)
+    at, count = FlatTable(tensor.data, _follow(tensor.data, offset)).vector(_SCALE)
     return struct.unpack_from(f"<{count}f", tensor.data, at)
 
 

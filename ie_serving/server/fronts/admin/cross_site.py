@@ -60,8 +60,8 @@ def _has_owner(origin: bytes) -> bool:
 
     Addresses are not registered, nor names of one part, such as those of services in Kubernetes.
     """
-    scheme, _, place = origin.lower().partition(b"://")
-    host = re.sub(rb"\.?(:\d+)?$", b"", place, count=1)
+    scheme, _, authority = origin.lower().partition(b"://")
+    host = re.sub(rb"\.?(:\d+)?$", b"", authority, count=1)
     is_address = re.fullmatch(rb"[\d.]+|\[.*\]", host)
     return (
         scheme == b"http"

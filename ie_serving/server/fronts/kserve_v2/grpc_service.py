@@ -36,10 +36,14 @@ from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.grpc_messages import stream_error, stream_reply
 from ie_serving.wire.kserve.infer_fields import id_of
-from ie_serving.wire.kserve.infer_reply import GrpcReplyEncoder, OpenGrpcReplyEncoder, encode_placed
+from ie_serving.wire.kserve.infer_reply import (
+    GrpcReplyEncoder,
+    OpenGrpcReplyEncoder,
+    encode_in_regions,
+)
 from ie_serving.wire.kserve.infer_request import InferParser, ModelInfer, parse_whole
 from ie_serving.wire.kserve.model_metadata import model_metadata
-from ie_serving.wire.kserve.regions import Regions, ReplyPlaces
+from ie_serving.wire.kserve.regions import Regions, ReplyRegions
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import UnusualField
 from ie_serving.wire.tfs.predict import OpenEncoder
@@ -303,7 +307,9 @@ def _placed(
     servable: Servable, signature: Signature, outputs: Sequence[str], form: object
 ) -> Encode[bytes]:
     specs = typed_outputs(signature, outputs)
-    return partial(encode_placed, servable.name, servable.version, specs, cast("ReplyPlaces", form))
+    return partial(
+        encode_in_regions, servable.name, servable.version, specs, cast("ReplyRegions", form)
+    )
 
 
 # -- a stream of requests: Triton's ModelStreamInfer ----------------------------------------------

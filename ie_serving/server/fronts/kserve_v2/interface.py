@@ -16,8 +16,8 @@ from ie_serving.server.fronts.kserve_v2.servable_lookup import (
 )
 from ie_serving.server.fronts.rest.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
-from ie_serving.wire.kserve.regions import ReplyPlaces
-from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, placed_reply
+from ie_serving.wire.kserve.regions import ReplyRegions
+from ie_serving.wire.kserve.reply import InferReply, OpenReplyEncoder, ReplyEncoder, region_reply
 from ie_serving.wire.kserve.request_members import OutputForm
 
 
@@ -96,4 +96,4 @@ def _placed(
     servable: Servable, signature: Signature, outputs: Sequence[str], form: object
 ) -> Encode[WrittenReply]:
     specs = typed_outputs(signature, outputs)
-    return partial(placed_reply, servable.name, servable.version, specs, cast(ReplyPlaces, form))
+    return partial(region_reply, servable.name, servable.version, specs, cast(ReplyRegions, form))

@@ -123,31 +123,31 @@ class SharedMemory:
                 "; this server has none: register system shared memory"
             )
 
-    def check(self, place: RegionPart) -> None:
-        """Refuse a place that is in no region. Raises: NotFound, InvalidRequest."""
-        self._at(place)
+    def check(self, part: RegionPart) -> None:
+        """Refuse a part that is in no region. Raises: NotFound, InvalidRequest."""
+        self._at(part)
 
-    def read(self, place: RegionPart) -> Encoded:
-        """Copy the bytes of a place, counted in the byte budget.
+    def read(self, part: RegionPart) -> Encoded:
+        """Copy the bytes of a part, counted in the byte budget.
 
         Raises:
             NotFound, InvalidRequest: see `check`; and the file has become too short.
             RequestTooLarge, BudgetFull: as `Budget.lease`.
         """
-        region, at = self._at(place)
-        found = BUDGET.memory(place.size).data
-        _moved(lambda done: os.preadv(region.file, [found[done:]], at + done), place.size, place)
+        region, at = self._at(part)
+        found = BUDGET.memory(part.size).data
+        _moved(lambda done: os.preadv(region.file, [found[done:]], at + done), part.size, part)
         return found
 
-    def write(self, place: RegionPart, data: Encoded) -> None:
-        """Write bytes to the beginning of a place, no more than it has. Raises: as `read`."""
+    def write(self, part: RegionPart, data: Encoded) -> None:
+        """Write bytes to the beginning of a part, no more than it has. Raises: as `read`."""
         size = size_of(data)
-        region, at = self._at(place)
+        region, at = self._at(part)
         # A client has made the file shorter: writing would make it grow again.
         if size and os.fstat(region.file).st_size < at + size:
-            raise _too_short(place)
+            raise _too_short(part)
         given = memoryview(data).cast("B") if size else memoryview(b"")
-        _moved(lambda done: os.pwrite(region.file, given[done:], at + done), size, place)
+        _moved(lambda done: os.pwrite(region.file, given[done:], at + done), size, part)
 
     def _region(self, name: str) -> _Region:
         found = self._regions.get(name)
@@ -158,32 +158,32 @@ class SharedMemory:
             )
         return found
 
-    def _at(self, place: RegionPart) -> tuple[_Region, int]:
-        region = self._region(place.region)
-        if place.offset + place.size > region.size:
+    def _at(self, part: RegionPart) -> tuple[_Region, int]:
+        region = self._region(part.region)
+        if part.offset + part.size > region.size:
             raise InvalidRequest(
-                f'{place.size} bytes from offset {place.offset} are not in region "{place.region}",'
+                f'{part.size} bytes from offset {part.offset} are not in region "{part.region}",'
                 f" which has {region.size} bytes: give a place in it"
             )
-        return region, region.offset + place.offset
+        return region, region.offset + part.offset
 
 
-def _moved(move: Callable[[int], int], size: int, place: RegionPart) -> None:
-    """Move all bytes of a place, however many one call takes. Raises: InvalidRequest."""
+def _moved(move: Callable[[int], int], size: int, part: RegionPart) -> None:
+    """Move all bytes of a part, however many one call takes. Raises: InvalidRequest."""
     done = 0
     while done < size:
         try:
             moved = move(done)
         except OSError as error:
-            raise InvalidRequest(f'region "{place.region}": {error.strerror}') from error
+            raise InvalidRequest(f'region "{part.region}": {error.strerror}') from error
         if not moved:
-            raise _too_short(place)
+            raise _too_short(part)
         done += moved
 
 
-def _too_short(place: RegionPart) -> InvalidRequest:
+def _too_short(part: RegionPart) -> InvalidRequest:
     return InvalidRequest(
-        f'the file of region "{place.region}" has become shorter than the region: register it anew'
+        f'the file of region "{part.region}" has become shorter than the region: register it anew'
     )
 
 

@@ -54,7 +54,7 @@ def _one(setting: Setting, owner: object) -> dict[str, Any]:
     value = getattr(owner, setting.field)
     hidden = not field.repr or is_secret(setting.field)
     # The name in the running command; the field's name if that command has no word for the setting.
-    said = name_of(setting.place) or setting.place
+    said = name_of(setting.name) or setting.name
     return {
         "name": said.removesuffix(IN_FILE),
         "value": (SET if value else "") if hidden else _text(value),

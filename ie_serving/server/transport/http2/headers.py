@@ -65,7 +65,7 @@ _VALUES: Final[Mapping[bytes, re.Pattern[bytes]]] = {
     b"te": re.compile(b"trailers"),
 }
 """Permitted values of some fields; section 8.3.1, 8.1.1 and 8.2.2."""
-_PLACES: Final = (b":authority", b"host")
+_AUTHORITIES: Final = (b":authority", b"host")
 _PSEUDO = {b":method", b":scheme", b":path", b":authority"}
 _REQUIRED = {b":method", b":scheme", b":path"}
 _OF_CONNECTIONS = {
@@ -213,10 +213,12 @@ def _may_contradict(names: tuple[bytes, ...]) -> bool:
 
 
 def _contradict(fields: HeaderFields) -> bool:
-    """Return whether lengths differ, or `host` names another place than `:authority`; 8.3.1."""
+    """Return whether lengths differ, or `host` names another authority than `:authority`; 8.3.1."""
     port = {b"http": b":80", b"https": b":443"}.get(dict(fields).get(b":scheme", b""), b"")
-    places = {value.lower().removesuffix(port) for name, value in fields if name in _PLACES}
-    return len(places) > 1 or len({v for name, v in fields if name == b"content-length"}) > 1
+    authorities = {
+        value.lower().removesuffix(port) for name, value in fields if name in _AUTHORITIES
+    }
+    return len(authorities) > 1 or len({v for name, v in fields if name == b"content-length"}) > 1
 
 
 def _content_length(fields: HeaderFields) -> int | None:

@@ -124,7 +124,7 @@ class FrameReader(ABC):
         return b"" if position == len(data) else bytes(data[position:])
 
     def room(self) -> memoryview | None:
-        """Give the memory for the rest of a long DATA frame, if it has a place; pass it as data."""
+        """Give memory for the rest of a long DATA frame, if it has a buffer; pass it as data."""
         missing, _, number = self._payload
         if self._expect is not ExpectedData.PAYLOAD or missing < DIRECT:
             return None
@@ -265,8 +265,8 @@ class FrameReader(ABC):
         self._check_expected(kind, flags, rule.name)
         if (
             number == 0
-            if rule.place is FrameScope.STREAM
-            else number and rule.place is FrameScope.CONNECTION
+            if rule.scope is FrameScope.STREAM
+            else number and rule.scope is FrameScope.CONNECTION
         ):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{rule.name} on stream {number}")
         # Counted before it is handled, so that refused frames count, too.

@@ -48,7 +48,7 @@ class FrameRule(NamedTuple):
     Attributes:
         name: name in RFC 9113.
         section: section of RFC 9113.
-        place: scope in which it is permitted; anywhere else is a PROTOCOL_ERROR.
+        scope: where it is permitted; anywhere else is a PROTOCOL_ERROR.
         least, most, unit: its length in bytes lies between the first two and is a multiple of the
             third; else FRAME_SIZE_ERROR.
         weight: number of units that the flood guard counts for it.
@@ -57,7 +57,7 @@ class FrameRule(NamedTuple):
 
     name: str
     section: str
-    place: FrameScope
+    scope: FrameScope
     least: int
     most: int
     unit: int

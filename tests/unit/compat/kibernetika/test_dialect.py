@@ -53,7 +53,7 @@ def test_pairs_are_a_chain_in_their_order(tmp_path: Path) -> None:
     engine = parsed.settings.models[0].engine
     assert engine.params["threshold"] == "0.5=x" and engine.params["device"] == "GPU,CPU"
     assert engine.allow_python and parsed.settings.engine.allow_python
-    assert found.place and found.place.file == str(hooks)
+    assert found.source and found.source.file == str(hooks)
     assert (parsed.settings.server.port, parsed.settings.server.rest_port) == (1234, 1235)
 
 

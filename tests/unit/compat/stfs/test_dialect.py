@@ -168,7 +168,7 @@ def test_each_flag_has_a_variable_and_beats_it(name: str) -> None:
     flag = next(each for each in FLAGS if each.name == name)
     by_variable = server(**{flag.variable: text}, **user)
     assert by_variable == server(f"--{name}={text}", **user)
-    assert getattr(by_variable, flag.place.removeprefix("server.")) == value
+    assert getattr(by_variable, flag.setting.removeprefix("server.")) == value
     assert server(f"--{name}={text}", **{flag.variable: "0"}, **user) == by_variable
 
 

@@ -14,7 +14,7 @@ from ie_serving.config.files.json_file import ConfigFile, parse_config_file
 from ie_serving.config.schema.catalogue import MODEL as MODEL_SETTINGS
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import HookOptions, Instances, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, HookOptions, Instances, KernelOptions
 from ie_serving.engines.layer_options import Batching, Caching, Recording, RequestLog, Sequences
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
@@ -78,14 +78,14 @@ def test_an_empty_list_is_a_server_without_models() -> None:
 
 
 KERNEL = KernelOptions(
-    place=KernelPlace(file="kernel.py", name="Risk", beside=str(CONFIG)),
+    source=CodeSource(file="kernel.py", name="Risk", beside=str(CONFIG)),
     isolation="process",
     memory_limit_mb=2000,
     max_concurrency=4,
     timeout_ms=2000,
 )
 ELASTIC = KernelOptions(
-    place=KernelPlace(file="kernel.py", beside=str(CONFIG)),
+    source=CodeSource(file="kernel.py", beside=str(CONFIG)),
     isolation="process",
     instances=Instances(min=1, max=4, idle_seconds=30.0),
 )
@@ -175,7 +175,7 @@ def test_every_key_reaches_its_field() -> None:
         ),
     )
     inputs = {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
-    hooks = HookOptions(place=KernelPlace(file="hooks.py", beside=str(CONFIG)))
+    hooks = HookOptions(source=CodeSource(file="hooks.py", beside=str(CONFIG)))
     assert texts == EngineOptions(driver="sklearn", params=inputs, own=(hooks,))
 
 

@@ -9,7 +9,7 @@ import pytest
 from ie_serving.config.dialects.ie_serving import parse
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.engines.kernels import Instances, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, Instances, KernelOptions
 from ie_serving.models.configuration import ModelConfig
 
 ORIGIN = Path("/etc/serving")
@@ -32,8 +32,8 @@ def read(**keys: Any) -> ModelConfig:
 )
 def test_a_kernel_needs_no_driver(given: str, file: str, name: str) -> None:
     engine = read(kernel=given).engine
-    place = KernelPlace(file=file, name=name, beside=str(ORIGIN))
-    assert (engine.driver, engine.of(KernelOptions).place) == ("python", place)
+    place = CodeSource(file=file, name=name, beside=str(ORIGIN))
+    assert (engine.driver, engine.of(KernelOptions).source) == ("python", place)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_flags_say_the_same() -> None:
     argv = ["model", "--model_name=m", "--model_path=m", "--kernel=k.py:K", "--timeout_ms=5"]
     (model,) = parse(argv, {}).settings.models
     expected = KernelOptions(
-        place=KernelPlace(file="k.py", name="K", beside=str(Path.cwd())), timeout_ms=5
+        source=CodeSource(file="k.py", name="K", beside=str(Path.cwd())), timeout_ms=5
     )
     assert (model.engine.driver, model.engine.of(KernelOptions)) == ("python", expected)
 

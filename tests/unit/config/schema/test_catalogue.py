@@ -57,7 +57,7 @@ def test_every_field_of_the_configuration_is_declared_or_derived() -> None:
     fields = {
         f"{o}.{field.name}" for o, kind in OWNERS.items() for field in dataclasses.fields(kind)
     }
-    declared = {setting.place for setting in SETTINGS if not setting.merged}
+    declared = {setting.name for setting in SETTINGS if not setting.merged}
     assert fields == declared | DERIVED
     assert not declared & DERIVED
 
@@ -65,7 +65,7 @@ def test_every_field_of_the_configuration_is_declared_or_derived() -> None:
 @pytest.mark.parametrize(
     "words_of",
     [
-        pytest.param(lambda setting: [setting.place], id="places"),
+        pytest.param(lambda setting: [setting.name], id="places"),
         pytest.param(lambda setting: [setting.flag], id="flags of ie_serving"),
         pytest.param(lambda setting: [setting.tfs], id="flags of tensorflow_model_server"),
         pytest.param(lambda setting: [setting.key], id="keys"),
@@ -91,13 +91,13 @@ def test_a_setting_has_a_word_a_default_and_an_example_that_can_be_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for setting in SETTINGS:
-        assert setting.flag or setting.key or setting.variables, setting.place
+        assert setting.flag or setting.key or setting.variables, setting.name
         if setting.parse in (words.files, words.library, words.existing_file):
             (tmp_path / setting.example).touch()  # which take files that are there
-        setting.parse(setting.example, setting.place)
+        setting.parse(setting.example, setting.name)
         if not setting.merged:
-            assert setting.shown_default, setting.place
-            assert setting.help.startswith(setting.meaning), setting.place
+            assert setting.shown_default, setting.name
+            assert setting.help.startswith(setting.meaning), setting.name
 
 
 def test_flags_of_tensorflow_model_server_are_the_originals() -> None:

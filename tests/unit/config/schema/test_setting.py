@@ -20,8 +20,8 @@ from ie_serving.core.settings.declaration import (
 from ie_serving.core.values.errors import ConfigError
 
 PARSERS = {
-    **{setting.place: setting.parse for setting in SETTINGS if setting.parse != words.unchecked},
-    **{f"{setting.place} read": setting.reads for setting in SETTINGS if setting.reads},
+    **{setting.name: setting.parse for setting in SETTINGS if setting.parse != words.unchecked},
+    **{f"{setting.name} read": setting.reads for setting in SETTINGS if setting.reads},
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

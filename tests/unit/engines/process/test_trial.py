@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.process.trial import TrialLoads
 from tests.unit.engines.openvino.models import linear
 
@@ -38,9 +38,9 @@ MAPS = LOADS.format("""
 
 def kernel(name: str) -> EngineOptions:
     """Give the options of a model whose versions are a kernel."""
-    place = KernelPlace(file="kernel.py", name=name, beside="")
+    place = CodeSource(file="kernel.py", name=name, beside="")
     options = EngineOptions(driver="python", allow_python=True)
-    return options.having(KernelOptions(place=place))
+    return options.having(KernelOptions(source=place))
 
 
 def test_a_trial_that_is_given_up_ends_its_process(tmp_path: Path) -> None:

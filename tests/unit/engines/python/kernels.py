@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
 
@@ -40,7 +40,7 @@ def options(
 ) -> EngineOptions:
     """Give the options of a model whose kernel is `name` in `kernel.py`."""
     found = EngineOptions(params=params or {}, allow_python=True)
-    for each in (KernelOptions(place=KernelPlace(file="kernel.py", name=name), **own), *others):
+    for each in (KernelOptions(source=CodeSource(file="kernel.py", name=name), **own), *others):
         found = found.having(each)
     return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.kernel_model import KernelModel
@@ -198,7 +198,7 @@ def test_code_that_is_no_kernel_is_not_loaded(
 
 def test_nothing_runs_without_consent(tmp_path: Path) -> None:
     written(tmp_path, "raise SystemExit")
-    own = KernelOptions(place=KernelPlace(file="kernel.py", name="K"))
+    own = KernelOptions(source=CodeSource(file="kernel.py", name="K"))
     with pytest.raises(LoadFailed, match=r"kernel kernel\.py:K asks to run.*engine\.allow_python"):
         load(tmp_path, EngineOptions().having(own))
 
@@ -214,19 +214,19 @@ async def test_a_file_is_found_in_the_version_then_beside_the_configuration(
     beside = written(tmp_path / "config", SCALE)
     version = tmp_path / "model/1"
     version.mkdir(parents=True)
-    place = KernelPlace(file="kernel.py", beside=str(beside))
+    place = CodeSource(file="kernel.py", beside=str(beside))
     given = EngineOptions(allow_python=True, params={"factor": 1.0})
-    opened.append(load(version, given.having(KernelOptions(place=place))))
+    opened.append(load(version, given.having(KernelOptions(source=place))))
     written(version, SCALE.replace("ctx.params", '{"factor": 7.0}'))
-    opened.append(load(version, given.having(KernelOptions(place=place))))
-    absolute = KernelPlace(file=str(beside / "kernel.py"), beside=str(version))
-    opened.append(load(version, given.having(KernelOptions(place=absolute))))
+    opened.append(load(version, given.having(KernelOptions(source=place))))
+    absolute = CodeSource(file=str(beside / "kernel.py"), beside=str(version))
+    opened.append(load(version, given.having(KernelOptions(source=absolute))))
     found = [(await answer(model, x=[1.0]))["y"].tolist() for model in opened]
     assert found == [[1.0], [7.0], [1.0]]
     with pytest.raises(LoadFailed, match=r"kernel no\.py is neither .*model/1/no\.py nor "):
         load(
             version,
-            given.having(KernelOptions(place=KernelPlace(file="no.py", beside=str(beside)))),
+            given.having(KernelOptions(source=CodeSource(file="no.py", beside=str(beside)))),
         )
 
 

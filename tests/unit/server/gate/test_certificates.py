@@ -26,7 +26,7 @@ def material(folder: Path) -> TlsMaterial:
     folder.mkdir()
     pair = Authority(folder).server()
     certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
-    return TlsMaterial(place="server.crt", certificate=certificate, key=key)
+    return TlsMaterial(source="server.crt", certificate=certificate, key=key)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_certificate_that_expires(
     until = datetime.now(timezone.utc) + timedelta(days=days)
     pair = Authority(tmp_path).server(until=until)
     certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
-    found = TlsMaterial(place="server.crt", certificate=certificate, key=key)
+    found = TlsMaterial(source="server.crt", certificate=certificate, key=key)
     certificates = Certificates(lambda: found, Handover())
     certificates.warn()
     assert fault in certificates.fault()
@@ -65,7 +65,7 @@ def test_a_certificate_by_another_label_is_read(tmp_path: Path, label: str) -> N
     until = datetime(2040, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     pair = Authority(tmp_path).server(until=until)
     certificate = pair.certificate.read_bytes().replace(b"CERTIFICATE", label.encode())
-    found = TlsMaterial(place="c", certificate=certificate, key=pair.key.read_bytes())
+    found = TlsMaterial(source="c", certificate=certificate, key=pair.key.read_bytes())
     assert f"{EXPIRES} {int(until.timestamp())}" in [
         *Certificates(lambda: found, Handover()).lines()
     ]

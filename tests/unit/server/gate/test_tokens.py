@@ -30,7 +30,7 @@ READER = Principal(name="reader", rights=Right.READ)
 ANYONE = Principal(name="anyone", rights=Right(0))
 ALL = ("RS256", "PS256", "ES256", "EdDSA")
 BELIEVED = TokenMaterial(
-    place="keys.json",
+    source="keys.json",
     is_url=False,
     keys=key_set(jwk(ec_key(), kid="one"), jwk(rsa_key(), kid="two"), jwk(ed_key(), kid="three")),
     issuer=issuer.ISSUER,
@@ -285,7 +285,7 @@ async def test_tokens_of_unknown_keys_leave_room_for_others(
 
 
 async def test_keys_that_have_not_been_fetched_yet() -> None:
-    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
+    gate = access(replace(BELIEVED, is_url=True, source="https://login.test/keys"))
     with pytest.raises(NotAvailable):
         await gate.verified(bearer(token()))
     assert await gate.verified(ALICE_KEY) == ALICE

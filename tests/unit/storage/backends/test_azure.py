@@ -6,7 +6,7 @@ from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.storage.backends.azure import AzureOptions
-from ie_serving.storage.backends.azure_requests import AzurePlace
+from ie_serving.storage.backends.azure_requests import AzureAddress
 from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.base import Location
 
@@ -30,7 +30,7 @@ def located(url: str) -> Location:
         pytest.param(
             "az://c/m",
             {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=a2V5=="},
-            AzurePlace("acc", PUBLIC, "c"),
+            AzureAddress("acc", PUBLIC, "c"),
             id="a connection string",
         ),
         pytest.param(
@@ -39,7 +39,7 @@ def located(url: str) -> Location:
                 "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=acc;"
                 "EndpointSuffix=core.chinacloudapi.cn;"
             },
-            AzurePlace("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
+            AzureAddress("acc", "http://acc.blob.core.chinacloudapi.cn", "c"),
             id="a connection string with a suffix",
         ),
         pytest.param(
@@ -48,46 +48,46 @@ def located(url: str) -> Location:
                 "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={PUBLIC}/;QueueEndpoint=https://q;"
                 "SharedAccessSignature=sv=2018-03-28&sig=a%3D"
             },
-            AzurePlace("acc", PUBLIC, "c"),
+            AzureAddress("acc", PUBLIC, "c"),
             id="a connection string with an endpoint",
         ),
         pytest.param(
             "azure://c/m",
             {"AZURE_STORAGE_ACCOUNT": "acc"},
-            AzurePlace("acc", PUBLIC, "c"),
+            AzureAddress("acc", PUBLIC, "c"),
             id="an account",
         ),
         pytest.param(
             "az://c",
             {"AZURE_STORAGE_ENDPOINT": "here:1/"},
-            AzurePlace("", "https://here:1", "c"),
+            AzureAddress("", "https://here:1", "c"),
             id="an endpoint",
         ),
         pytest.param(
-            "as://acc/c/m", {}, AzurePlace("acc", PUBLIC, "c"), id="an account in the URL"
+            "as://acc/c/m", {}, AzureAddress("acc", PUBLIC, "c"), id="an account in the URL"
         ),
         pytest.param(
             "as://own/c/m",
             OWN | {"AZURE_STORAGE_ENDPOINT": "http://e:1/own"},
-            AzurePlace("own", "http://e:1/own", "c"),
+            AzureAddress("own", "http://e:1/own", "c"),
             id="an endpoint beside an account in the URL",
         ),
         pytest.param(
             "https://acc.blob.core.windows.net/c/m",
             {},
-            AzurePlace("acc", PUBLIC, "c"),
+            AzureAddress("acc", PUBLIC, "c"),
             id="a URL of Azure",
         ),
         pytest.param(
             "https://acc.z22.blob.storage.azure.net/c",
             {},
-            AzurePlace("acc", "https://acc.z22.blob.storage.azure.net", "c"),
+            AzureAddress("acc", "https://acc.z22.blob.storage.azure.net", "c"),
             id="a URL of a zone",
         ),
     ],
 )
-def test_places(url: str, environ: dict[str, str], place: AzurePlace) -> None:
-    assert options(environ).place(located(url)) == place
+def test_places(url: str, environ: dict[str, str], place: AzureAddress) -> None:
+    assert options(environ).address(located(url)) == place
 
 
 def test_the_location_above_is_in_the_same_account() -> None:

@@ -20,7 +20,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingErr
 from ie_serving.core.values.requests import CALLER, Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
-from ie_serving.engines.kernels import KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.kernel_model import KernelModel
@@ -241,7 +241,7 @@ async def test_a_task_that_fails_fails_alone(tmp_path: Path) -> None:
     found = (
         options()
         .having(Batching(max_batch_size=8))
-        .having(KernelOptions(place=KernelPlace(file="kernel.py")))
+        .having(KernelOptions(source=CodeSource(file="kernel.py")))
     )
     model = compiled(package(tmp_path / "1"), found)
     bodies = ["a", "raise", "fail", "nothing", "type", b"\xff", "b"]
@@ -269,7 +269,7 @@ async def test_calls_that_wait_are_one_chain(tmp_path: Path) -> None:
     found = (
         options()
         .having(Batching(max_batch_size=8))
-        .having(KernelOptions(place=KernelPlace(file="kernel.py")))
+        .having(KernelOptions(source=CodeSource(file="kernel.py")))
     )
     model = compiled(package(tmp_path / "1"), found)
     given = await asyncio.gather(*(asked(model, each) for each in "abcde"))
@@ -278,7 +278,7 @@ async def test_calls_that_wait_are_one_chain(tmp_path: Path) -> None:
 
 
 async def test_a_kernel_in_a_thread_has_variables_of_its_own(tmp_path: Path) -> None:
-    place = KernelOptions(place=KernelPlace(file="kernel.py"), isolation="thread")
+    place = KernelOptions(source=CodeSource(file="kernel.py"), isolation="thread")
     model = compiled(package(tmp_path / "3"), options().having(place))
     env = json.loads(await asked(model, "env"))
     answer = await asked(model, "a")
@@ -348,7 +348,7 @@ def test_a_package_wins_over_the_weights_in_it(tmp_path: Path) -> None:
 def test_another_model_json_makes_no_package(tmp_path: Path) -> None:
     directory = package(tmp_path / "1")
     (directory / "model.json").write_text('{"learner": {}}')
-    found = options(driver="python").having(KernelOptions(place=KernelPlace(file="kernel.py")))
+    found = options(driver="python").having(KernelOptions(source=CodeSource(file="kernel.py")))
     with pytest.raises(LoadFailed, match="No module named 'redhareapiversion'"):
         compiled(directory, found)
 
@@ -397,7 +397,7 @@ IMPORTS = "from redhareapi import Kernel\n"
 def test_a_package_that_cannot_be_run_fails_its_load(
     tmp_path: Path, code: str, keys: dict[str, Any], fault: str
 ) -> None:
-    place = KernelOptions(place=KernelPlace(file="kernel.py"), isolation="thread")
+    place = KernelOptions(source=CodeSource(file="kernel.py"), isolation="thread")
     with pytest.raises(LoadFailed) as caught:
         compiled(package(tmp_path / "1", code, **keys), options().having(place))
     assert fault in str(caught.value)

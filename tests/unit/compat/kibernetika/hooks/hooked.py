@@ -8,7 +8,7 @@ from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.engine import HookEngine
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import HookOptions, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, HookOptions, KernelOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from tests.unit.engines.openvino import models
 
@@ -34,7 +34,7 @@ def opened(
     """Load the model of a version with hooks around it."""
     (directory / "hooks.py").write_text(textwrap.dedent(code))
     found = EngineOptions(params=params or {}, allow_python=allow_python, execution=execution)
-    for own in (HookOptions(place=KernelPlace(file="hooks.py")), KernelOptions(**kernel)):
+    for own in (HookOptions(source=CodeSource(file="hooks.py")), KernelOptions(**kernel)):
         found = found.having(own)
     return engine().compile(directory, found)
 
@@ -52,5 +52,5 @@ def chained(
     place = None
     if code:
         (directory / "hooks.py").write_text(textwrap.dedent(code))
-        place = KernelPlace(file=str(directory / "hooks.py"))
-    return engine().compile(directory, base.having(HookOptions(place=place, chain=tuple(links))))
+        place = CodeSource(file=str(directory / "hooks.py"))
+    return engine().compile(directory, base.having(HookOptions(source=place, chain=tuple(links))))

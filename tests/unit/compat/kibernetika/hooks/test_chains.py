@@ -13,7 +13,7 @@ from ie_serving.app import engine_stack
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.core.values.errors import LoadFailed, ServingError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import HookOptions, KernelOptions, KernelPlace
+from ie_serving.engines.kernels import CodeSource, HookOptions, KernelOptions
 from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -274,7 +274,7 @@ async def test_requests_share_a_batch_behind_their_hooks(tmp_path: Path) -> None
     drivers = engine_stack.drivers(TensorFlowFallback())
     options = EngineOptions(allow_python=True, execution="async")
     hooks, kernel = (
-        HookOptions(place=KernelPlace(file="hooks.py")),
+        HookOptions(source=CodeSource(file="hooks.py")),
         KernelOptions(max_concurrency=16),
     )
     for own in (hooks, kernel, Batching(max_batch_size=8)):

@@ -38,7 +38,7 @@ def words(version: Path, vocabulary: str, asset: str = "") -> list[bytes]:
     meta_graph.signature_def["__saved_model_init_op"].outputs["op"].name = filling.name
     if asset:
         meta_graph.asset_file_def.add(filename=asset).tensor_info.name = path_name
-    place = Frame(Library(definition), definition).place(name)
+    place = Frame(Library(definition), definition).node_output(name)
     keys, _ = Resources(version, meta_graph).value(place).export()
     return sorted(keys.tolist())
 

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     while given and given[0] == HELP:
         given = [*given[1:], "-h"]
-    return _run(_asked if given and given[0] in ASKING else _served("main"), given)
+    return _run(_remote_command if given and given[0] in ASKING else _served("main"), given)
 
 
 def tensorflow_model_server() -> int:
@@ -80,7 +80,7 @@ def _explained(command: Command, given: Sequence[str]) -> int:
         return FAILED
 
 
-def _asked(given: Sequence[str]) -> int:
+def _remote_command(given: Sequence[str]) -> int:
     from ie_serving.commands.remote.command import run
 
     return run(given, os.environ)

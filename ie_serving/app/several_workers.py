@@ -58,7 +58,9 @@ class SeveralWorkers(Workers):
         self.member = member = Member(ledger.crew, ledger.slot)
         self.ledger = ledger
         self.server = server
-        self.others = ListedPeers(partial(_shown, member), member.changed, member.show_changes)
+        self.others = ListedPeers(
+            partial(_board_statuses, member), member.changed, member.show_changes
+        )
 
     def leads(self) -> bool:
         """See `Workers`."""
@@ -169,7 +171,7 @@ class SeveralWorkerGroup(WorkerGroup):
     def _look(self) -> None:
         """Read the other workers' boards; let models switch to versions that became ready there."""
         before = self._known
-        self._known = _shown(self._member)
+        self._known = _board_statuses(self._member)
         # The objects are identical while no board has changed: this runs at each message, for
         # example for each connection, and comparing a thousand models takes milliseconds.
         if [*map(id, before)] == [*map(id, self._known)]:
@@ -263,7 +265,7 @@ class SeveralWorkerGroup(WorkerGroup):
         return _WorkerPage(self._member.slot, page, self._counted.before)
 
 
-def _shown(member: Member) -> list[KnownStatuses]:
+def _board_statuses(member: Member) -> list[KnownStatuses]:
     member.read_boards()
     return [board.statuses for board in member.open.values()]
 

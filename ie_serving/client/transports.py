@@ -166,7 +166,7 @@ class RestTransport:
             if self._is_blocking:
                 reply, body = self._bounded(call, timeout_s)
             else:
-                asked = self._http.request(**_asked(call, timeout_s))
+                asked = self._http.request(**_http_arguments(call, timeout_s))
                 reply = await asyncio.wait_for(asked, timeout_s)
                 body = reply.content
         except (httpx.TimeoutException, asyncio.TimeoutError):
@@ -186,7 +186,7 @@ class RestTransport:
         """Send a blocking call; httpx bounds each wait for bytes, so all of them are added up."""
         end = time.monotonic() + timeout_s
         pieces = []
-        with self._http.stream(**_asked(call, timeout_s)) as reply:
+        with self._http.stream(**_http_arguments(call, timeout_s)) as reply:
             for piece in reply.iter_bytes():
                 pieces.append(piece)
                 if time.monotonic() > end:
@@ -228,7 +228,7 @@ class RpcTransport:
         await _given(self._channel.close())
 
 
-def _asked(call: ClientCall[Any], timeout_s: float) -> Mapping[str, Any]:
+def _http_arguments(call: ClientCall[Any], timeout_s: float) -> Mapping[str, Any]:
     return {
         "method": call.method,
         "url": call.path,

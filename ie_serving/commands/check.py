@@ -179,7 +179,10 @@ class _Report:
         held_back = changes if refuses else []
         self.is_whole = self.is_whole and not (labels or traffic or held_back)
         self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic, *changes)])
-        shown = {"versions": [_shown(each) for each in found], "signature_changes": changes}
+        shown = {
+            "versions": [_version_document(each) for each in found],
+            "signature_changes": changes,
+        }
         self._models[model.name] = {**shown, "labels": labels, "traffic": traffic}
         return found
 
@@ -193,7 +196,7 @@ class _Report:
             print("\n".join(lines), flush=True)
 
 
-def _shown(examined: ExaminedVersion) -> dict[str, Any]:
+def _version_document(examined: ExaminedVersion) -> dict[str, Any]:
     return {
         "version": None if examined.version == NO_VERSION else examined.version,
         "served": dict(examined.served),

@@ -26,7 +26,7 @@ FAILED = 1
 def run(asked: KernelRun) -> int:
     """Print the answer on standard output, or the error on standard error; give the exit code."""
     try:
-        answer = asyncio.run(_asked(asked, _body(asked)))
+        answer = asyncio.run(_kernel_reply(asked, _body(asked)))
     except ServingError as error:
         print(f"ie_serving: error: {error}", file=sys.stderr)
         return FAILED
@@ -44,7 +44,7 @@ def _body(asked: KernelRun) -> bytes:
         raise ServingError(f"{asked.input} cannot be read: {error.strerror}") from error
 
 
-async def _asked(asked: KernelRun, body: bytes) -> bytes:
+async def _kernel_reply(asked: KernelRun, body: bytes) -> bytes:
     raw = asked.raw or any(takes(asked.directory) for takes in added("foreign_kernels"))
     name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
     model = load(asked.directory, asked.options.having(Surroundings(name)))

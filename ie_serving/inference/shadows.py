@@ -237,7 +237,7 @@ class ShadowCopier:
             self._told.clear()
         with target:
             try:
-                shadow = await asyncio.wait_for(_asked(target, answered), LONGEST_S)
+                shadow = await asyncio.wait_for(_shadow_answer(target, answered), LONGEST_S)
                 outputs = await asyncio.to_thread(self._differing, answered, shadow)
             except asyncio.TimeoutError:
                 self._failed(FAILED, f"it took longer than {LONGEST_S:g} s")
@@ -303,7 +303,7 @@ def _lanes(servable: Servable, signature: str) -> int:
     return servable.compiled.at_once(found) if found and not found.left_out else 1
 
 
-async def _asked(target: Servable, answered: AnsweredRequest) -> AnsweredRequest:
+async def _shadow_answer(target: Servable, answered: AnsweredRequest) -> AnsweredRequest:
     """Let the shadow answer. Raises: ServingError."""
     name = answered.signature.name
     signature = target.compiled.signatures.get(name)

@@ -50,7 +50,7 @@ def ask(
             form, (named, data) = Format.ROW, asked.image
             inputs = {_input(named, signature): np.array([data], object)}
         elif body is None:
-            inputs = _named(asked.arrays, signature)
+            inputs = _by_input(asked.arrays, signature)
         else:
             inputs, form = body.decode(signature)
         request = _request(spec, signature, inputs)
@@ -79,7 +79,7 @@ def _metadata(rpc: GrpcPort, spec: Proto) -> Mapping[str, Any]:
     return {"signature_def": MessageToDict(held)}
 
 
-def _named(arrays: Mapping[str, Array], signature: Signature) -> NamedArrays:
+def _by_input(arrays: Mapping[str, Array], signature: Signature) -> NamedArrays:
     """Give arrays by input, each as the dtype of its input. Raises: CommandMisused."""
     named = {_input(name, signature): array for name, array in arrays.items()}
     return {name: _cast(array, signature.inputs[name]) for name, array in named.items()}

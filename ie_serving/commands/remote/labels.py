@@ -52,7 +52,7 @@ def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int
     if given.json:
         print(json.dumps(after))
     elif changes:
-        print("\n".join(_told(before, after)) or "nothing has changed")
+        print("\n".join(_label_changes(before, after)) or "nothing has changed")
     else:
         print("\n".join(_lines(after)) or f"model {model} has no labels")
     return 0
@@ -85,7 +85,7 @@ def _lines(details: Mapping[str, Mapping[str, int]]) -> list[str]:
     return sorted(lines)
 
 
-def _told(
+def _label_changes(
     before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]
 ) -> list[str]:
     old, new = _all(before), _all(after)

@@ -78,8 +78,8 @@ def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int
         _watch(given, rest)
         return 0
     else:
-        models = _asked(given, rest)
-    print(_shown(given, models))
+        models = _chosen_models(given, rest)
+    print(_status_text(given, models))
     if not given.json and any(v.is_on_demand for each in models for v in each.versions):
         print(_on_demand(models, budget(rest)))
     return 0 if _all_serve(models) else REFUSED
@@ -100,7 +100,7 @@ def _check(given: argparse.Namespace) -> None:
         raise CommandMisused(f"--watch is {given.watch:g}; expected 0.1 to 86400 seconds")
 
 
-def _asked(given: argparse.Namespace, rest: RestPort) -> list[Model]:
+def _chosen_models(given: argparse.Namespace, rest: RestPort) -> list[Model]:
     if not given.model:
         return all_models(rest)
     model = one_model(rest, given.model)
@@ -144,7 +144,7 @@ def _awaited(given: argparse.Namespace, rest: RestPort) -> list[Model]:
     until = time.monotonic() + patience_s
     while True:
         try:
-            models = _asked(given, rest)
+            models = _chosen_models(given, rest)
             if models and _all_serve(models):
                 return models
             last = "; ".join(_lacking(models)) or "the server has no models"
@@ -170,7 +170,7 @@ def _watch(given: argparse.Namespace, rest: RestPort) -> None:
     before = ""
     while True:
         try:
-            text = _shown(given, _asked(given, rest))
+            text = _status_text(given, _chosen_models(given, rest))
         except (ServerRefused, ServerSilent) as error:
             # The server may come back, and `--watch` should show the end of a restart as well.
             text = json.dumps({"error": str(error)}) if given.json else str(error)
@@ -182,7 +182,7 @@ def _watch(given: argparse.Namespace, rest: RestPort) -> None:
         time.sleep(given.watch)
 
 
-def _shown(given: argparse.Namespace, models: Sequence[Model]) -> str:
+def _status_text(given: argparse.Namespace, models: Sequence[Model]) -> str:
     write: Callable[[Sequence[Model]], str] = _document if given.json else table
     return write(models)
 

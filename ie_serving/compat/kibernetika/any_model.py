@@ -21,12 +21,14 @@ def answering_for(model: str, answers: Mapping[str, Unary]) -> dict[str, Unary]:
     # protocol buffers. Thus a name is set without the request being parsed.
     named = fields.delimited(MODEL_SPEC, fields.delimited(NAME, model.encode()))
     return {
-        name: _named(answer, named) if name in METHODS else answer
+        name: _with_model_name(answer, named) if name in METHODS else answer
         for name, answer in answers.items()
     }
 
 
-def _named(answer: Unary, name: bytes) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
+def _with_model_name(
+    answer: Unary, name: bytes
+) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
     def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         return answer(b"".join((payload, name)), context)
 

@@ -48,14 +48,14 @@ def yaml_text(value: str, place: str) -> Json:
     try:
         return _PlainValues(place).value(yaml.load(value, _loader()))
     except yaml.YAMLError as error:
-        raise ConfigError([_told(error, place)]) from None
+        raise ConfigError([_fault_text(error, place)]) from None
     except RecursionError:
         raise ConfigError(
             [f"{place}: lists and objects lie more than {DEEPEST} deep within each other"]
         ) from None
 
 
-def _told(error: Any, place: str) -> str:  # noqa: ANN401 (PyYAML has no types)
+def _fault_text(error: Any, place: str) -> str:  # noqa: ANN401 (PyYAML has no types)
     mark = getattr(error, "problem_mark", None)
     where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
     return f"{place}{where}: not YAML: {getattr(error, 'problem', None) or error}"

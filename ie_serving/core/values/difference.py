@@ -54,7 +54,7 @@ def difference(name: str, found: Array, expected: Array, rtol: float, atol: floa
     if found.shape != expected.shape:
         return f'output "{name}" has shape {list(found.shape)}, not {list(expected.shape)}'
     if expected.dtype.kind != "f" or found.dtype.kind != "f":
-        return _shown(name, found, expected, np.asarray(found != expected))
+        return _difference_text(name, found, expected, np.asarray(found != expected))
     return _too_far(name, found.astype(np.float64), expected.astype(np.float64), rtol, atol)
 
 
@@ -65,7 +65,7 @@ def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float)
         near = np.isfinite(expected) & (distance <= allowed)
         excess = np.where(np.isnan(distance), np.inf, distance - allowed)
     same = near | (found == expected) | (np.isnan(found) & np.isnan(expected))
-    text = _shown(name, found, expected, ~same, excess)
+    text = _difference_text(name, found, expected, ~same, excess)
     if not text:
         return ""
     worst = _worst(~same, excess)
@@ -74,7 +74,9 @@ def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float)
     return f"{text}, by {distance[worst]:.3g} where {allowed[worst]:.3g} is allowed"
 
 
-def _shown(name: str, found: Array, expected: Array, wrong: Array, excess: Array | int = 0) -> str:
+def _difference_text(
+    name: str, found: Array, expected: Array, wrong: Array, excess: Array | int = 0
+) -> str:
     """Say how many values are wrong, and show the worst of them, by its excess."""
     count = int(np.count_nonzero(wrong))
     if not count:

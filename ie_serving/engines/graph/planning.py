@@ -198,7 +198,7 @@ class _Planner:
         for name, ref in inputs.items():
             wanted = each_of(signature.inputs[name], step.split.get(name, 0))
             self._spec(ref, f'step "{step.name}": in.{name}', wanted)
-        outputs = self._named(step, signature)
+        outputs = self._outputs_by_item(step, signature)
         levels = max(step.split.values(), default=0)
         gives = {i: stacked(signature.outputs[alias], levels) for i, alias in outputs.items()}
         return replace(step, inputs=inputs, outputs=outputs, sources=()), gives
@@ -250,7 +250,7 @@ class _Planner:
     def _items(self, source: str) -> Specs:
         return self._request if source == REQUEST else self._gives[source]
 
-    def _named(self, step: CallStep, signature: Signature) -> dict[str, str]:
+    def _outputs_by_item(self, step: CallStep, signature: Signature) -> dict[str, str]:
         """Give the outputs that the step takes, by their items."""
         if not step.outputs:
             return {name: name for name in signature.outputs}

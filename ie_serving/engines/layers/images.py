@@ -274,7 +274,7 @@ def taking_images(compiled: CompiledModel, _: Path, options: EngineOptions) -> C
     if signatures is plain:
         return compiled
     advice = "" if colours else ": for a model trained with RGB set color_format to RGB"
-    told = {name: _told(each, advice) for name, each in signatures.items()}
+    told = {name: _with_image_words(each, advice) for name, each in signatures.items()}
     return ImageLayer(compiled, told)
 
 
@@ -323,7 +323,7 @@ async def _decoded(batch: ImageBatch) -> Array:
     return batch.array()
 
 
-def _told(signature: Signature, advice: str) -> Signature:
+def _with_image_words(signature: Signature, advice: str) -> Signature:
     """Say in the words for `ie_serving check`, and in the log, which inputs take images.
 
     Args:

@@ -58,11 +58,11 @@ def _from_text(value: str, place: str) -> ShapeOption:
         return AUTO
     if not given.startswith("{"):
         return _dimensions(given, place)
-    named = _named(given)
+    named = _shapes_by_name(given)
     return _by_input(json_text(given, place) if named is None else named, place)
 
 
-def _named(given: str) -> dict[str, str] | None:
+def _shapes_by_name(given: str) -> dict[str, str] | None:
     """Split `{name:(1,2), "other":[3]}`; None when it is written in another way."""
     inner, at, found = given[1:-1], 0, dict[str, str]()
     while given.endswith("}") and at < len(inner):

@@ -74,7 +74,7 @@ def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[i
     if isinstance(shape, str):
         return _automatic(inputs, shape)
     if isinstance(shape, Mapping):
-        return _named(inputs, shape)
+        return _shapes_by_index(inputs, shape)
     return _of_only(inputs, shape)
 
 
@@ -121,7 +121,7 @@ def _any(dims: PortShape) -> PortShape:
     return (ANY,) * len(dims)
 
 
-def _named(
+def _shapes_by_index(
     inputs: Sequence[InputShape], shapes: Mapping[str, PortShape | str]
 ) -> dict[int, PortShape]:
     found: dict[int, PortShape] = {}

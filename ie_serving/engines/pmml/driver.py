@@ -230,7 +230,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         form, columns = _form(fields, scorer)
         if as_library:
             # The library adds outputs that the document does not declare, such as a confidence.
-            form, columns = _named(fields, scorer, {*outputs_of(content), *scorer.targets})
+            form, columns = _named_form(fields, scorer, {*outputs_of(content), *scorer.targets})
     predict = partial(_predict, scorer, fields, columns)
     return compiled(form, predict, options, library=LIBRARY)
 
@@ -257,10 +257,10 @@ def _form(fields: Sequence[InputField], scorer: Scorer) -> tuple[TensorForm, Col
         return TensorForm(inputs, outputs, names), columns
     if scorer.function == "regression" and len(given) == 1:
         return TensorForm(inputs, rows.values(DataType.FP64)), {Y: [column[given[0].name]]}
-    return _named(fields, scorer)
+    return _named_form(fields, scorer)
 
 
-def _named(
+def _named_form(
     fields: Sequence[InputField], scorer: Scorer, wanted: Collection[str] | None = None
 ) -> tuple[TensorForm, ColumnIndices]:
     """Describe the tensors by the names of fields: all, or those in `wanted`.

@@ -74,20 +74,22 @@ def _by_name(given: object, specs: Specs) -> Mapping[str, Any]:
     elif len(specs) == 1 and given is not None:
         found = dict.fromkeys(specs, given)
     else:
-        raise WrongOutput(f"returned {_shown(given)}; expected an object with {_named(specs)}")
+        raise WrongOutput(
+            f"returned {_type_text(given)}; expected an object with {_quoted_names(specs)}"
+        )
     if found.keys() != specs.keys():
         raise WrongOutput(
-            f"returned {_named(found) or 'no output'}; it declares {_named(specs)}: return exactly"
-            " these"
+            f"returned {_quoted_names(found) or 'no output'}; it declares {_quoted_names(specs)}:"
+            " return exactly these"
         )
     return found
 
 
-def _named(names: Mapping[Any, object]) -> str:
+def _quoted_names(names: Mapping[Any, object]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _shown(given: object) -> str:
+def _type_text(given: object) -> str:
     return "nothing" if given is None else f"a {type(given).__name__}"
 
 
@@ -97,7 +99,7 @@ def _array(value: object, spec: TensorSpec) -> Array:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         word = "JSON" if spec.json else spec.dtype.word
         raise WrongOutput(
-            f"returned {_shown(value)} that is no {word} as output {spec}: {error}"
+            f"returned {_type_text(value)} that is no {word} as output {spec}: {error}"
         ) from error
     sizes = spec.shape
     if not admits(sizes, array.shape):

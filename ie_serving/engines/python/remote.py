@@ -114,7 +114,7 @@ class RemoteRunner:
     def run(self, calls: Sequence[KernelCall]) -> None:
         """See `Runner`."""
         try:
-            tensors = self._asked(calls)
+            tensors = self._run_in_process(calls)
         except PeerGone:
             self._crashed(calls)
         except TimeoutError:
@@ -152,7 +152,7 @@ class RemoteRunner:
         if self._way is not None:
             self._way[1].close()
 
-    def _asked(self, calls: Sequence[KernelCall]) -> Sequence[Array]:
+    def _run_in_process(self, calls: Sequence[KernelCall]) -> Sequence[Array]:
         if self._way is not None and not self._way[1].alive:
             self._end()
         if self._way is None:

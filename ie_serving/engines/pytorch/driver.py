@@ -253,14 +253,14 @@ def _answer(torch: TorchLibrary, compute: TorchCompute, outputs: Specs, given: A
 
 def _tried(compute: TorchCompute, inputs: Specs) -> Specs:
     """Describe the outputs by running zeros: output sizes that vary with an open size are open."""
-    one, two = (_shown(compute, inputs, size) for size in (1, 2))
+    one, two = (_trial_outputs(compute, inputs, size) for size in (1, 2))
     return {
         name: TensorSpec(name, dtype_of(tensor), _sizes(tensor, two[name]), name)
         for name, tensor in one.items()
     }
 
 
-def _shown(compute: TorchCompute, inputs: Specs, size: int) -> dict[str, Any]:
+def _trial_outputs(compute: TorchCompute, inputs: Specs, size: int) -> dict[str, Any]:
     zeros = {
         name: np.zeros([size if each == -1 else each for each in spec.shape or ()], _numpy(spec))
         for name, spec in inputs.items()

@@ -64,7 +64,7 @@ def ones(array: Array) -> tuple[int, ...]:
     return tuple([min(size, MORE) for size in array.shape])
 
 
-def _shown(form: RankForm) -> str:
+def _form_text(form: RankForm) -> str:
     if isinstance(form, int):
         return f"rank {form}"
     return f"sizes ({', '.join('more' if size == MORE else str(size) for size in form)})"
@@ -224,7 +224,7 @@ class OpenRankProgram:
 
     def _refusal(self, ranks: Ranks, why: str) -> InvalidTensor:
         shown = " and ".join(
-            f'"{name}" of {_shown(form)}' for name, form in zip(self._open, ranks, strict=True)
+            f'"{name}" of {_form_text(form)}' for name, form in zip(self._open, ranks, strict=True)
         )
         return InvalidTensor(f"no input {shown} can be taken: {why}")
 

@@ -42,7 +42,9 @@ def log_step(
     """Write a line to the log; see `registry.TABLE`."""
     number = LEVELS[level]
     if log.isEnabledFor(number):
-        shown = (f"{n} {_shown(array, show)}" for n, array in inputs.items() if keys.fullmatch(n))
+        shown = (
+            f"{n} {_array_text(array, show)}" for n, array in inputs.items() if keys.fullmatch(n)
+        )
         log.log(number, Event("step passed", step=step, items="; ".join(shown)))
     return inputs
 
@@ -68,7 +70,7 @@ def same(inputs: Specs, **_: object) -> Specs:
     return inputs
 
 
-def _shown(array: Array, show: str) -> str:
+def _array_text(array: Array, show: str) -> str:
     form = f"{array.dtype}{list(array.shape)}"
     if show == "keys":
         return form

@@ -78,20 +78,20 @@ class TensorForm:
 
 def matrix(features: int, dtype: DataType) -> Specs:
     """Give the only input: rows of `features` numbers."""
-    return _named(tensor(X, dtype, -1, features))
+    return _specs_by_name(tensor(X, dtype, -1, features))
 
 
 def values(dtype: DataType, *sizes: int) -> Specs:
     """Give the only output: values of shape `sizes` for each row."""
-    return _named(tensor(Y, dtype, -1, *sizes))
+    return _specs_by_name(tensor(Y, dtype, -1, *sizes))
 
 
 def classified(labels: DataType, probabilities: DataType | None, classes: int) -> Specs:
     """Give the outputs of a classifier; `probabilities` is None if it has none."""
     label = tensor(LABEL, labels, -1)
     if probabilities is None:
-        return _named(label)
-    return _named(label, tensor(PROBABILITIES, probabilities, -1, classes))
+        return _specs_by_name(label)
+    return _specs_by_name(label, tensor(PROBABILITIES, probabilities, -1, classes))
 
 
 def dtype_of(array: Array) -> DataType:
@@ -104,7 +104,7 @@ def names_of(classes: Collection[Any]) -> tuple[str, ...]:
     return tuple(str(each) for each in np.asarray(classes).tolist())
 
 
-def _named(*specs: TensorSpec) -> Specs:
+def _specs_by_name(*specs: TensorSpec) -> Specs:
     return {spec.name: spec for spec in specs}
 
 

@@ -394,10 +394,12 @@ def first_different(
         expected = reference.run(request.inputs)
         with closing(compiled(copy)) as model:
             found = Comparison(Findings(), reference.tensors, model).outputs_of(request)
-            return next(filter(None, (_told(node, found, expected) for node in nodes)), "")
+            return next(
+                filter(None, (_first_different(node, found, expected) for node in nodes)), ""
+            )
 
 
-def _told(node: Node, found: Arrays, expected: Arrays) -> str:
+def _first_different(node: Node, found: Arrays, expected: Arrays) -> str:
     for name in node.outputs:
         if name in found and differences({name: found[name]}, {name: expected[name]}, ""):
             return f'{node.kind} "{name}"'

@@ -300,7 +300,9 @@ class Verdicts:
             return None
 
     def _write(self, found: Findings) -> None:
-        body = json.dumps({**asdict(found), **{n: _named(getattr(found, n)) for n in _BY_KIND}})
+        body = json.dumps(
+            {**asdict(found), **{n: _by_kind_name(getattr(found, n)) for n in _BY_KIND}}
+        )
         beside = self._path.with_suffix(".new")
         try:
             beside.write_text(f"{zlib.crc32(body.encode())}\n{body}")
@@ -314,7 +316,7 @@ class Verdicts:
 _BY_KIND = ("differs", "crashed")
 
 
-def _named(found: dict[ValueKind, str]) -> dict[str, str]:
+def _by_kind_name(found: dict[ValueKind, str]) -> dict[str, str]:
     return {kind.name: text for kind, text in found.items()}
 
 

@@ -215,7 +215,7 @@ class _Load:
             return Findings(why_not="verify is off")
         if not self._is_installed:
             return Findings(why_not=f"{self._second.library} is not installed")
-        if random := _named(self.file, RANDOM):
+        if random := _operator_among(self.file, RANDOM):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
             size = _size(self.file.parent)
@@ -278,7 +278,7 @@ class _Load:
             if not isinstance(choice, Replace):
                 return None
             unused.pop_all()
-        return self._without_crashes(self._told(other, choice.cause), found)
+        return self._without_crashes(self._by_second_engine(other, choice.cause), found)
 
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
@@ -329,9 +329,9 @@ class _Load:
             if str(error) == why:  # it is no model
                 raise
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
-        return self._told(model, why)
+        return self._by_second_engine(model, why)
 
-    def _told(self, model: CompiledModel, why: str) -> CompiledModel:
+    def _by_second_engine(self, model: CompiledModel, why: str) -> CompiledModel:
         name = self._second.library
         log.warning(Event("served by another engine", path=self.file, engine=name, cause=why))
         return _EvidenceLayer(
@@ -409,7 +409,7 @@ def _computes_plainly(options: EngineOptions) -> bool:
     return is_full and own == plain and all(options.of(each) == each() for each in others)
 
 
-def _named(file: Path, kinds: Collection[str]) -> str:
+def _operator_among(file: Path, kinds: Collection[str]) -> str:
     """Name an operator of ONNX among some; OpenVINO reads none of them of TFLite."""
     if file.suffix != ONNX:
         return ""
@@ -421,7 +421,7 @@ def _named(file: Path, kinds: Collection[str]) -> str:
 
 def _needs_reference(file: Path) -> str:
     """Say why OpenVINO serves a model only after a comparison; empty if it may without."""
-    if not (named := _named(file, {COMPUTED_OTHERWISE})):
+    if not (named := _operator_among(file, {COMPUTED_OTHERWISE})):
         return ""
     return f"{OPENVINO} computes {named} with other numbers than onnxruntime, which defines it"
 

@@ -143,9 +143,9 @@ class ReloadRequests:
 
         Raises: as of `__call__`.
         """
-        before = set(self._shown())
+        before = set(self._version_states())
         await self._versions()
-        return set(self._shown()) != before
+        return set(self._version_states()) != before
 
     async def file(self) -> bool:
         """Apply the file if its content changed; tell whether it did. Raises: ConfigError."""
@@ -173,7 +173,7 @@ class ReloadRequests:
         if causes:
             raise LoadFailed(f"{VERSIONS_FAILED} {'; '.join(causes)}")
 
-    def _shown(self) -> Iterator[tuple[str, int, State, int]]:
+    def _version_states(self) -> Iterator[tuple[str, int, State, int]]:
         # The identity is compared, too: changed files may have kept their number.
         return (
             (name, status.version, status.state, id(stream.available.get(status.version)))

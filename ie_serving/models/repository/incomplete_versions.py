@@ -137,7 +137,7 @@ def incomplete(lacks: str, files: Collection[str], path: str, missing: FindMissi
             move = f"mv {shlex.quote(f'{path}/{folder}')}/* {shlex.quote(path)}/"
             how = command(move, path)
             return f"found a model in {folder}/, one folder too deep: {how}"
-    return another_form(files, path, path) or f"found {_shown(files)}, {lacks}"
+    return another_form(files, path, path) or f"found {_listed_names(files)}, {lacks}"
 
 
 def without_version(
@@ -153,7 +153,7 @@ def without_version(
     """
     first, direct = f"{path}/1", [name for name in files if "/" not in name]
     if is_model(files, missing):
-        move = f"mkdir {shlex.quote(first)} && mv {_shown(direct, ' ')} {shlex.quote(first)}"
+        move = f"mkdir {shlex.quote(first)} && mv {_listed_names(direct, ' ')} {shlex.quote(first)}"
         return f"found a model, but not in a directory named by a number: cd {path} && {move}"
     for folder, inner in _by_folder(files).items():
         whole = f"{path}/{folder}"
@@ -164,7 +164,7 @@ def without_version(
             return f"found a model in {folder}/, whose name is not a number: {move}"
     if form := another_form(direct, path, first):
         return form
-    found = _shown([*(f"{name}/" for name in folders), *direct])
+    found = _listed_names([*(f"{name}/" for name in folders), *direct])
     return (
         f"{path} has no directory that is named by a number, such as 1:"
         f" {f'found {found}' if found else 'it is empty'}: copy the files of the model into {first}"
@@ -188,6 +188,6 @@ def _by_folder(files: Iterable[str]) -> Mapping[str, Collection[str]]:
     return found
 
 
-def _shown(names: Collection[str], between: str = ", ") -> str:
+def _listed_names(names: Collection[str], between: str = ", ") -> str:
     found = sorted(names)
     return between.join(found[:SHOWN]) + (f"{between}..." if len(found) > SHOWN else "")

@@ -136,7 +136,7 @@ class WantedVersions:
         """
         offered, candidates = self.listing.offered, self.listing.candidates
         aspired = self._aspired(offered)
-        self.labelled = self.policy.labelled(offered, self._named())
+        self.labelled = self.policy.labelled(offered, self._held_versions())
         # While files move, the aspired versions stay the same until the next listing: otherwise the
         # serving version would be unloaded before the files of its replacement are known.
         if not aspired and self.listing.moving:
@@ -145,7 +145,7 @@ class WantedVersions:
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]
 
-    def _named(self) -> Collection[int]:
+    def _held_versions(self) -> Collection[int]:
         return {*self.labels.values(), *self.held()}
 
     def _aspired(self, found: Collection[int]) -> frozenset[int]:
@@ -161,7 +161,7 @@ class WantedVersions:
 
     def choice(self, failed: Collection[int]) -> ChooseVersions:
         """Give the function that chooses the versions whose files a poll lists."""
-        policy, named, aspired = self.policy, self._named(), self._aspired
+        policy, named, aspired = self.policy, self._held_versions(), self._aspired
 
         def choose(found: Collection[int]) -> frozenset[int]:
             """Choose out of the numbers that were found: aspired, labelled, and to stand in."""

@@ -75,7 +75,7 @@ class _LoggedMethod:
     """
 
     def __init__(self, path: str, watch: RequestWatch) -> None:
-        self.asked = _asked(path)
+        self.asked = _target_of(path)
         self._watch = watch
         # The previous call's: over HTTP/2 calls with equal headers share these values.
         self.metadata: Metadata = ()
@@ -120,7 +120,7 @@ def _give_back(id: bytes, context: ObservedContext) -> None:
     context.set_trailing_metadata(((HEADER, id.decode()),))
 
 
-def _asked(path: str) -> RequestTarget:
+def _target_of(path: str) -> RequestTarget:
     return RequestTarget("gRPC", path.rpartition("/")[2], path)
 
 
@@ -259,7 +259,7 @@ class LoggedAdmission:
         if trace is not None or watch.logs:
             entry = RequestEntry()
             entry.began = now()
-            entry.asked = _asked(path)
+            entry.asked = _target_of(path)
             entry.trace, entry.code = trace, code_of(error).name
             watch.end(entry)
 

@@ -170,10 +170,10 @@ class ConfigChanges:
 
     def _look(self) -> None:
         """Follow another worker's change, or catch up with a change that was missed."""
-        if not self._tasks and (self._shown() or self._ledger.is_behind):
+        if not self._tasks and (self._newest_change() or self._ledger.is_behind):
             self._tasks.begin(self._follow())
 
-    def _shown(self) -> ConfigChange | None:
+    def _newest_change(self) -> ConfigChange | None:
         """Return the change that another worker leads; None if already followed."""
         changes = (board.change for board in self._member.boards.values())
         new = [each for each in changes if each and each.number > self._member.own.answer.number]
@@ -181,7 +181,7 @@ class ConfigChanges:
 
     async def _follow(self) -> None:
         async with self._changing:
-            change = self._shown()
+            change = self._newest_change()
             if change is None or change.number > self._ledger.newest:
                 await self._catch_up()
             if change is not None:

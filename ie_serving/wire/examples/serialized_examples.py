@@ -290,7 +290,7 @@ def _dense(dense: DenseFeature, column: Column, count: int, scalar: bool) -> Arr
         raise InvalidRequest(
             f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of"
             f" {dense.dtype.word} values != expected.  Values size: {column.lengths[wrong[0]]}"
-            f" but output shape: {_shown(dense.shape)}"
+            f" but output shape: {_shape_text(dense.shape)}"
         )
     batch = room_for(dense, count, size)
     rows = ... if column.present.all() else column.present
@@ -307,7 +307,7 @@ def _padded(dense: DenseFeature, column: Column, count: int, scalar: bool) -> Ar
         raise InvalidRequest(
             f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of {dense.dtype.word}"
             f" values is not a multiple of stride length. Saw {column.lengths[wrong[0]]} values but"
-            f" output shape is: {_shown(dense.shape)}"
+            f" output shape is: {_shape_text(dense.shape)}"
         )
     longest = int(column.lengths.max(initial=0))
     batch = room_for(dense, count, longest)
@@ -353,5 +353,5 @@ def _ragged(ragged: RaggedFeature, column: Column) -> dict[str, Array]:
     return {ragged.values: column.values, ragged.splits: splits.astype(ragged.splits_dtype.numpy)}
 
 
-def _shown(shape: Sequence[int]) -> str:
+def _shape_text(shape: Sequence[int]) -> str:
     return f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"

@@ -94,14 +94,16 @@ def _decoded(response: Mapping[str, JsonValue], signature: Signature) -> Mapping
     ((key, value),) = response.items()
     if key == OUTPUTS:
         return decode_columns(
-            value, {a: signature.outputs[a].dtype for a in _named(value, signature)}
+            value, {a: signature.outputs[a].dtype for a in _output_names(value, signature)}
         )
     if not isinstance(value, list) or not value:
         raise InvalidRequest(f'"{PREDICTIONS}" must be a list with an entry for each row')
-    return decode_rows(value, {a: signature.outputs[a].dtype for a in _named(value[0], signature)})
+    return decode_rows(
+        value, {a: signature.outputs[a].dtype for a in _output_names(value[0], signature)}
+    )
 
 
-def _named(value: JsonValue, signature: Signature) -> list[str]:
+def _output_names(value: JsonValue, signature: Signature) -> list[str]:
     """Give the aliases of the outputs that a reply, or a row of one, holds."""
     known = ", ".join(sorted(signature.outputs))
     if is_named(value):

@@ -48,7 +48,7 @@ def predict(signature: Signature, most: int) -> str | None:
         values = {EXAMPLES: _in_lists(_b64(_serialized(signature)), (1,))}
     else:
         values = {name: _tensor(spec) for name, spec in signature.inputs.items()}
-    return _named(signature, "inputs", _members(values))
+    return _request_body(signature, "inputs", _members(values))
 
 
 def examples(signature: Signature, most: int) -> str | None:
@@ -58,7 +58,7 @@ def examples(signature: Signature, most: int) -> str | None:
     """
     if signature.examples is None or not _is_known(signature, most):
         return None
-    return _named(
+    return _request_body(
         signature, "examples", f"[{json.dumps(_features(signature), default=bytes.decode)}]"
     )
 
@@ -141,7 +141,7 @@ def _members(values: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{json.dumps(name)}: {value}' for name, value in values.items())}}}"
 
 
-def _named(signature: Signature, key: str, value: str) -> str:
+def _request_body(signature: Signature, key: str, value: str) -> str:
     name = (
         {} if signature.name == SERVING_DEFAULT else {"signature_name": json.dumps(signature.name)}
     )

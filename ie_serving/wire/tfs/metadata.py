@@ -85,7 +85,7 @@ class StatusEncoder:
 def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
     """Write the metadata as JSON, in the layout of TensorFlow Serving: two documents in a third."""
     spec = _pretty({"name": name, "signature_name": "", "version": str(version)})
-    definitions = {key: _shown(each) for key, each in _definitions(signatures).items()}
+    definitions = {key: _signature_document(each) for key, each in _definitions(signatures).items()}
     inner = _pretty({SIGNATURE_DEF: definitions})
     return (
         f'{{\n"model_spec":{spec}\n,\n"metadata": {{"{SIGNATURE_DEF}": {inner}\n}}\n}}\n'
@@ -159,7 +159,7 @@ def _fill(info: Proto, spec: TensorSpec) -> None:
         info.tensor_shape.dim.add(size=size)
 
 
-def _shown(definition: Proto) -> dict[str, Any]:
+def _signature_document(definition: Proto) -> dict[str, Any]:
     return {
         "inputs": {alias: _info(info) for alias, info in sorted(definition.inputs.items())},
         "outputs": {alias: _info(info) for alias, info in sorted(definition.outputs.items())},

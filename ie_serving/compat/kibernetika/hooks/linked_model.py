@@ -48,7 +48,7 @@ class LinkedModel:
         self.signature = _signature(link, compiled) if compiled else _ANY
         fixed = self._fixed_rows()
         self._rows = fixed if link.flexible else 0
-        self.shown = self._shown(fixed) if fixed else self.signature
+        self.shown = self._public_signature(fixed) if fixed else self.signature
         self._exact = None if self._rows or link.outputs else _exact(self.signature)
 
     def start(self, inputs: Mapping[str, Any]) -> Coroutine[Any, Any, dict[str, Array]]:
@@ -84,7 +84,7 @@ class LinkedModel:
         if self._rows and not whole:
             return await self._in_parts(arrays)
         if arrays.keys() != self.signature.inputs.keys():
-            arrays = _named(arrays, [*self.signature.inputs])
+            arrays = _by_input_name(arrays, [*self.signature.inputs])
         fitted, added = fit(self.signature, arrays)
         found = await self.compiled.infer(self.signature, fitted, _copies)
         if added:
@@ -103,7 +103,7 @@ class LinkedModel:
         size = sizes.pop() if len(sizes) == 1 else -1
         return max(size, 0)
 
-    def _shown(self, rows: int) -> Signature:
+    def _public_signature(self, rows: int) -> Signature:
         own = self.signature
         if not self._rows:
             told = {name: replace(spec, advice=_ADVICE) for name, spec in own.inputs.items()}
@@ -229,7 +229,7 @@ class NumberedOutputs(dict[str, Array]):
         raise KeyError(key)
 
 
-def _named(arrays: dict[str, Array], names: Sequence[str]) -> dict[str, Array]:
+def _by_input_name(arrays: dict[str, Array], names: Sequence[str]) -> dict[str, Array]:
     """Give inputs their names where all have numbers instead, which no input is called."""
     numbers = {str(at): name for at, name in enumerate(names)}
     if arrays.keys() & set(names) or not arrays.keys() <= numbers.keys():

@@ -157,7 +157,7 @@ def read(given: object, place: str) -> Pipeline:
         output = str(len(steps)) if steps else ""
     elif isinstance(steps, Mapping):
         assert isinstance(given, Mapping)
-        found = [*_named(steps, f"{place}.steps", faults)]
+        found = [*_graph_steps(steps, f"{place}.steps", faults)]
         output = given.get("outputStep", "")
     else:
         raise ConfigError([f"{place}.steps: expected a list of steps, or an object of them"])
@@ -217,7 +217,7 @@ def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[Pipelin
             yield step
 
 
-def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
+def _graph_steps(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
     types = {n: each.get("@type") for n, each in given.items() if isinstance(each, Mapping)}
     for name, each in given.items():
         where = f"{place}.{name}"

@@ -102,7 +102,7 @@ class RunningPipeline:
         given: dict[str, Data | None] = {REQUEST: data}
         chosen: dict[str, int] = {}
         for step in self._pipeline.steps:
-            given[step.name] = self._named(step, given, chosen, models)
+            given[step.name] = self._run_step(step, given, chosen, models)
         found = given[self._pipeline.output]
         if found is None:
             raise ServingError(
@@ -110,7 +110,7 @@ class RunningPipeline:
             )
         return found
 
-    def _named(
+    def _run_step(
         self,
         step: PipelineStep,
         given: Mapping[str, Data | None],
@@ -180,14 +180,16 @@ def _choice(given: Mapping[str, Any], data: Data) -> int:
     if given["@type"] == STRING_SWITCH:
         if not isinstance(value, str) or value not in given["map"]:
             known = ", ".join(given["map"])
-            raise InvalidRequest(f"{field} is {_shown(value)}; expected one of {known}")
+            raise InvalidRequest(f"{field} is {_short_repr(value)}; expected one of {known}")
         value = given["map"][value]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
-        raise InvalidRequest(f"{field} is {_shown(value)}; expected a number from 0 to {count - 1}")
+        raise InvalidRequest(
+            f"{field} is {_short_repr(value)}; expected a number from 0 to {count - 1}"
+        )
     return value
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     return repr(value)[:LONGEST_SHOWN]
 
 
@@ -205,14 +207,14 @@ def made(step: PipelineStep) -> RunStep:
         Exception: whatever the import code of a script raises.
     """
     if step.type in MODELS:
-        return partial(_asked, step)
+        return partial(_predict, step)
     return MAKERS[step.type](step)
 
 
 # -- models -------------------------------------------------------------------------------------
 
 
-def _asked(step: PipelineStep, data: Data, models: NamedModels) -> Data:
+def _predict(step: PipelineStep, data: Data, models: NamedModels) -> Data:
     model = models[step.keys[MODEL]]
     names = step.keys.get("inputNames") or [*model.inputs]
     missing = [name for name in names if name not in data]

@@ -85,7 +85,7 @@ class StfsBody:
             InvalidRequest: an input is missing, or a value cannot be read as its dtype.
         """
         specs = signature.inputs
-        values = self._named(specs)
+        values = self._values_by_input(specs)
         missing = [name for name in specs if name not in values and name not in signature.defaults]
         if missing:
             raise InvalidRequest(
@@ -96,7 +96,7 @@ class StfsBody:
             name: self._array(values[name], spec) for name, spec in specs.items() if name in values
         }, None
 
-    def _named(self, specs: Specs) -> Mapping[str, JsonValue]:
+    def _values_by_input(self, specs: Specs) -> Mapping[str, JsonValue]:
         data = self._data
         if len(specs) != 1:
             if not is_named(data):

@@ -77,11 +77,11 @@ def _among(axis: ov.Output | None, axes: int) -> ov.Node:
 
 
 def _forward(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
-    return op.dft(_complex(data), int64([index]), _asked(length))
+    return op.dft(_complex(data), int64([index]), _length_or_all(length))
 
 
 def _inverse(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
-    return op.idft(_complex(data), int64([index]), _asked(length))
+    return op.idft(_complex(data), int64([index]), _length_or_all(length))
 
 
 def _real(data: ov.Output, length: ov.Output | None, index: int) -> ov.Node:
@@ -107,7 +107,7 @@ def _complex(data: ov.Output) -> ov.Node:
     return op.pad(floats(data), int64(begin), int64(end), "constant", float32(0))
 
 
-def _asked(length: ov.Output | None) -> ov.Node:
+def _length_or_all(length: ov.Output | None) -> ov.Node:
     return int64([-1]) if length is None else _row(length)
 
 

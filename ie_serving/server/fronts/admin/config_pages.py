@@ -64,17 +64,17 @@ class ConfigPages:
 
     def details(self, name: str) -> bytes:
         """Show the details of one model. Raises: NotFound."""
-        return _json(self._shown(self._labels.details(name)))
+        return _json(self._with_fault(self._labels.details(name)))
 
     def all_details(self) -> bytes:
         """Show the details of every model."""
         every = self._labels.all_details().items()
-        return _json({name: self._shown(each) for name, each in every})
+        return _json({name: self._with_fault(each) for name, each in every})
 
-    def _shown(self, details: ModelDetails) -> dict[str, Any]:
+    def _with_fault(self, details: ModelDetails) -> dict[str, Any]:
         # The server's fault: a caller who may read one model alone is told as well.
         fault = mask(self._config_fault())
-        return {**_shown(details), "configuration_not_applied": fault}
+        return {**_details_document(details), "configuration_not_applied": fault}
 
     async def relabel(self, name: str, body: bytes) -> bytes:
         """Change labels of one model; return its details.
@@ -171,7 +171,7 @@ def _is_version(version: object) -> bool:
     return type(version) is int and 0 <= version <= INT64_MAX
 
 
-def _shown(details: ModelDetails) -> dict[str, Any]:
+def _details_document(details: ModelDetails) -> dict[str, Any]:
     return {
         "default_version": details.default_version,
         "labels": dict(details.labels),

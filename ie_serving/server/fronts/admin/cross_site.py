@@ -48,7 +48,7 @@ def check(fields: Mapping[bytes, bytes], *, any_site: bool, open_to_all: bool = 
     _check_site(fields)
     if open_to_all and _has_owner(fields.get(b"origin", b"")):
         raise Forbidden(
-            f'a page of "{_shown(fields)}" may change nothing here: the owner of that name could'
+            f'a page of "{_origin(fields)}" may change nothing here: the owner of that name could'
             " have it lead to this server; use https, the server's address, or a name of its"
             " network",
             Hint(", or require keys with {server.api_key_file}"),
@@ -71,7 +71,7 @@ def _has_owner(origin: bytes) -> bool:
     )
 
 
-def _shown(fields: Mapping[bytes, bytes]) -> str:
+def _origin(fields: Mapping[bytes, bytes]) -> str:
     return fields.get(b"origin", b"another site")[:100].decode("latin-1")
 
 
@@ -86,7 +86,7 @@ def _check_site(fields: Mapping[bytes, bytes]) -> None:
         is_foreign = origin is not None and origin.lower().partition(b"://")[2] != host
     if is_foreign:
         raise Forbidden(
-            f'a page of "{_shown(fields)}" may change nothing here; behind a proxy, have it pass'
+            f'a page of "{_origin(fields)}" may change nothing here; behind a proxy, have it pass'
             " the header Host on",
             Hint(", or let other origins ask with {server.enable_cors}"),
         )

@@ -240,9 +240,9 @@ class InferenceService:
         if self._callers.are_passed:
             request.caller = context
         if request.classes is not None:
-            return _named(self._classified(request, request.classes, began), request.id)
+            return _with_id(self._classified(request, request.classes, began), request.id)
         reply = self._plane.predict(request, self._interface, began)
-        return _named(reply, request.id) if request.id else reply
+        return _with_id(reply, request.id) if request.id else reply
 
     async def _classified(
         self, request: ModelInfer, wanted: Mapping[str, int], began: float
@@ -260,8 +260,8 @@ class InferenceService:
         if self._callers.are_passed:
             request.caller = context
         if request.classes is not None:
-            return await _named(self._classified(request, request.classes, began), request.id)
-        return await _named(self._plane.predict(request, self._interface, began), request.id)
+            return await _with_id(self._classified(request, request.classes, began), request.id)
+        return await _with_id(self._plane.predict(request, self._interface, began), request.id)
 
     def _resolved(self, model: ModelSpec) -> ModelSpec:
         """Replace a version label by its number. Raises: UnknownLabel."""
@@ -276,7 +276,7 @@ class InferenceService:
         return written.model_metadata(model_metadata(servable.name, versions, signature))
 
 
-async def _named(reply: Awaitable[bytes], id: bytes) -> bytes:
+async def _with_id(reply: Awaitable[bytes], id: bytes) -> bytes:
     # The id goes last: the fields of a message may come in any order.
     return b"".join((await reply, id))
 

@@ -86,16 +86,16 @@ class SharedMemory:
         found = os.fstat(region.file)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidRequest(
-                f"{_shown(key)} is no regular file: create the region with shm_open"
+                f"{_quoted(key)} is no regular file: create the region with shm_open"
             )
         if found.st_uid != os.geteuid() and found.st_mode & _FOR_ALL != _FOR_ALL:
             raise Forbidden(
-                f"{_shown(key)} belongs to another user than the server's: let all users read and"
+                f"{_quoted(key)} belongs to another user than the server's: let all users read and"
                 " write it (mode 666), or run both as one user"
             )
         if start + length > found.st_size:
             raise InvalidRequest(
-                f"region of {length} bytes from offset {start}, and {_shown(key)} has"
+                f"region of {length} bytes from offset {start}, and {_quoted(key)} has"
                 f" {found.st_size} bytes: register no more than these"
             )
         self._regions[name] = region
@@ -192,22 +192,22 @@ def _opened(key: object) -> int:
     name = key.removeprefix("/") if isinstance(key, str) else ""
     if name in ("", ".", "..") or name.startswith(_SEMAPHORE) or not _is_name(name):
         raise InvalidRequest(
-            f"key {_shown(key)} has to be the name of a file in {DIRECTORY}, without a slash but at"
-            " its beginning, and of no semaphore"
+            f"key {_quoted(key)} has to be the name of a file in {DIRECTORY}, without a slash but"
+            " at its beginning, and of no semaphore"
         )
     try:
         return os.open(f"{DIRECTORY}/{name}", _FLAGS)
     except FileNotFoundError:
         raise NotFound(
-            f"there is no shared memory {_shown(key)} in {DIRECTORY}"
+            f"there is no shared memory {_quoted(key)} in {DIRECTORY}"
             ": create it before it is registered"
         ) from None
     except PermissionError:
         raise Forbidden(
-            f"the server's user may not read and write {_shown(key)}: give it the permission"
+            f"the server's user may not read and write {_quoted(key)}: give it the permission"
         ) from None
     except OSError as error:  # a link, a directory, a socket; too many open files
-        raise InvalidRequest(f"{_shown(key)}: {error.strerror}") from error
+        raise InvalidRequest(f"{_quoted(key)}: {error.strerror}") from error
 
 
 def _is_name(name: str) -> bool:
@@ -217,7 +217,7 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def _shown(key: object) -> str:
+def _quoted(key: object) -> str:
     return f'"{str(key)[:200]}"'
 
 

@@ -63,7 +63,7 @@ class LazyStreams:
             streams = StreamAnswers(plane, interface, self.opened)
             return Upgrades(plane, streams, limit=limit, any_origin=any_origin)
 
-        return Routes(_asked, lambda _: ("stream", ""), made)
+        return Routes(_wants_stream, lambda _: ("stream", ""), made)
 
     @property
     def opened(self) -> OpenStreams:
@@ -90,5 +90,5 @@ def later(make: Callable[[], GrpcStreams]) -> StreamingMethod:
     return StreamingMethod(lambda requests, context: made().converse(requests, context))
 
 
-def _asked(head: RequestHead) -> bool | None:
+def _wants_stream(head: RequestHead) -> bool | None:
     return True if head.method in ("GET", "HEAD") and head.path.endswith(_END) else None

@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import ConfigError
     ],
 )
 def test_places_of_keys(given: str) -> None:
-    assert server.keys_place(given, "--jwt_keys") == given
+    assert server.keys_source(given, "--jwt_keys") == given
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_places_of_keys(given: str) -> None:
 )
 def test_no_places_of_keys(given: str) -> None:
     with pytest.raises(ConfigError, match="--jwt_keys"):
-        server.keys_place(given, "--jwt_keys")
+        server.keys_source(given, "--jwt_keys")
 
 
 def test_algorithms() -> None:

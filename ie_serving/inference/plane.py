@@ -236,6 +236,7 @@ class DataPlane:
 
         Raises:
             NotFound: no such model is configured.
+            UnknownLabel: the label is not assigned.
         """
         return self._models.is_ready(model)
 

@@ -133,14 +133,16 @@ class ServedModels:
         return {name: served.stream.own_statuses() for name, served in self.entries.items()}
 
     def is_ready(self, spec: ModelSpec) -> bool:
-        """Tell whether a version is AVAILABLE, or loaded on demand, for `spec` without a label.
+        """Tell whether a version is AVAILABLE, or loaded on demand, for `spec`.
 
         Raises:
             NotFound: no such model is configured.
+            UnknownLabel: the label is not assigned.
         """
         stream = self.entry(spec.name).stream
+        version = spec.version if spec.label is None else version_of(stream.labels, spec.label)
         found = stream.reachable_versions
-        return bool(found) if spec.version is None else spec.version in found
+        return bool(found) if version is None else version in found
 
     def entry(self, name: str) -> ServedModel:
         """Give a model's entry.

@@ -142,8 +142,15 @@ def failed(server: Server) -> int:
             STREAM.replace(":stream", "/versions/9:stream"),
             {},
             503,
-            "not version 9 of ",
+            'version 9 of \\"twice\\" is not AVAILABLE',
             id="no such version",
+        ),
+        pytest.param(
+            STREAM.replace(":stream", "/labels/no:stream"),
+            {},
+            400,
+            "Unrecognized servable version label: no",
+            id="no such label",
         ),
         pytest.param(STREAM, {"upgrade": ""}, 426, "Upgrade: websocket", id="no upgrade"),
         pytest.param(STREAM, {"upgrade": "h2c"}, 426, "Upgrade: websocket", id="another protocol"),
@@ -157,6 +164,9 @@ def failed(server: Server) -> int:
             400,
             "is no option of a stream: expected in_flight",
             id="unknown option",
+        ),
+        pytest.param(
+            f"{STREAM}?in_flight=1&in_flight=2", {}, 400, "given twice", id="an option twice"
         ),
         pytest.param(f"{STREAM}?in_flight=no", {}, 400, "from 1 to 64", id="a wrong option"),
     ],

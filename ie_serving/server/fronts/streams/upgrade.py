@@ -98,10 +98,8 @@ class Upgrades:
 
     def _check_ready(self, model: ModelSpec) -> None:
         if not self.plane.is_ready(model):
-            which = "no version" if model.version is None else f"not version {model.version}"
             raise NotAvailable(
-                f'{which} of "{model.name}" is AVAILABLE: GET /v1/models/{model.name} says why; try'
-                " again later"
+                f"{_unready(model)}: GET /v1/models/{model.name} says why; try again later"
             )
 
     async def _serve(
@@ -142,13 +140,24 @@ def _check_library() -> None:
         ) from None
 
 
+def _unready(model: ModelSpec) -> str:
+    label, version = model.label, model.version
+    if label is None and version is None:
+        return f'no version of "{model.name}" is AVAILABLE'
+    which = f"version {version}" if label is None else f'the version of label "{label}"'
+    return f'{which} of "{model.name}" is not AVAILABLE'
+
+
 def _options(query: bytes) -> StreamOptions:
-    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    given = dict(pairs)
     unknown = [name for name in given if name not in OPTIONS]
     if unknown:
         raise InvalidRequest(
             f'"{unknown[0][:100]}" is no option of a stream: expected {" or ".join(OPTIONS)}'
         )
+    if len(given) < len(pairs):
+        raise InvalidRequest("an option of a stream is given twice: give each once")
     return options_of(given)
 
 

@@ -30,7 +30,7 @@ _BLANK: Final = "Expected HTTP/, RTSP/ or ICE/"
 """The parser's text for a target with a blank in it."""
 _TLS: Final = b"\x16"
 """First byte of a TLS handshake; RFC 8446, section 5.1. No HTTP method begins with it."""
-STOPPING: Final = Fault(503, "The server stops.")
+STOPPING: Final = Fault(503, "The server is shutting down; ask again elsewhere.")
 
 
 def oversized(target: bytes) -> Fault:

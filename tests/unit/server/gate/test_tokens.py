@@ -272,7 +272,7 @@ async def test_tokens_of_unknown_keys_leave_room_for_others(
         return BELIEVED.keys
 
     monkeypatch.setattr(tokens_module, "fetched", fetched)
-    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
+    gate = access(replace(BELIEVED, is_url=True, source="https://login.test/keys"))
     await gate.renew()
     waiting = asyncio.ensure_future(gate.verified(bearer(token(kid="four"))))
     await until(lambda: len(asked) == 2)

@@ -106,7 +106,7 @@ def test_where_nothing_wins_the_configuration_is_kept(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine = StandInEngine()
-    tuned(base, tools(engine), latency_ms=1e-6, seconds=0.8)
+    tuned(base, tools(engine), latency_ms=1e-6, seconds=1.6)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "model m, version 3"
     assert lines[1].startswith("requests: random numbers; give recorded ones by ")

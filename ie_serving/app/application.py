@@ -262,18 +262,18 @@ class ServingApplication:
         named = self._answering
         prediction = PredictionService(plane, self._interface, self._callers)
         return {
-            prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
-            model_service.NAME: named(self._model_service(plane).answers()),
+            prediction_service.NAME: self._in_flight.grpc(named(prediction.handlers())),
+            model_service.NAME: named(self._model_service(plane).handlers()),
             lazy_grpc.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
             **self._streams.grpc(plane, self._interface),
         }
 
-    def _answering(self, answers: Mapping[str, Unary]) -> Mapping[str, Unary]:
+    def _answering(self, handlers: Mapping[str, Unary]) -> Mapping[str, Unary]:
         """Restrict the methods of a service to the one model that the settings name, if any."""
         model = self._settings.server.answering_model
         for answering_for in added("one_model"):
-            answers = answering_for(model, answers)
-        return answers
+            handlers = answering_for(model, handlers)
+        return handlers
 
     def _services_for(self, caller: Principal) -> Services:
         allowed = AllowedModels(self._models.served, caller)

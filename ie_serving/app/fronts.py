@@ -74,7 +74,7 @@ def profiler_services(server: ServerSettings, profiler: Profiler) -> Services:
         return {}
     from ie_serving.server.fronts.admin import grpc_profiler
 
-    return {grpc_profiler.NAME: grpc_profiler.ProfilerService(profiler).answers()}
+    return {grpc_profiler.NAME: grpc_profiler.ProfilerService(profiler).handlers()}
 
 
 def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:

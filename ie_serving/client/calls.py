@@ -1,4 +1,4 @@
-"""One call as bytes: what is sent, and how the answer is read. Nothing here sends anything."""
+"""One call as bytes: what is sent, and how the reply is read. Nothing here sends anything."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

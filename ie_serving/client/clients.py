@@ -61,7 +61,7 @@ class AsyncClient:
         """Ask for a prediction by TensorFlow Serving's API; give the outputs by name.
 
         Over REST the first call asks for the metadata, since JSON says neither dtypes nor the name
-        of a single output. An answer that does not fit it, as of a new version, asks again.
+        of a single output. A reply that does not fit it, as of a new version, asks again.
         """
         which = ModelAddress(model, version, label, signature)
         try:
@@ -110,13 +110,13 @@ class AsyncClient:
         attempts = Attempts(self._connection, time.monotonic)
         while True:
             try:
-                answer = await self._transport.send(call, attempts.left())
+                reply = await self._transport.send(call, attempts.left())
                 break
             except ClientError as error:
                 pause = attempts.pause(error)
             await self._sleep(pause)
         try:
-            return call.read(*answer)
+            return call.read(*reply)
         except (ServingError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise unreadable(error) from error
 
@@ -134,7 +134,7 @@ class _BlockingClient(AsyncClient):
 
 
 class Client:
-    """The calls of `AsyncClient`, which wait for their answers. Threads may share one client."""
+    """The calls of `AsyncClient`, which wait for their replies. Threads may share one client."""
 
     def __init__(self, connection: Connection | str, **options: Any) -> None:  # noqa: ANN401
         self._calls = _BlockingClient(connection, **options)

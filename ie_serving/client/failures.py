@@ -25,7 +25,7 @@ class ClientError(Exception):
     """A call failed.
 
     Attributes:
-        code: canonical code, such as `Code.NOT_FOUND`; `Code.DEADLINE_EXCEEDED` without an answer
+        code: canonical code, such as `Code.NOT_FOUND`; `Code.DEADLINE_EXCEEDED` without a reply
             within `timeout_s`.
         text: the server's own text, or what happened to the connection.
     """
@@ -70,5 +70,5 @@ def wrong(text: str) -> ClientError:
 
 
 def unreadable(text: object) -> ClientError:
-    """Make the error of an answer that does not follow the protocol."""
+    """Make the error of a reply that does not follow the protocol."""
     return ClientError(Code.INTERNAL, f"the answer cannot be read: {text}")

@@ -33,7 +33,7 @@ _JSON: Final = {"content-type": "application/json"}
 
 
 class OtherOutputs(ClientError):
-    """An answer has other outputs than the metadata, as of a new version."""
+    """A reply has other outputs than the metadata, as of a new version."""
 
     def __init__(self) -> None:
         super().__init__(Code.INTERNAL, "the answer does not fit the metadata of the signature")

@@ -42,7 +42,7 @@ class Connection:
 
     retry_s: float = 10.0
     """Seconds for which a call is tried again while the server is UNAVAILABLE; 0 tries once. A
-    model that keeps state needs 0, since an attempt without an answer may have been computed."""
+    model that keeps state needs 0, since an attempt without a reply may have been computed."""
 
     key: str = field(default="", repr=False)
     """API key, or token of an issuer."""

@@ -2,8 +2,8 @@
 
     broker ──message──> bounded queue ──> POST :predict ──> broker: answer, then the message's ack
 
-The bridge acknowledges a message once the broker has its answer, so with QoS 1 or 2 no message is
-lost if the bridge ends in between, but it may be answered twice. MQTT 5: the answer to a message
+The bridge acknowledges a message once the broker has its reply, so with QoS 1 or 2 no message is
+lost if the bridge ends in between, but it may be answered twice. MQTT 5: the reply to a message
 with a response topic goes to that topic, with the message's correlation data.
 """
 
@@ -42,7 +42,7 @@ LONGEST_RETRY_S: Final = 30
 KEPT_S: Final = 24 * 3600
 """Seconds for which the broker keeps the session of a bridge with a name."""
 PUBLISHED_S: Final = 10.0
-"""Seconds for the broker to accept an answer; then the message stays unacknowledged and returns."""
+"""Seconds for the broker to accept a reply; then the message stays unacknowledged and returns."""
 
 
 class MqttBridge:
@@ -152,7 +152,7 @@ class MqttBridge:
         try:
             sent.wait_for_publish(PUBLISHED_S)
             done = sent.is_published()
-        except (RuntimeError, ValueError):  # the connection is lost, or too many answers wait
+        except (RuntimeError, ValueError):  # the connection is lost, or too many replies wait
             done = False
         if done:
             self._client.ack(message.mid, message.qos)
@@ -236,7 +236,7 @@ class BridgeConnection:
         self._wait = wait
 
     def ask(self, body: bytes) -> bytes:
-        """Give the server's answer, or the reason why there is none, as JSON."""
+        """Give the server's reply, or the reason why there is none, as JSON."""
         until = time.monotonic() + self._retry_s
         failures = 0
         while True:
@@ -252,7 +252,7 @@ class BridgeConnection:
         self._server.close()
 
     def _try(self, body: bytes) -> tuple[bytes, bool]:
-        """Send once; give the answer, and whether to retry."""
+        """Send once; give the reply, and whether to retry."""
         try:
             self._server.request("POST", self._path, body, self._headers)
             reply = self._server.getresponse()

@@ -1,4 +1,4 @@
-"""`ie_serving kernel run`: loads a kernel, runs it on one REST request, and prints the answer.
+"""`ie_serving kernel run`: loads a kernel, runs it on one REST request, and prints the reply.
 
 No server runs, so the kernel cannot call other models. Its log goes to standard error.
 """
@@ -24,13 +24,13 @@ FAILED = 1
 
 
 def run(asked: KernelRun) -> int:
-    """Print the answer on standard output, or the error on standard error; give the exit code."""
+    """Print the reply on standard output, or the error on standard error; give the exit code."""
     try:
-        answer = asyncio.run(_kernel_reply(asked, _body(asked)))
+        reply = asyncio.run(_kernel_reply(asked, _body(asked)))
     except ServingError as error:
         print(f"ie_serving: error: {error}", file=sys.stderr)
         return FAILED
-    sys.stdout.buffer.write(answer)
+    sys.stdout.buffer.write(reply)
     sys.stdout.buffer.flush()
     return 0
 

@@ -38,7 +38,7 @@ def load(directory: Path, options: EngineOptions) -> CompiledPrograms:
     signature = Signature(SERVING_DEFAULT, inputs, outputs)
     _check_echoed(inputs, outputs)
     refuse_unsupported(options, signature, f"driver {NAME}")
-    call = partial(_answer, outputs)
+    call = partial(_echo, outputs)
     made = program(signature, call, options, library=f"driver {NAME}")
     return CompiledPrograms([made], runs_on={SERVING_DEFAULT: f"driver {NAME}, which echoes"})
 
@@ -49,7 +49,7 @@ def _check_echoed(inputs: Specs, outputs: Specs) -> None:
             raise LoadFailed(f"params.outputs.{name}: expected what the input has, {inputs[name]}")
 
 
-def _answer(outputs: Specs, inputs: Arrays) -> Arrays:
+def _echo(outputs: Specs, inputs: Arrays) -> Arrays:
     first = next(iter(inputs.values()))
     rows = first.shape[0] if first.ndim else 1
     return {

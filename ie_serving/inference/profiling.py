@@ -89,7 +89,7 @@ class Profiler:
 
     def _note(self, name: str, given: tuple[Any, ...], entry: RequestEntry, code: str) -> None:
         index = next(at for at, each in enumerate(given) if isinstance(each, Interface))
-        model, version = entry.answers
+        model, version = entry.answered_by
         facts = (
             ("interface", given[index].entrypoint),
             ("model", model or given[0].model.name[:LONGEST]),

@@ -59,14 +59,14 @@ def observed(read: ReadOutputs[T], servable: Servable) -> ReadOutputs[T]:
     entry = current()
     if entry is None:
         return read
-    entry.answers, entry.started = (servable.name, servable.version), now()
+    entry.answered_by, entry.started = (servable.name, servable.version), now()
     return partial(_read, read, entry)
 
 
 def note_answer(model: str, version: int | None) -> None:
     """Note the model that a request asks for, also one that does not exist, and its version."""
     if model and (entry := current()):
-        entry.answers = model[:LONGEST], version
+        entry.answered_by = model[:LONGEST], version
 
 
 def _read(read: ReadOutputs[T], entry: RequestEntry, outputs: Outputs) -> T | UnencodedOutputs[T]:

@@ -4,7 +4,7 @@
 
 `Inflow` can be ended from outside. `numbered` counts in the budget the bytes that requests hold.
 `newest` is used only for a live source, and drops the oldest waiting request. `in_order` works on a
-few requests at a time, and reads no more until the client has taken an answer: the transport then
+few requests at a time, and reads no more until the client has taken a reply: the transport then
 stops reading, and the flow control of HTTP/2 or TCP makes the client wait.
 """
 
@@ -46,7 +46,7 @@ class Item(Generic[P]):
     lease: Lease | None = None
 
     def give(self) -> None:
-        """Return the bytes to the budget: the answer was taken, or there will be none."""
+        """Return the bytes to the budget: the reply was taken, or there will be none."""
         if self.lease is not None:
             self.lease.give(self.size)
 
@@ -164,7 +164,7 @@ async def newest(items: AsyncIterator[Item[P]], most: int) -> AsyncGenerator[Ite
 
 
 class Outlet(Generic[T]):
-    """A bounded queue of answers; the producer reserves room before it makes one."""
+    """A bounded queue of replies; the producer reserves room before it makes one."""
 
     def __init__(self, most: int) -> None:
         self._room = asyncio.Semaphore(most)
@@ -175,15 +175,15 @@ class Outlet(Generic[T]):
         await self._room.acquire()
 
     def add(self, each: T) -> None:
-        """Add one answer, for which room was reserved."""
+        """Add one reply, for which room was reserved."""
         self._made.put_nowait(each)
 
     def end(self) -> None:
-        """Mark the end: there are no more answers."""
+        """Mark the end: there are no more replies."""
         self._made.put_nowait(None)
 
     async def taken(self) -> AsyncGenerator[T, None]:
-        """Yield each answer; its room becomes free when the next one is requested."""
+        """Yield each reply; its room becomes free when the next one is requested."""
         while (each := await self._made.get()) is not None:
             yield each
             self._room.release()
@@ -206,15 +206,15 @@ async def made(
 
 
 async def in_order(
-    items: AsyncIterator[Item[P]], answer: Callable[[P], Awaitable[T]], most: int
+    items: AsyncIterator[Item[P]], work: Callable[[P], Awaitable[T]], most: int
 ) -> AsyncGenerator[StreamOutcome[T], None]:
-    """Work on up to `most` requests at a time; yield the answers in the order of arrival."""
+    """Work on up to `most` requests at a time; yield the replies in the order of arrival."""
     begun: set[asyncio.Task[T | Exception]] = set()
 
     async def begin(outlet: Outlet[tuple[Item[P], asyncio.Task[T | Exception]]]) -> None:
         await outlet.reserve()
         async for item in items:
-            task = asyncio.create_task(_outcome(item, answer))
+            task = asyncio.create_task(_outcome(item, work))
             begun.add(task)
             outlet.add((item, task))
             await outlet.reserve()
@@ -231,11 +231,11 @@ async def in_order(
             task.cancel()
 
 
-async def _outcome(item: Item[P], answer: Callable[[P], Awaitable[T]]) -> T | Exception:
+async def _outcome(item: Item[P], work: Callable[[P], Awaitable[T]]) -> T | Exception:
     if item.refusal is not None:
         return item.refusal
     try:
-        outcome = await answer(item.payload)
+        outcome = await work(item.payload)
         # Counted: a reply may wait for those before it, and stays in memory until it is sent.
         if isinstance(outcome, (bytes, bytearray, memoryview)):
             return cast(T, BUDGET.held_with(outcome))

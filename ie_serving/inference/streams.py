@@ -139,7 +139,7 @@ class OpenStreams:
             requests.end()
 
 
-class StreamAnswers(Generic[T]):
+class StreamReplies(Generic[T]):
     """Answers the streams of one front end.
 
     Args of the constructor:
@@ -175,7 +175,7 @@ class StreamAnswers(Generic[T]):
         """Count each error of the body before a stream exists, as a request for `model`."""
         return self._plane.counting_refusals(model, self._interface, Api.PREDICT)
 
-    async def answers(
+    async def replies(
         self, requests: AsyncIterator[P], read: ReadPayload[P], options: StreamOptions
     ) -> AsyncGenerator[StreamOutcome[T], None]:
         """Answer the requests in order until the client sends no more.
@@ -192,8 +192,8 @@ class StreamAnswers(Generic[T]):
                 items = newest(items, options.drop_oldest)
             stream = _OneStream(self._plane, self._interface, read, options.at_once, self._finish)
             # Innermost last: a generator can only be closed when no other awaits its next item.
-            async with aclosing(items), aclosing(stream.answers(items)) as answers:
-                async for each in answers:
+            async with aclosing(items), aclosing(stream.replies(items)) as replies:
+                async for each in replies:
                     if each.dropped:
                         self._every.metrics.dropped[stream.model or ""] += each.dropped
                     yield each
@@ -233,7 +233,7 @@ class _OneStream(Generic[P, T]):
         self._at_once = at_once
         self.model: str | None = None
 
-    async def answers(
+    async def replies(
         self, items: AsyncIterator[Item[P]]
     ) -> AsyncGenerator[StreamOutcome[T], None]:
         """Answer the requests, each separately or through the model's own stream."""
@@ -246,8 +246,8 @@ class _OneStream(Generic[P, T]):
             request, whole = first
             begun = _again(item, items)
             of_all = self._by_model(whole, request, begun) if whole else self._each(begun)
-            async with aclosing(begun), aclosing(of_all) as answers:
-                async for each in answers:
+            async with aclosing(begun), aclosing(of_all) as replies:
+                async for each in replies:
                     yield each
             return
 

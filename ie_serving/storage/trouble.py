@@ -200,7 +200,7 @@ def quiet(*loggers: str) -> None:
 
 
 def http_trouble(status: int) -> Trouble:
-    """Sort an answer that has no code of its own."""
+    """Sort a reply that has no code of its own."""
     # S3's SlowDown comes with 503, and other stores say it when they are overloaded.
     if status in (429, 503):
         return Trouble.THROTTLED
@@ -260,7 +260,7 @@ def _socket_trouble(error: BaseException) -> Trouble | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Trouble.CERTIFICATE
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        # OpenSSL reads the first bytes of a plain HTTP answer as the version of its protocol.
+        # OpenSSL reads the first bytes of a plain HTTP reply as the version of its protocol.
         return Trouble.NO_TLS if "WRONG_VERSION" in str(error) else Trouble.BROKEN
     if isinstance(error, (TimeoutError, ReadTimeoutError, PoolTimeout)):
         return Trouble.TIMEOUT

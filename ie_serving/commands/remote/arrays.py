@@ -90,14 +90,14 @@ def _chosen(address: ServerAddress, metadata: Mapping[str, Any], name: str) -> S
     return found[wanted]
 
 
-def from_json(answer: bytes, signature: Signature) -> NamedArrays:
-    """Read the answer of a `:predict` as arrays with the signature's dtypes.
+def from_json(reply: bytes, signature: Signature) -> NamedArrays:
+    """Read the reply of a `:predict` as arrays with the signature's dtypes.
 
     Raises:
-        ServerSilent: it is not an answer of this API.
+        ServerSilent: it is not a reply of this API.
     """
     try:
-        document = json.loads(answer)
+        document = json.loads(reply)
         found = document["predictions"] if "predictions" in document else document["outputs"]
     except (ValueError, LookupError, TypeError) as error:
         raise ServerSilent(f"the answer is no answer of :predict: {error}") from None
@@ -121,7 +121,7 @@ def _array(values: Any, spec: TensorSpec | None) -> Array:  # noqa: ANN401  list
 def ask_over_grpc(
     given: argparse.Namespace, address: ServerAddress, asked: GivenRequest, *, as_json: bool
 ) -> bytes | NamedArrays:
-    """Send a Predict over gRPC; give its answer as JSON, or as arrays of exactly its dtypes.
+    """Send a Predict over gRPC; give its reply as JSON, or as arrays of exactly its dtypes.
 
     Raises:
         CommandFailure: the server does not answer, or the request has no form over gRPC.

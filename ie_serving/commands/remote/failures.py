@@ -26,7 +26,7 @@ class ServerRefused(CommandFailure):
     """The server has answered with an error.
 
     Attributes:
-        status: HTTP status of the answer; 0 over gRPC.
+        status: HTTP status of the reply; 0 over gRPC.
         rpc_code: name of the RPC's status code; empty over REST.
         lacks_route: whether the text is TensorFlow Serving's for a route that it does not have.
         wants_tls: whether the port is encrypted and the request was not.
@@ -55,7 +55,7 @@ class CommandMisused(CommandFailure):
 
 
 class ServerSilent(CommandFailure):
-    """There is no answer."""
+    """There is no reply."""
 
     code = UNREACHABLE
 

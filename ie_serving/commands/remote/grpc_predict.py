@@ -32,7 +32,7 @@ def ask(
     *,
     as_json: bool,
 ) -> bytes | NamedArrays:
-    """Send one request; give its answer as JSON, or as arrays.
+    """Send one request; give its reply as JSON, or as arrays.
 
     Raises:
         CommandFailure: the server does not answer, or the request has no form over gRPC.
@@ -46,7 +46,7 @@ def ask(
         signature = choose(address, _metadata(rpc, spec), name)
         form = Format.COLUMN
         if asked.image:
-            # The request has row format, so that the answer has the form of JSON's.
+            # The request has row format, so that the reply has the form of JSON's.
             form, (named, data) = Format.ROW, asked.image
             inputs = {_input(named, signature): np.array([data], object)}
         elif body is None:
@@ -54,8 +54,8 @@ def ask(
         else:
             inputs, form = body.decode(signature)
         request = _request(spec, signature, inputs)
-        answer = rpc.call(PREDICTION, "Predict", request, messages.PredictResponse)
-    outputs = {name: decode_tensor(tensor, name) for name, tensor in sorted(answer.outputs.items())}
+        reply = rpc.call(PREDICTION, "Predict", request, messages.PredictResponse)
+    outputs = {name: decode_tensor(tensor, name) for name, tensor in sorted(reply.outputs.items())}
     if not as_json:
         return outputs
     return bytes(encode_predictions(outputs, form, {**specs_of(outputs), **signature.outputs}))
@@ -73,9 +73,9 @@ def _spec(given: argparse.Namespace) -> Proto:
 def _metadata(rpc: GrpcPort, spec: Proto) -> Mapping[str, Any]:
     request = messages.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
     kind = messages.GetModelMetadataResponse
-    answer = rpc.call(PREDICTION, "GetModelMetadata", request, kind)
+    reply = rpc.call(PREDICTION, "GetModelMetadata", request, kind)
     held = messages.SignatureDefMap()
-    answer.metadata["signature_def"].Unpack(held)
+    reply.metadata["signature_def"].Unpack(held)
     return {"signature_def": MessageToDict(held)}
 
 

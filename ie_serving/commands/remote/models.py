@@ -97,7 +97,7 @@ def one_model(rest: RestPort, name: str) -> Model:
     """Ask for one model.
 
     Raises:
-        CommandFailure: no answer, or an unknown model; the text suggests the nearest name.
+        CommandFailure: no reply, or an unknown model; the text suggests the nearest name.
     """
     path = model_path(name)
     try:

@@ -23,8 +23,8 @@ def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int
     model = server_address.model_of(given)
     rest = RestPort(address)
     try:
-        answer = rest.post(f"{model_path(model)}:poll", {})
+        reply = rest.post(f"{model_path(model)}:poll", {})
     except ServerRefused as error:
         raise named(rest, model, error) from None
-    print(json.dumps(answer) if given.json else table([one_model(rest, model)]))
+    print(json.dumps(reply) if given.json else table([one_model(rest, model)]))
     return 0

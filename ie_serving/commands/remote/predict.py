@@ -1,7 +1,7 @@
-"""`ie_serving predict --model_name M --file FILE`: sends one request, and prints the answer.
+"""`ie_serving predict --model_name M --file FILE`: sends one request, and prints the reply.
 
-JSON goes to the server unchanged, and its answer is printed unchanged. Arrays, tables and images
-become a request; `--output FILE.npy` makes arrays of the answer. Over gRPC dtypes are exact.
+JSON goes to the server unchanged, and its reply is printed unchanged. Arrays, tables and images
+become a request; `--output FILE.npy` makes arrays of the reply. Over gRPC dtypes are exact.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int:
-    """Send the request, and write the answer. Raises: CommandFailure."""
+    """Send the request, and write the reply. Raises: CommandFailure."""
     given.model_name = server_address.model_of(given)
     suffix = Path(given.output).suffix.lower()
     if given.output != STANDARD and suffix not in (".json", *ARRAYS):
@@ -49,10 +49,10 @@ def run(given: argparse.Namespace, address: server_address.ServerAddress) -> int
             f"--output {given.output}: expected a name that ends with .json, .npy or .npz"
         )
     asked = read(given.file, given.format, given.input, given.signature)
-    answer = (
+    reply = (
         _over_grpc(given, address, asked) if address.is_grpc else _over_rest(given, address, asked)
     )
-    _write(given.output, answer)
+    _write(given.output, reply)
     return 0
 
 
@@ -70,15 +70,15 @@ def _over_rest(
     try:
         with ProgressLine("sending", len(body)) as progress:
             pieces = in_pieces(body, progress)
-            answer = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
+            reply = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
     except ServerRefused as error:
         raise named(rest, given.model_name, error) from None
     if not given.output.endswith(ARRAYS):
-        return answer
+        return reply
     from ie_serving.commands.remote.arrays import from_json, signature_over_rest
 
     signature = signature_over_rest(rest, given)
-    return from_json(answer, signature)
+    return from_json(reply, signature)
 
 
 def _received(progress: ProgressLine, done: int, total: int | None) -> None:
@@ -95,13 +95,13 @@ def _over_grpc(
         return ask_over_grpc(given, address, asked, as_json=not given.output.endswith(ARRAYS))
 
 
-def _write(output: str, answer: "bytes | NamedArrays") -> None:
-    if not isinstance(answer, bytes):
+def _write(output: str, reply: "bytes | NamedArrays") -> None:
+    if not isinstance(reply, bytes):
         from ie_serving.commands.remote.arrays import save
 
-        save(output, answer)
+        save(output, reply)
         return
-    text = answer if answer.endswith(b"\n") else answer + b"\n"
+    text = reply if reply.endswith(b"\n") else reply + b"\n"
     if output == STANDARD:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()

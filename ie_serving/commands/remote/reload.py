@@ -40,7 +40,7 @@ def reload_with(file: str, address: ServerAddress) -> tuple[ModelStates, ModelSt
     Raises:
         CommandMisused: the file is broken, or has settings that the message lacks.
         ServerRefused: the server refuses the configuration and has changed nothing.
-        ServerSilent: there is no answer.
+        ServerSilent: there is no reply.
     """
     models = _read(Path(file))
     request = messages.ReloadConfigRequest()
@@ -48,11 +48,9 @@ def reload_with(file: str, address: ServerAddress) -> tuple[ModelStates, ModelSt
     names = [model.name for model in models]
     with GrpcPort(address) as rpc:
         before = _states(rpc, names)
-        answer = rpc.call(
-            MODEL, "HandleReloadConfigRequest", request, messages.ReloadConfigResponse
-        )
-        if answer.status.error_code:
-            raise ServerRefused(f"{address.url} does not take it: {answer.status.error_message}")
+        reply = rpc.call(MODEL, "HandleReloadConfigRequest", request, messages.ReloadConfigResponse)
+        if reply.status.error_code:
+            raise ServerRefused(f"{address.url} does not take it: {reply.status.error_message}")
         return before, _states(rpc, names)
 
 
@@ -107,13 +105,13 @@ def _states(rpc: GrpcPort, names: Sequence[str]) -> ModelStates:
         request = messages.GetModelStatusRequest()
         request.model_spec.name = name
         try:
-            answer = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
+            reply = rpc.call(MODEL, "GetModelStatus", request, messages.GetModelStatusResponse)
         except ServerRefused as error:
             if error.rpc_code != "NOT_FOUND":
                 raise
             continue
         found[name] = {
-            f"version {v.version}": State(v.state).name for v in answer.model_version_status
+            f"version {v.version}": State(v.state).name for v in reply.model_version_status
         }
     return found
 

@@ -1,9 +1,9 @@
-"""`ie_serving replay FILE`: sends recorded requests again and compares the answers.
+"""`ie_serving replay FILE`: sends recorded requests again and compares the replies.
 
     ie_serving replay resnet-20261129T081500Z-1-0.tfrecord --to localhost:9000
     ie_serving replay resnet-20261129T081500Z-1-0.tfrecord --model models/resnet
 
-Exit codes: 0 all answers are as recorded; 1 some are not, or a request is refused; 2 wrong usage,
+Exit codes: 0 all replies are as recorded; 1 some are not, or a request is refused; 2 wrong usage,
 a file that is no recording among it; 3 the server is unreachable.
 """
 
@@ -170,17 +170,17 @@ def _replayed(
 
 
 def _difference(rpc: GrpcPort, log: Proto, tolerance: float, took_ms: list[float]) -> str:
-    """Ask again; say how the answer differs, empty for an answer as recorded. Add the time."""
+    """Ask again; say how the reply differs, empty for a reply as recorded. Add the time."""
     began = time.perf_counter()
     try:
-        answer = rpc.call(PREDICTION, "Predict", log.request, messages.PredictResponse)
+        reply = rpc.call(PREDICTION, "Predict", log.request, messages.PredictResponse)
     except ServerRefused as error:
         return f"is refused: {error}"
     finally:
         took_ms.append(1e3 * (time.perf_counter() - began))
     found, recorded = (
         {name: decode_tensor(each, name) for name, each in tensors.items()}
-        for tensors in (answer.outputs, log.response.outputs)
+        for tensors in (reply.outputs, log.response.outputs)
     )
     return "; ".join(drifts(found, recorded, tolerance).values())
 

@@ -36,7 +36,7 @@ OnBytes = Callable[[int, int | None], None]
 
 
 class RestReply(NamedTuple):
-    """A server's answer.
+    """A server's reply.
 
     Attributes:
         status: HTTP status below 400.
@@ -66,7 +66,7 @@ class RestPort:
         return self._parsed(path, self.ask("GET", path))
 
     def post(self, path: str, document: object) -> Any:  # noqa: ANN401  any JSON
-        """Send JSON and give the JSON of the answer. Raises: CommandFailure."""
+        """Send JSON and give the JSON of the reply. Raises: CommandFailure."""
         return self._parsed(path, self.ask("POST", path, json.dumps(document).encode()))
 
     def ask(
@@ -84,11 +84,11 @@ class RestPort:
             path: and query.
             body: bytes to send, or pieces of them with their length in `headers`.
             headers: added to those of the address.
-            read: reports progress of the answer.
+            read: reports progress of the reply.
 
         Raises:
             ServerRefused: the server answers with an error.
-            ServerSilent: there is no answer.
+            ServerSilent: there is no reply.
         """
         form = {"Content-Type": "application/json"} if body is not None else {}
         connection = self._connection()
@@ -174,7 +174,7 @@ def _whole(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
 
 
 def _unreachable(address: ServerAddress, error: Exception) -> str:
-    """Explain why there is no answer, and what to check."""
+    """Explain why there is no reply, and what to check."""
     where = address.url
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         if pid := _loading(where):

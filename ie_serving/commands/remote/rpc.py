@@ -50,19 +50,19 @@ class GrpcPort:
         self._channel.close()
 
     def call(self, service: str, method: str, request: Proto | bytes, kind: Proto) -> Proto:
-        """Call a method; give its answer as a message of `kind`.
+        """Call a method; give its reply as a message of `kind`.
 
         Raises:
             ServerRefused: the server answers with an error.
-            ServerSilent: there is no answer.
+            ServerSilent: there is no reply.
         """
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         ask: Any = self._channel.unary_unary(f"/{service}/{method}", None, None)
         try:
-            answer = ask(payload, timeout=self._address.timeout_s, metadata=self._metadata)
+            reply = ask(payload, timeout=self._address.timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._failure(error) from None
-        return kind.FromString(answer)
+        return kind.FromString(reply)
 
     def _failure(self, error: Any) -> ServerRefused | ServerSilent:  # noqa: ANN401  it is a Call as well
         more = dict(error.trailing_metadata() or ())

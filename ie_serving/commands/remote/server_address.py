@@ -37,7 +37,7 @@ class ServerAddress:
         headers: credentials, sent with each request. Never shown.
         ca: file of certificates to trust; empty trusts the system's.
         certificate, private_key: files of the client's certificate; empty for none.
-        timeout_s: longest time in seconds without any byte of an answer.
+        timeout_s: longest time in seconds without any byte of a reply.
     """
 
     scheme: str

@@ -10,26 +10,26 @@ MODEL_SPEC, NAME = 1, 1
 METHODS = ("Predict", "GetModelMetadata", "GetModelStatus")
 
 
-def answering_for(model: str, answers: Mapping[str, Unary]) -> dict[str, Unary]:
+def answering_for(model: str, handlers: Mapping[str, Unary]) -> dict[str, Unary]:
     """Give the methods of a service, those of `METHODS` answering for `model` alone.
 
     Without a model each answers for the one that a request names.
     """
     if not model:
-        return dict(answers)
+        return dict(handlers)
     # What comes last counts, and messages of one field are merged: so says the wire format of
     # protocol buffers. Thus a name is set without the request being parsed.
     named = fields.delimited(MODEL_SPEC, fields.delimited(NAME, model.encode()))
     return {
-        name: _with_model_name(answer, named) if name in METHODS else answer
-        for name, answer in answers.items()
+        name: _with_model_name(handler, named) if name in METHODS else handler
+        for name, handler in handlers.items()
     }
 
 
 def _with_model_name(
-    answer: Unary, name: bytes
+    handler: Unary, name: bytes
 ) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
     def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
-        return answer(b"".join((payload, name)), context)
+        return handler(b"".join((payload, name)), context)
 
     return answered

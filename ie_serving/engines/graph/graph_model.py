@@ -18,7 +18,7 @@ from ie_serving.engines.graph.planning import Offered, Plan, plan
 from ie_serving.engines.graph.run import GraphRun
 from ie_serving.engines.kernels import CodeSource, GraphFiles, KernelOptions
 from ie_serving.engines.other_models import HeldModel, OtherModels, RecordStep
-from ie_serving.engines.run.cache import AnswerCache
+from ie_serving.engines.run.cache import OutputCache
 from ie_serving.engines.steps.watching import ValueWatch
 
 
@@ -141,8 +141,8 @@ class GraphModel(CompiledModel):
             if isinstance(step, ModelStep):
                 used.setdefault(step.model, []).append(step.name)
         self._used = [(spec, tuple(steps)) for spec, steps in used.items()]
-        self._caches = {step.name: AnswerCache(step.cache_s) for step in calls if step.cache_s}
-        self._cache = AnswerCache(cache_s) if cache_s else None
+        self._caches = {step.name: OutputCache(step.cache_s) for step in calls if step.cache_s}
+        self._cache = OutputCache(cache_s) if cache_s else None
         self._own: Targets = {
             name: CallTarget(part, named(part.signatures, "", name))
             for name, part in parts.held.items()

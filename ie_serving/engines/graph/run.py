@@ -30,7 +30,7 @@ from ie_serving.engines.graph.definition import (
 )
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.other_models import RecordStep
-from ie_serving.engines.run.cache import AnswerCache
+from ie_serving.engines.run.cache import OutputCache
 from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class GraphRun:
         self,
         plan: Plan,
         targets: Mapping[str, CallTarget],
-        caches: Mapping[str, AnswerCache],
+        caches: Mapping[str, OutputCache],
         inputs: Arrays,
         record: RecordStep,
     ) -> None:

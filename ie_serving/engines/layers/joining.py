@@ -108,9 +108,9 @@ def split(outputs: Arrays, counts: Sequence[int]) -> Iterator[Arrays]:
         start = end
 
 
-def together(answers: Sequence[Arrays]) -> Arrays:
+def together(outputs: Sequence[Arrays]) -> Arrays:
     """Join the outputs of a request's pieces. Raises as `joined`."""
-    return {name: _concatenated([each[name] for each in answers]) for name in answers[0]}
+    return {name: _concatenated([each[name] for each in outputs]) for name in outputs[0]}
 
 
 ROWS = 3

@@ -60,7 +60,7 @@ class TrialRequest:
         inputs: values in the signature's dtypes and shapes.
         added: trailing dimensions of size 1 that it lacked.
         golden: the expected answer; None where there is none.
-        answer: outputs in f32, where it has been inferred before the trial.
+        outputs: outputs in f32, where it has been inferred before the trial.
     """
 
     source: str
@@ -68,7 +68,7 @@ class TrialRequest:
     inputs: Arrays
     added: int = 0
     golden: GoldenRequest | None = None
-    answer: Arrays | None = None
+    outputs: Arrays | None = None
 
     def fault(self, signature: Signature, outputs: Arrays) -> str:
         """Say how outputs differ from the expected ones; empty where they do not."""
@@ -205,7 +205,7 @@ async def _compared(
 ) -> ComparedRequest | None:
     """Compare one request; None where the model itself refuses it."""
     try:
-        expected = asked.answer or await _infer(full, asked)
+        expected = asked.outputs or await _infer(full, asked)
     except ServingError:
         return None
     try:
@@ -305,8 +305,8 @@ async def _taken(
     first = await _first_taken(model, signature, inputs, until)
     if first is None:
         return
-    guess, asked, answer = first
-    yield TrialRequest(f"generated: {asked}", name, asked.inputs, answer=answer)
+    guess, asked, outputs = first
+    yield TrialRequest(f"generated: {asked}", name, asked.inputs, outputs=outputs)
     finite = (each for each in requests(inputs, guess) if each.kind is ValueKind.FINITE)
     for each in islice(finite, MOST_REQUESTS - 1):
         yield TrialRequest(f"generated: {each}", name, each.inputs)

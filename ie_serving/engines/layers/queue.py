@@ -232,7 +232,7 @@ class Queue:
         finally:
             del self._running[task]
             self._free_lane()  # the next batch begins before the replies to this one are written
-        _answer(answered, outputs)
+        _give_out(answered, outputs)
 
     async def _outcome(self, parts: BatchParts) -> tuple[BatchParts, Arrays]:
         """Infer the parts that are still wanted; give them with their outputs.
@@ -254,7 +254,7 @@ class Queue:
             self._note_failure(error)
         middle = len(waiting) // 2
         for half in (waiting[:middle], waiting[middle:]):
-            _answer(*await self._outcome(half))
+            _give_out(*await self._outcome(half))
         return (), {}
 
     async def _infer(self, parts: BatchParts) -> Arrays:
@@ -302,7 +302,7 @@ def _fail(part: WaitingRows[_WaitingRequest], error: Exception) -> None:
         part.content.set_exception(error)
 
 
-def _answer(parts: BatchParts, outputs: Arrays) -> None:
+def _give_out(parts: BatchParts, outputs: Arrays) -> None:
     for part, own in zip(parts, split(outputs, [part.rows for part in parts]), strict=True):
         if not part.content.done():
             part.content.set_result(own)

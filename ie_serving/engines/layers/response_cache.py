@@ -13,7 +13,7 @@ from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
 from ie_serving.engines.base import REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.layer_options import Caching
 from ie_serving.engines.layers.layer import Layer
-from ie_serving.engines.run.cache import AnswerCache
+from ie_serving.engines.run.cache import OutputCache
 from ie_serving.telemetry.metrics.layers import CacheMetrics
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class ResponseCache(Layer):
 
     def __init__(self, inner: CompiledModel, most_bytes: int, counts: CacheMetrics) -> None:
         super().__init__(inner)
-        self._cache = AnswerCache(math.inf, most_bytes=most_bytes)
+        self._cache = OutputCache(math.inf, most_bytes=most_bytes)
         self._counts = counts
 
     async def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> T:

@@ -112,14 +112,14 @@ class SequenceLayer(Layer):
                 # The START may have failed while this request waited behind it.
                 table.check(sequence)
                 given = {**{name: inputs[name] for name in plain.inputs}, **sequence.state}
-                answer, state = await self.inner.infer(plain, given, both)
+                outputs, state = await self.inner.infer(plain, given, both)
                 # The state is kept last: until here the sequence is as before the request.
                 table.keep(sequence, state)
         except BaseException:
             table.failed(control, sequence)
             raise
         table.answered(control, sequence)
-        return answer
+        return outputs
 
 
 def _read_both(

@@ -68,7 +68,7 @@ class WorkerProcess:
         """
         self._control.settimeout(limit_s)
         self.begin(job)
-        found = self.answer()
+        found = self.reply()
         self._control.settimeout(None)
         return found
 
@@ -77,11 +77,11 @@ class WorkerProcess:
         control = Link(self._control)
         control.send(control.pack(FrameKind.JOB, 0, [text(job)]))
 
-    def answer(self) -> LinkMessage:
+    def reply(self) -> LinkMessage:
         """Give the answer to the job; the second half of `load`. Raises: as `load`."""
-        return Link(self._control).answer()
+        return Link(self._control).reply()
 
-    def has_answered(self, wait_s: float) -> bool:
+    def has_replied(self, wait_s: float) -> bool:
         """Wait at most `wait_s` seconds until the process has answered, or ended."""
         poll = select.poll()  # `select.select` takes no descriptor from 1024 on
         poll.register(self._control, select.POLLIN)

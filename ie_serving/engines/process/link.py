@@ -201,7 +201,7 @@ class Link:
         tensors = protocol.unpack(head, body, memory)
         return LinkMessage(head.kind, head.number, tensors, shared_bytes)
 
-    def answer(self) -> LinkMessage:
+    def reply(self) -> LinkMessage:
         """Wait for a frame that reports no fault.
 
         Raises:

@@ -91,13 +91,13 @@ def _passes(job: str, given_up: Flag, room: Room) -> bool:
     lacks = False
     try:
         process.begin(job)
-        while not process.has_answered(LOOK_S):
+        while not process.has_replied(LOOK_S):
             # Mapped weights do not count: the kernel drops those pages before it ends a process.
             most = max(most, unreclaimable_bytes(process.pid))
             lacks = lacks or most > room()
             if lacks or given_up.is_set():
                 process.kill()
-        process.answer()
+        process.reply()
         process.hang_up()
     except RemoteFault as fault:
         if fault.code == Code.RESOURCE_EXHAUSTED:

@@ -124,15 +124,15 @@ def _give_links(control: socket.socket, loaded: LoadedJob) -> None:
             loaded.stream(way, ours[0], theirs)
             continue
         link = Link(way, theirs)
-        threading.Thread(target=_answer_all, args=(link, loaded), daemon=True).start()
+        threading.Thread(target=_serve, args=(link, loaded), daemon=True).start()
 
 
-def _answer_all(link: Link, loaded: LoadedJob) -> None:
+def _serve(link: Link, loaded: LoadedJob) -> None:
     # The link is closed after any error: otherwise the server would wait for an answer for ever.
     try:
         with suppress(PeerGone):
             while True:
-                frame = _answer(link, link.receive(), loaded)
+                frame = _reply_to(link, link.receive(), loaded)
                 # Checked only now, when the worker itself holds no view of the memory any more.
                 kept = loaded.lends and link.is_looked_into and frame.data[0] == FrameKind.RESULT
                 link.send(numbered(frame, KEPT) if kept else frame)
@@ -140,7 +140,7 @@ def _answer_all(link: Link, loaded: LoadedJob) -> None:
         link.close()
 
 
-def _answer(link: Link, message: LinkMessage, loaded: LoadedJob) -> ProcessFrame:
+def _reply_to(link: Link, message: LinkMessage, loaded: LoadedJob) -> ProcessFrame:
     try:
         if loaded.lends:
             # Outputs go after the inputs in memory: an output may be a view of an input.

@@ -170,10 +170,10 @@ class ModelHandle:
             ServingError: as `predict`.
         """
         left_s = self._asker.time_left()
-        answer = asyncio.wrap_future(self._ask(inputs))
+        outputs = asyncio.wrap_future(self._ask(inputs))
         try:
             with marked():
-                return await asyncio.wait_for(answer, LONGEST_S if left_s is None else left_s)
+                return await asyncio.wait_for(outputs, LONGEST_S if left_s is None else left_s)
         except asyncio.TimeoutError:
             raise self._late(left_s) from None
 

@@ -29,7 +29,7 @@ from ie_serving.engines.process.protocol import FrameKind
 from ie_serving.engines.process.worker import Job, LoadedJob
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel import Kernel
-from ie_serving.engines.python.kernel_link import Duplex, context_of, packed_answer
+from ie_serving.engines.python.kernel_link import Duplex, context_of, packed_reply
 from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.runners import InProcessRunner, KernelCall
 from ie_serving.engines.run import forks
@@ -51,11 +51,11 @@ class ChildStreams:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="streams", daemon=True).start()
-        answers = _answer(self._kernel, Duplex(way, writes, reads))
+        answers = _run_stream(self._kernel, Duplex(way, writes, reads))
         asyncio.run_coroutine_threadsafe(answers, self._loop)
 
 
-async def _answer(kernel: Kernel, way: Duplex) -> None:
+async def _run_stream(kernel: Kernel, way: Duplex) -> None:
     try:
         with suppress(PeerGone):
             begun = await way.receive()
@@ -104,7 +104,7 @@ class _StreamRun:
             forks.leave_if_forked(self._kernel.name)
             call = self._call()
             call.failed(error)
-            await self._way.send(FrameKind.END, [*packed_answer(call, {})])
+            await self._way.send(FrameKind.END, [*packed_reply(call, {})])
         else:
             forks.leave_if_forked(self._kernel.name)
             await self._way.send(FrameKind.END)
@@ -113,7 +113,7 @@ class _StreamRun:
         call = self._call()
         call.finish(outputs)
         await self._room.acquire()
-        await self._way.send(FrameKind.RESULT, [*packed_answer(call, self._kernel.outputs)])
+        await self._way.send(FrameKind.RESULT, [*packed_reply(call, self._kernel.outputs)])
 
     async def _given(self) -> AsyncGenerator[Arrays, None]:
         while True:
@@ -219,7 +219,7 @@ def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
     each = len(tensors) // count
     calls = [_call(kernel, tensors[at : at + each]) for at in range(0, len(tensors), each)]
     InProcessRunner(kernel.execute, kernel.execute_batch).run(calls)
-    return [array for call in calls for array in packed_answer(call, kernel.outputs)]
+    return [array for call in calls for array in packed_reply(call, kernel.outputs)]
 
 
 def _call(kernel: Kernel, tensors: Sequence[Array]) -> KernelCall:

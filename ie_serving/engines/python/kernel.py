@@ -357,20 +357,20 @@ def given_by(name: str, subject: Any, given: Specs) -> tuple[Specs, Specs]:  # n
     inputs = given or _matrix(name, subject)
     zeros = {each: _zeros(spec) for each, spec in inputs.items()}
     try:
-        answer = np.asarray(
+        outputs = np.asarray(
             subject.predict(next(iter(zeros.values())) if len(zeros) == 1 else zeros)
         )
     except Exception as error:  # libraries raise what they like
         raise LoadFailed(
             f"{name}.predict fails on zeros: {one_line(error)}; declare its outputs in params"
         ) from error
-    dtype = DataType.STRING if answer.dtype.kind in "USO" else BY_NUMPY.get(answer.dtype)
-    if dtype is None or answer.shape[:1] != (ROWS,):
+    dtype = DataType.STRING if outputs.dtype.kind in "USO" else BY_NUMPY.get(outputs.dtype)
+    if dtype is None or outputs.shape[:1] != (ROWS,):
         raise LoadFailed(
-            f"{name}.predict gives {answer.dtype} {list(answer.shape)} for {ROWS} rows; declare"
+            f"{name}.predict gives {outputs.dtype} {list(outputs.shape)} for {ROWS} rows; declare"
             " its outputs in params"
         )
-    return inputs, {"y": TensorSpec("y", dtype, (-1, *answer.shape[1:]), "y")}
+    return inputs, {"y": TensorSpec("y", dtype, (-1, *outputs.shape[1:]), "y")}
 
 
 def _matrix(name: str, subject: object) -> Specs:

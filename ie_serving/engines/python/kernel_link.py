@@ -46,7 +46,7 @@ def packed(call: KernelCall, inputs: Sequence[str]) -> list[Array]:
     return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
 
 
-def packed_answer(call: KernelCall, outputs: Specs) -> Iterator[Array]:
+def packed_reply(call: KernelCall, outputs: Specs) -> Iterator[Array]:
     """Give the outcome of a call as tensors."""
     outcome = call.outcome
     if isinstance(outcome, Mapping):
@@ -60,7 +60,7 @@ def packed_answer(call: KernelCall, outputs: Specs) -> Iterator[Array]:
 def answered(
     tensors: Iterator[Array], outputs: Sequence[str]
 ) -> tuple[Arrays | ServingError, bool]:
-    """Read the tensors that `packed_answer` made, and whether the memory was full."""
+    """Read the tensors that `packed_reply` made, and whether the memory was full."""
     said = words(next(tensors))
     if not said:
         return {name: next(tensors) for name in outputs}, False

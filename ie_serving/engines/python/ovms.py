@@ -168,8 +168,8 @@ class PythonNode:
         """
         async for inputs in items:
             given = self._executed(inputs)
-            for answer in given if isinstance(given, Iterator) else [given]:
-                yield self._read(answer)
+            for reply in given if isinstance(given, Iterator) else [given]:
+                yield self._read(reply)
 
     def close(self) -> None:
         """Call `finalize`, if there is one."""

@@ -163,21 +163,21 @@ class RemoteRunner:
         tensors = [each for call in calls for each in packed(call, self._inputs)]
         frame = link.pack(FrameKind.RUN, len(calls), tensors)
         try:
-            answer = self._answer(link, frame)
+            reply = self._exchange(link, frame)
         except RemoteFault:
             self._leave(link)  # whether the kernel keeps the inputs is not known
             raise
-        if answer.number == KEPT:
+        if reply.number == KEPT:
             # The outputs can be read all the same, as long as anything refers to them.
             self._leave(link)
-        return answer.tensors
+        return reply.tensors
 
-    def _answer(self, link: Link, frame: ProcessFrame) -> LinkMessage:
+    def _exchange(self, link: Link, frame: ProcessFrame) -> LinkMessage:
         # The limit is for the run alone: with it, the check whether a link is alive would wait.
         link.limit(self._timeout_s)
         try:
             link.send(frame)
-            return link.answer()
+            return link.reply()
         finally:
             link.limit(None)
 

@@ -55,7 +55,7 @@ class KernelStream:
 
     Args of the constructor:
         stream: stream of the kernel.
-        answer: makes the call that checks one reply; see `calls.KernelCall`.
+        make_call: makes the call that checks one reply; see `calls.KernelCall`.
         ctx: the kernel's context.
         inputs: the client's inputs; fetched on the server's loop.
     """
@@ -63,13 +63,13 @@ class KernelStream:
     def __init__(
         self,
         stream: StreamFunction,
-        answer: Callable[[Arrays, Context], KernelCall],
+        make_call: Callable[[Arrays, Context], KernelCall],
         ctx: Context,
         inputs: AsyncIterator[Arrays],
     ) -> None:
         self._stream = stream
-        self._answer = answer
-        self._name = answer({}, ctx).kernel
+        self._make_call = make_call
+        self._name = make_call({}, ctx).kernel
         self._ctx = ctx
         self._inputs = inputs
         self._home = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ class KernelStream:
             raise
         # SystemExit as well: it would end the loop, and with it the streams of others.
         except BaseException as error:
-            failed = self._answer({}, self._ctx)
+            failed = self._make_call({}, self._ctx)
             failed.failed(error)
             assert isinstance(failed.outcome, ServingError)
             raise failed.outcome from None
@@ -131,7 +131,7 @@ class KernelStream:
     def _checked(self, outputs: object, read: Callable[[Arrays], object]) -> object:
         if isinstance(outputs, CheckedReply):
             return read(outputs.outputs)
-        call = self._answer({}, self._ctx)
+        call = self._make_call({}, self._ctx)
         call.finish(outputs)
         outcome = call.outcome
         return read(outcome) if isinstance(outcome, Mapping) else outcome

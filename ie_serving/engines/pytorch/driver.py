@@ -205,7 +205,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     compute = partial(_compute, torch, module, inputs, list(outputs))
     signature = Signature(SERVING_DEFAULT, inputs, outputs or _tried(compute, inputs))
     refuse_unsupported(options, signature, NAME)
-    call = partial(_answer, torch, ChosenThreads(torch, compute, most), signature.outputs)
+    call = partial(_outputs_of, torch, ChosenThreads(torch, compute, most), signature.outputs)
     # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)
     made = program(signature, call, options, library=NAME, refusals=refusals)
@@ -243,7 +243,9 @@ def _compute(
             raise ValueError(str(error).strip().splitlines()[-1]) from None
 
 
-def _answer(torch: TorchLibrary, compute: TorchCompute, outputs: Specs, given: Arrays) -> Arrays:
+def _outputs_of(
+    torch: TorchLibrary, compute: TorchCompute, outputs: Specs, given: Arrays
+) -> Arrays:
     found = compute(given)
     return {
         name: array_of(torch, found[name]).astype(spec.dtype.numpy, copy=False)

@@ -20,7 +20,7 @@ MOST_TEXTS = 1000
 """Texts whose digest is made on the event loop; more take a thread."""
 
 
-class AnswerCache:
+class OutputCache:
     """Answers by the inputs that they belong to. Lives on one event loop.
 
     Args of the constructor:

@@ -33,7 +33,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         model.load_model(str(file))
         inputs = _inputs(model)
         form = _form(model, inputs)
-    predict = partial(_answer, model, form)
+    predict = partial(_predicted, model, form)
     refusals = (catboost.CatBoostError,)
     return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
 
@@ -68,7 +68,7 @@ def _form(model: Any, inputs: Specs) -> TensorForm:  # noqa: ANN401
     return TensorForm(inputs, rows.values(DataType.FP64, *sample.shape[1:]))
 
 
-def _answer(model: Any, form: TensorForm, inputs: Arrays) -> Arrays:  # noqa: ANN401
+def _predicted(model: Any, form: TensorForm, inputs: Arrays) -> Arrays:  # noqa: ANN401
     rows = _rows(inputs)
     run = partial(model.predict, rows, thread_count=threads())
     if not form.classes:

@@ -99,7 +99,7 @@ class RemoteRequest:
         self._running = True
         try:
             link.send(self._frame)
-            tensors = link.answer().tensors
+            tensors = link.reply().tensors
         except OSError as error:
             raise _no_room("outputs", error) from error
         finally:

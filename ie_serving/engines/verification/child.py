@@ -126,7 +126,7 @@ def compare(
     if is_asked_there:
         ((reference, taken),) = guessed
         more_s = MORE_SHARE * (asked - began)
-        return _answers(
+        return _all_outputs(
             reference, taken, steps, partial(has_time, began=asked, most_s=more_s)
         ), None
     return _all(task, guessed, steps)
@@ -160,24 +160,24 @@ def _guessed(reference: Reference, steps: _InferenceSteps) -> list[AnsweredGuess
         if found and (took > SHORT_S or not _is_alike(guess, found[0][0])):
             continue
         request = usual(reference.inputs, guess)
-        if answer := _answer(reference, request, steps):
-            found.append((guess, request, answer))
+        if outputs := _outputs_of(reference, request, steps):
+            found.append((guess, request, outputs))
     return found
 
 
-def _answers(
+def _all_outputs(
     reference: Reference,
     taken: Sequence[AnsweredGuess],
     steps: _InferenceSteps,
     goes_on: Callable[[int], bool],
 ) -> ReferenceOutputs:
     """Give answers to the guessed requests, and to more while `goes_on` returns true."""
-    answered = [(request, answer) for _, request, answer in taken]
+    answered = [(request, outputs) for _, request, outputs in taken]
     for request in _finite(reference, taken[0][0]):
         if not goes_on(len(answered)):
             break
-        if answer := _answer(reference, request, steps):
-            answered.append((request, answer))
+        if outputs := _outputs_of(reference, request, steps):
+            answered.append((request, outputs))
     return ReferenceOutputs(reference.release, reference.tensors, answered)
 
 
@@ -193,7 +193,7 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(
+def _outputs_of(
     reference: Reference, request: GeneratedRequest, steps: _InferenceSteps
 ) -> Arrays | None:
     """Give the reference's outputs; None if it refuses the request."""
@@ -246,9 +246,9 @@ def _ask(
         if time.perf_counter() > until:
             comparison.found.cut_off = True
             return
-        answer = _answer(reference, request, steps)
-        if answer is not None:
-            comparison.compare(request, answer)
+        outputs = _outputs_of(reference, request, steps)
+        if outputs is not None:
+            comparison.compare(request, outputs)
 
 
 def _larger(
@@ -272,9 +272,9 @@ def _larger(
         if time.perf_counter() > until:
             break
         request = usual(reference.inputs, guess)
-        answer = _answer(reference, request, steps)
-        if answer is not None:
-            comparison.compare(request, answer)
+        outputs = _outputs_of(reference, request, steps)
+        if outputs is not None:
+            comparison.compare(request, outputs)
         if comparison.found.asked > asked:
             return guess
     return None

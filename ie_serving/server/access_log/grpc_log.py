@@ -135,21 +135,21 @@ def _given(metadata: Metadata) -> tuple[bytes, str, str]:
     return safe(id.encode()), parent, state
 
 
-class LoggedAnswer(_LoggedMethod):
-    """Answers as `answer` does, and observes every call.
+class LoggedHandler(_LoggedMethod):
+    """Answers as `handler` does, and observes every call.
 
     Args of the constructor:
         path, watch: see `_LoggedMethod`.
-        answer: the handler of the method.
+        handler: the handler of the method.
 
     Attributes:
-        answer: the handler of the method.
+        handler: the handler of the method.
         end: takes the entry of a call that has ended.
     """
 
-    def __init__(self, path: str, answer: Unary, watch: RequestWatch) -> None:
+    def __init__(self, path: str, handler: Unary, watch: RequestWatch) -> None:
         super().__init__(path, watch)
-        self.answer = answer
+        self.handler = handler
         self.end = watch.end
 
     async def __call__(
@@ -160,7 +160,7 @@ class LoggedAnswer(_LoggedMethod):
         entry.received = len(payload)
         CURRENT.set(entry)
         try:
-            reply = await self.answer(payload, context)
+            reply = await self.handler(payload, context)
         except ENDED as error:
             self.failed(entry, error, cast(ObservedContext, context))
             self.end(entry)
@@ -170,7 +170,7 @@ class LoggedAnswer(_LoggedMethod):
         return reply
 
 
-class SampledAnswer(LoggedAnswer):
+class SampledHandler(LoggedHandler):
     """Observes only a sample of the calls. The others cost no coroutine here."""
 
     def __call__(  # type: ignore[override]  # a `Unary` gives any awaitable
@@ -181,7 +181,7 @@ class SampledAnswer(LoggedAnswer):
         if begun is not None:
             return super().__call__(payload, context, begun)
         CURRENT.set(None)  # otherwise the entry of an earlier call, which may be in progress
-        return self.answer(payload, context)
+        return self.handler(payload, context)
 
 
 class LoggedConversation(_LoggedMethod):
@@ -278,7 +278,7 @@ def logged(services: Services, watch: RequestWatch) -> Services:
 def _logged(path: bytes, method: RpcMethod, watch: RequestWatch) -> RpcMethod:
     if isinstance(method, StreamingMethod):
         return StreamingMethod(LoggedConversation(path.decode("latin-1"), method, watch))
-    kind = LoggedAnswer if watch.logs else SampledAnswer
+    kind = LoggedHandler if watch.logs else SampledHandler
     return kind(path.decode("latin-1"), method, watch)
 
 
@@ -317,16 +317,16 @@ class _ObservedHttp2Call(Call):
 class ObservedCall(_ObservedHttp2Call, UnaryCall):
     """A unary call that is logged.
 
-    Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this one wraps. The
-    call itself keeps the entry, so that no further coroutine runs for it.
+    Until `_run`, its method is the `LoggedHandler`; from then on the handler that this one wraps.
+    The call itself keeps the entry, so that no further coroutine runs for it.
     """
 
-    _logged: LoggedAnswer
+    _logged: LoggedHandler
     _entry: RequestEntry | None = None
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         logged: Any = self._method
-        self._logged, self._method = logged, logged.answer
+        self._logged, self._method = logged, logged.handler
         entry = self._entry = self._begun(logged)
         if entry is not None and self._message:
             entry.received = len(self._message[1])
@@ -345,15 +345,15 @@ class ObservedCall(_ObservedHttp2Call, UnaryCall):
                 self._done(None)
             entry.spare = True  # only the connection's context still refers to it
 
-    def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
+    def _begun(self, logged: LoggedHandler) -> RequestEntry | None:
         """Make the entry of this call current for the code that answers it.
 
-        Does what `LoggedAnswer.begun` does, in fewer steps: most connections have one entry for all
-        calls, and each function call here would be a fifth of the remaining time.
+        Does what `LoggedHandler.begun` does, in fewer steps: most connections have one entry for
+        all calls, and each function call here would be a fifth of the remaining time.
         """
         entry = CURRENT.get()
         if entry is not None and entry.spare:
-            entry.spare, entry.answers, entry.received = False, NO_MODEL, None
+            entry.spare, entry.answered_by, entry.received = False, NO_MODEL, None
             entry.started = entry.inferred = entry.encoded = entry.ended = 0.0
         else:
             entry = RequestEntry()
@@ -374,7 +374,7 @@ class ObservedCall(_ObservedHttp2Call, UnaryCall):
         return content
 
     def _done(self, _: object) -> None:
-        """End the entry of a call without failure: its answer is sent, or the client has left."""
+        """End the entry of a call without failure: its reply is sent, or the client has left."""
         if self._entry is not None:
             size = self._size
             self._end(_OK if size else Code.CANCELLED.name, max(0, size - PREFIX.size))
@@ -398,7 +398,7 @@ class ObservedCall(_ObservedHttp2Call, UnaryCall):
 
     def _refuse(self, error: Exception) -> None:
         """See `Call`. A call refused before its method has begun gets its entry here."""
-        if isinstance(self._method, LoggedAnswer):
+        if isinstance(self._method, LoggedHandler):
             self._logged = self._method
             self._entry = self._begun(self._logged)
         super()._refuse(error)
@@ -422,7 +422,7 @@ class _ArrivalTimedCall(_ObservedHttp2Call):
 class TracedCall(_ArrivalTimedCall, ObservedCall):
     """A unary call that may be traced."""
 
-    def _begun(self, logged: LoggedAnswer) -> RequestEntry | None:
+    def _begun(self, logged: LoggedHandler) -> RequestEntry | None:
         entry = logged.begun(self)
         CURRENT.set(entry)  # None too: otherwise the work would find an earlier entry
         return entry

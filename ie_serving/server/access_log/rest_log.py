@@ -15,7 +15,7 @@ from ie_serving.server.transport.http1.connection_states import SENDING
 from ie_serving.server.transport.http1.faults import DEFECT
 from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
-    Answer,
+    AnyReply,
     App,
     Fault,
     InterimReply,
@@ -68,7 +68,7 @@ class ObservedApp:
         self._head: RequestHead | None = None
         self._asked, self._given = RequestTarget(), b""
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, AnyReply]:
         """See `messages.App`."""
         head, body, _, ends = request
         if head is not self._head:
@@ -96,7 +96,7 @@ class PartsApp(ObservedApp):
     That is with traces or `Server-Timing`.
     """
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, AnyReply]:
         """See `messages.App`."""
         head, watch, trace = request.head, self._watch, None
         if head is not self._head:
@@ -155,7 +155,9 @@ class _ObservedProtocol(Protocol):
         super().__init__(known)
         self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
 
-    def send(self, said: Answer | InterimReply | Fault, *, last: bool = False) -> Sequence[Octets]:
+    def send(
+        self, said: AnyReply | InterimReply | Fault, *, last: bool = False
+    ) -> Sequence[Octets]:
         """See `Protocol`."""
         entry = CURRENT.get()  # as `current`, without the call
         if entry is None or entry.ended:

@@ -20,7 +20,7 @@ from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import wanting
 from ie_serving.server.transport.http1.body import Octets
-from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request
+from ie_serving.server.transport.http1.messages import AnyReply, App, Reply, Request
 
 FoundT = TypeVar("FoundT")
 
@@ -71,7 +71,7 @@ class OtherFront(ABC, Generic[FoundT]):
         self._api, self._plane, self._interface = parts.api, parts.plane, parts.interface
         self._server = parts.settings.server
 
-    async def answer(self, request: Request, found: FoundT) -> Answer:
+    async def answer(self, request: Request, found: FoundT) -> AnyReply:
         """See `fronts.rest.routes.Front`."""
         try:
             reply = await self._reply(request, found)

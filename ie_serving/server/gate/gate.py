@@ -40,7 +40,7 @@ from ie_serving.server.transport.grpc.services import (
     by_path,
 )
 from ie_serving.server.transport.handshake import FailedHandshakes, TlsSettings
-from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import AnyReply, App, Reply, Request, RequestHead
 
 LONGEST_TARGET: Final = 256
 """Longest target in bytes for which a decision is cached. Longer ones are judged at each request:
@@ -81,7 +81,7 @@ class RestGuard:
     refused: Callable[[BaseException], None]
     token_headers: Sequence[bytes] = ()
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, AnyReply]:
         """Answer one request. See `http1.messages.App`."""
         head = request.head
         fields = head.fields
@@ -107,7 +107,7 @@ class RestGuard:
             Credentials(given, fields.get(b"x-api-key"), request.ends.names)
         )
 
-    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Answer:
+    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> AnyReply:
         try:
             await self._check(request.head, credentials, asked)
         except ENDED as error:

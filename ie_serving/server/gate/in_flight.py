@@ -18,8 +18,7 @@ from ie_serving.server.transport.grpc.services import (
     StreamingMethod,
     Unary,
 )
-from ie_serving.server.transport.http1.messages import Answer as RestAnswer
-from ie_serving.server.transport.http1.messages import App, Reply, Request
+from ie_serving.server.transport.http1.messages import AnyReply, App, Reply, Request
 
 _LOOKS: Final = (
     "GetModelMetadata",
@@ -67,7 +66,7 @@ class InFlightLimit:
         if not self._most:
             return app
 
-        async def answer(request: Request) -> RestAnswer:
+        async def answer(request: Request) -> AnyReply:
             head = request.head
             if head.method != "POST" or _runs_nothing(head.path):
                 return await app(request)

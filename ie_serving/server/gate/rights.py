@@ -100,7 +100,7 @@ REST: Mapping[str, Need] = {
     "openapi": Need(Right.READ, ConcernedModels.NONE),
     # Turns text that the caller has sent into other text.
     "page_programs": Need(Right(0), ConcernedModels.NONE),
-    # A browser asks it before it sends any credentials, and the answer is the same for all pages.
+    # A browser asks it before it sends any credentials, and the reply is the same for all pages.
     "preflight": _OPEN,
     # Unknown paths below /v1/, refused in TensorFlow Serving's words. No right is needed, but a
     # known caller: unknown clients do not learn which paths exist.

@@ -93,7 +93,7 @@ class AzureAddress(NamedTuple):
 
 
 class AzureRefusal(Exception):
-    """An answer other than success."""
+    """A reply other than success."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status)
@@ -112,7 +112,7 @@ class ContainerClient(NamedTuple):
     def send(
         self, method: str, key: str, query: Mapping[str, str], **more: str
     ) -> "BaseHTTPResponse":
-        """Send one request; the caller reads the answer and closes it. Raises: AzureRefusal."""
+        """Send one request; the caller reads the reply and closes it. Raises: AzureRefusal."""
         path = f"{urlsplit(self.address.endpoint).path}/{self.address.container}{quote(key)}"
         headers = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **more}
         asked = dict(query)

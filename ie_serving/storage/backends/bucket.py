@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_S = 5.0
 """A host that does not answer within this is down or behind a firewall: Unreachable."""
 
 READ_TIMEOUT_S = 30.0
-"""Longest silence within an answer. A store under load pauses for seconds; beyond this the request
+"""Longest silence within a reply. A store under load pauses for seconds; beyond this the request
 counts as broken and is sent again."""
 
 CHUNK_BYTES = 64 * 1024

@@ -94,7 +94,7 @@ class AccessLog:
             (
                 entry.client,
                 entry.asked,
-                entry.answers,
+                entry.answered_by,
                 entry.code,
                 entry.id,
                 entry.received,
@@ -253,7 +253,7 @@ _WHO_ENDS: Final = 4
 """End of these columns in a row: client, what was asked, and `ANSWERED`."""
 SIZES = ("bytes_in", "bytes_out")
 TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
-"""Milliseconds: from arrival until the answer was made; until the inputs were decoded; from then to
+"""Milliseconds: from arrival until the reply was made; until the inputs were decoded; from then to
 the outputs, the wait for an infer request included; from then until they were encoded."""
 COLUMNS = ("id", *WHO, *SIZES, *TIMES)
 MOST_REMEMBERED = 1024
@@ -264,8 +264,8 @@ oldest would cost time at every line."""
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 LogRow: TypeAlias = tuple[Any, ...]
-"""The values of an ended entry for its line: `client`, `asked`, `answers`, `code`; then its own:
-`id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
+"""The values of an ended entry for its line: `client`, `asked`, `answered_by`, `code`; then its
+own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
 
 The garbage collector tracks none of these values: with entries in the queue instead, each request
 took 10 us more."""
@@ -338,8 +338,8 @@ class _LineForm:
         """Cache the line templates of such requests: with all sizes and times, and with some."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
-        client, asked, answers, code = who
-        values = (*asked, *answers, code)
+        client, asked, answered_by, code = who
+        values = (*asked, *answered_by, code)
         texts = [self._value(each).replace("%", "%%") for each in (written_client(client), *values)]
         numbers = [*["%d"] * len(SIZES), *["%.3f"] * len(TIMES)]
         known = self._line("%b", *texts, *numbers), self._line("%b", *texts, *["%b"] * len(numbers))

@@ -82,18 +82,18 @@ class RequestEntry:
         trace: its span, if it is traced.
         parts: inferences and steps run for it; None if no observer wants them.
         secure: whether a traced request came over TLS; None if not known.
-        answers: name of the model that was asked for, empty if not known, and the version that
+        answered_by: name of the model that was asked for, empty if not known, and the version that
             answered.
         code: HTTP status, or canonical code.
         received: bytes of the body or message; None if it came in pieces of unknown length.
-        sent: bytes of the answer's body or message.
+        sent: bytes of the reply's body or message.
         arrived: time at which its first bytes came.
         began: time at which it came.
         whole: time at which its body was complete, if that came in pieces.
         started: time at which its inputs were decoded.
         inferred: time at which its outputs were ready.
         encoded: time at which they were encoded.
-        ended: time at which the answer was made; 0.0 while the request is in progress.
+        ended: time at which the reply was made; 0.0 while the request is in progress.
         spare: whether it has ended, and only the context of its connection refers to it.
     """
 
@@ -104,7 +104,7 @@ class RequestEntry:
     trace: "Trace | None" = None
     parts: list[RequestPart] | None = None
     secure: bool | None = None
-    answers: tuple[str, int | None] = NO_MODEL
+    answered_by: tuple[str, int | None] = NO_MODEL
     code: str | int = ""
     received: int | None = None
     sent: int = 0
@@ -150,7 +150,7 @@ class ProfiledRequest(NamedTuple):
         started: time at which its inputs were decoded.
         inferred: time at which its outputs were ready.
         encoded: time at which they were encoded.
-        ended: time at which its answer was made.
+        ended: time at which its reply was made.
     """
 
     name: str

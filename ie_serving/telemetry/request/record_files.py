@@ -145,7 +145,7 @@ EncodeEntry = Callable[[Any], bytes]
 
 
 class SampleFiles:
-    """Writes each request to both files: with the answer that its client got, and the shadow's.
+    """Writes each request to both files: with the reply that its client got, and the shadow's.
 
     So the record of a place in one file and that of the same place in the other are of one request,
     and each file alone can be replayed. Files of earlier starts count, too: their number of records
@@ -174,14 +174,14 @@ class SampleFiles:
             RecordFiles(f"{prefix}-{kind}", ANY_SIZE, counts) for kind in (ANSWERS, SHADOWS)
         )
 
-    def put(self, answer: object, shadow: object) -> None:
-        """Write a request with both answers, unless there are enough; does not wait for it.
+    def put(self, reply: object, shadow: object) -> None:
+        """Write a request with both replies, unless there are enough; does not wait for it.
 
         Args:
-            answer: answer to the client.
+            reply: answer to the client.
             shadow: answer of the shadow.
         """
-        self._thread.submit(self._write, answer, shadow)
+        self._thread.submit(self._write, reply, shadow)
 
     def close(self, *, wait: bool = False) -> None:
         """Close the files once all that waits is written."""
@@ -189,13 +189,13 @@ class SampleFiles:
         self._thread.submit(self._shadows.end_file)
         self._thread.shutdown(wait=wait)
 
-    def _write(self, answer: object, shadow: object) -> None:
+    def _write(self, reply: object, shadow: object) -> None:
         try:
             if self._left is None:
                 kept = glob(f"{escape(self._prefix)}-{ANSWERS}-*.tfrecord")
                 self._left = self._most - sum(map(self._count, kept))
             if self._left > 0:
-                self._append(self._encode(answer), self._encode(shadow))
+                self._append(self._encode(reply), self._encode(shadow))
                 self._left -= 1
         except Exception as error:
             if not self._troubled:  # once: the metric counts answers that differ
@@ -203,11 +203,11 @@ class SampleFiles:
                 log.error(event, exc_info=not isinstance(error, OSError))
             self._troubled = True
 
-    def _append(self, answer: bytes, shadow: bytes) -> None:
+    def _append(self, reply: bytes, shadow: bytes) -> None:
         """Write both, or neither."""
         self._shadows.append(shadow)
         try:
-            self._answers.append(answer)
+            self._answers.append(reply)
         except OSError:
             self._shadows.take_back(len(shadow))
             raise

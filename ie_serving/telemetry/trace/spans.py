@@ -183,7 +183,7 @@ def _described(entry: RequestEntry) -> tuple[str, SpanAttributes, Status]:
     client, _, port = written_client(entry.client).rpartition(":")
     if client:
         attributes |= {"client.address": client.strip("[]"), "client.port": int(port)}
-    attributes |= _model(*entry.answers)
+    attributes |= _model(*entry.answered_by)
     if entry.id:
         attributes["ie_serving.request.id"] = entry.id.decode()
     if is_error:

@@ -167,7 +167,7 @@ def nothing() -> bytes:
 
 
 def stream_reply(response: bytes) -> bytes:
-    """Give an answer of a stream: a ModelInferResponse that is encoded already."""
+    """Give a reply of a stream: a ModelInferResponse that is encoded already."""
     return b"".join((head(_RESPONSE, len(response)), response))
 
 

@@ -272,7 +272,7 @@ _VARINT = 0
 
 
 def encode_response(response: bytes, index: int, dropped: int) -> bytes:
-    """Encode the answer to a request: a PredictResponse that is encoded already."""
+    """Encode the reply to a request: a PredictResponse that is encoded already."""
     return b"".join((head(_RESPONSE, len(response)), response, _numbers(index, dropped)))
 
 

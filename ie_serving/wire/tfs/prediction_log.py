@@ -114,7 +114,7 @@ def predict_record(
     sampling_rate: float,
     dropped: Iterable[str] = (),
 ) -> bytes:
-    """Write a Predict with its answer as one record of a file.
+    """Write a Predict with its reply as one record of a file.
 
     The request names no version, so that a replay asks the one that is served; the log's metadata
     has the version that answered. Inputs that are `dropped` are tensors of unknown rank.

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, NotAvailable, QueueFull
 from ie_serving.inference.stream_flow import Inflow
-from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, StreamAnswers, options_of
+from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, StreamReplies, options_of
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from tests.unit.inference.stand_ins import Heart
 
@@ -29,9 +29,9 @@ def test_one_more_than_there_may_be_is_refused() -> None:
 
 async def test_one_that_is_refused_is_counted() -> None:
     heart, interface = Heart(), rest_interface(limit_s=1.0)
-    streams: StreamAnswers[Any] = StreamAnswers(await heart.plane(), interface, OpenStreams(most=0))
+    streams: StreamReplies[Any] = StreamReplies(await heart.plane(), interface, OpenStreams(most=0))
     with pytest.raises(QueueFull):
-        await anext(streams.answers(_nothing(), NEVER, options_of({})))
+        await anext(streams.replies(_nothing(), NEVER, options_of({})))
     assert heart.counted() == ['{model_name="",status="RESOURCE_EXHAUSTED"} 1']
 
 

@@ -1,6 +1,6 @@
 """Models as hooks ask them: `ctx.drivers`, and those that `load_driver` makes.
 
-A hook runs in a thread and waits for the answer, which is made on the event loop. While a version
+A hook runs in a thread and waits for the reply, which is made on the event loop. While a version
 is loaded there is none yet: then on a loop of its own.
 """
 
@@ -62,7 +62,7 @@ class ModelAccess:
             raise DeadlineExceeded(f"{model.link.path} did not answer in time: ask again") from None
 
     def limit_s(self) -> float:
-        """Give the seconds that a hook in this thread may wait for an answer."""
+        """Give the seconds that a hook in this thread may wait for a reply."""
         tell = getattr(self.left_s, "tell", None)
         left = tell() if tell else None
         return LONGEST_S if left is None else float(left)

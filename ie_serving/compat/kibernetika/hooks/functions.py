@@ -161,14 +161,14 @@ def _yielded(
     name: str, call: HookFunction, several: bool, tensors: dict[str, Any], ctx: HookContext
 ) -> object:
     """Run a generator to its end: its one dict, or all of them for a hook that iterates."""
-    answers: list[object] = list(cast("Iterable[object]", call(tensors, ctx)))
+    results: list[object] = list(cast("Iterable[object]", call(tensors, ctx)))
     if several:
-        return {ANSWERS: answers}
-    if len(answers) != 1:
+        return {ANSWERS: results}
+    if len(results) != 1:
         raise ServingError(
-            f"{name} yielded {len(answers)} answers, and no hook iterates over them: yield one"
+            f"{name} yielded {len(results)} answers, and no hook iterates over them: yield one"
         )
-    return answers[0]
+    return results[0]
 
 
 def _iterating(call: HookFunction, tensors: dict[str, Any], ctx: HookContext) -> object:

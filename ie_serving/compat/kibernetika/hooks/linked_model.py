@@ -76,8 +76,8 @@ class LinkedModel:
             ServingError: it failed.
         """
         if ANSWERS in inputs:
-            answers = await asyncio.gather(*(self.infer(each) for each in inputs[ANSWERS]))
-            return {ANSWERS: cast("Array", answers)}
+            outputs = await asyncio.gather(*(self.infer(each) for each in inputs[ANSWERS]))
+            return {ANSWERS: cast("Array", outputs)}
         arrays = arrays_of(inputs, plain)
         if self.compiled is None:
             return arrays

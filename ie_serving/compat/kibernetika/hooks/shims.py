@@ -32,10 +32,10 @@ def predict(inputs: Mapping[str, Any], address: str, limit_s: float) -> dict[str
     Args:
         inputs: values by name: arrays, or what becomes one.
         address: `host:port`.
-        limit_s: seconds that the answer may take.
+        limit_s: seconds that the reply may take.
 
     Raises:
-        ServingError: with the code of the answer.
+        ServingError: with the code of the reply.
     """
     request = messages.PredictRequest()
     for name, array in arrays_of(inputs, plain).items():

@@ -204,19 +204,19 @@ class HookTurn:
         began = perf_counter()
         found: dict[str, Any] | ServingError
         try:
-            # A client that has left needs no answer.
+            # A client that has left needs no reply.
             found = {} if done.cancelled() else self._called(tensors, ctx)
         # All: an error that ended the thread would leave the call waiting for ever.
         except BaseException as error:
             found = ServingError(f"hook {self.name} failed: {type(error).__name__}")
-        answer = found, perf_counter() - began
-        tell(loop, self._settle, done, answer)
+        result = found, perf_counter() - began
+        tell(loop, self._settle, done, result)
 
     # Counts the hook as ended even if its client has left, which does not stop the hook.
-    def _settle(self, done: "asyncio.Future[Any]", answer: object) -> None:
+    def _settle(self, done: "asyncio.Future[Any]", result: object) -> None:
         self._turns.running -= 1
         if not done.done():
-            done.set_result(answer)
+            done.set_result(result)
 
 
 def _writable(tensors: Mapping[str, Any]) -> dict[str, Any]:

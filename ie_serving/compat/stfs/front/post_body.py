@@ -236,7 +236,7 @@ def encode(outputs: Arrays, specs: Specs, platform: str) -> bytes:
         platform: platform of the model.
     """
     if platform == PMML:
-        # One record was asked, and its values are the answer.
+        # One record was asked, and its values are the reply.
         own = {
             name: array[0, ...] if array.shape[:1] == (1,) else array
             for name, array in outputs.items()

@@ -1,7 +1,7 @@
 """Refuses requests that a page of another site makes a visitor's browser send (CSRF).
 
 The browser sends them from inside the visitor's network, with the password that the visitor has
-entered. The page cannot read the answer, but the request still takes effect.
+entered. The page cannot read the reply, but the request still takes effect.
 
 The page's own host name may also lead to this server: its owner makes the name resolve to an
 address of the visitor's network once the browser has loaded the page (DNS rebinding). The browser

@@ -41,7 +41,7 @@ class HealthService:
         is_ready: checks a model by its name.
         watch_s: seconds between two checks of a model for a client that watches it.
         drain_delay_s: seconds for which a Watch stays open after `refuse`. A client whose Watch
-            ends opens a new one, without delay if it had got an answer; without this, all clients
+            ends opens a new one, without delay if it had got a reply; without this, all clients
             would repeat that until the port closes.
 
     The server starts as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for good, unless

@@ -34,7 +34,7 @@ class ProfilerService:
         self._profiler = profiler
         self._ends: dict[str, asyncio.Event] = {}
 
-    def answers(self) -> dict[str, Unary]:
+    def handlers(self) -> dict[str, Unary]:
         """Return the methods by name."""
         return {"Profile": self._profile, "Terminate": self._terminate, "Monitor": self._monitor}
 

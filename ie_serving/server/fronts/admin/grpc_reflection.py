@@ -42,9 +42,9 @@ class ReflectionService:
 
         _add_reflection(self._pool, reflection_pb2.DESCRIPTOR.serialized_pb)
         servicer = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]  # no stubs
-        answers = servicer(self._names, _MethodPool(self._pool))
+        handlers = servicer(self._names, _MethodPool(self._pool))
         messages = _parsed(requests, reflection_pb2.ServerReflectionRequest)
-        async for reply in answers.ServerReflectionInfo(messages, None):
+        async for reply in handlers.ServerReflectionInfo(messages, None):
             yield reply.SerializeToString()
 
 

@@ -106,10 +106,10 @@ class KServeFront:
         self._small = SmallParts(self._regions)
         self._check_site = parts.check_site
         self._max_body_bytes = parts.max_body_bytes
-        self._answers: Mapping[
+        self._handlers: Mapping[
             str, Callable[[Request, ParsedPath, float], Coroutine[Any, Any, Reply]]
         ]
-        self._answers = {
+        self._handlers = {
             routes.INFER: self._infer,
             routes.METADATA: self._metadata,
             routes.READY: self._ready,
@@ -140,7 +140,7 @@ class KServeFront:
         """Answer one request, whose route `asked` is already known."""
         began = time.perf_counter()
         try:
-            return await self._answers[asked.verb](request, asked, began)
+            return await self._handlers[asked.verb](request, asked, began)
         except Exception as error:
             return refusal(error)
         except asyncio.CancelledError as error:

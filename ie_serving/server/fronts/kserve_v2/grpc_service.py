@@ -315,10 +315,10 @@ def _placed(
 # -- a stream of requests: Triton's ModelStreamInfer ----------------------------------------------
 
 
-def _encoded(answer: StreamOutcome[bytes]) -> bytes:
-    outcome = answer.outcome
+def _encoded(streamed: StreamOutcome[bytes]) -> bytes:
+    outcome = streamed.outcome
     if isinstance(outcome, Exception):
-        return stream_error(explain(outcome).whole, id_of(answer.payload))
+        return stream_error(explain(outcome).whole, id_of(streamed.payload))
     return stream_reply(outcome)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # modules of a port are imported only if that port is on
 
 NAME: Final = "inference.GRPCInferenceService"
 INFER: Final = "ModelInfer"
-ANSWERS: Final = {
+HANDLERS: Final = {
     "ServerLive": "server_live",
     "ServerReady": "server_ready",
     "ModelReady": "model_ready",
@@ -72,8 +72,8 @@ class LazyInference:
     def grpc(self, plane: DataPlane, served: ServedModels) -> dict[str, RpcMethod]:
         """Return the methods over one data plane and its models."""
         service = cache(lambda: self._service(plane, served))
-        answers = {name: _later(service, answer) for name, answer in ANSWERS.items()}
-        return {**answers, STREAM: later(lambda: self._conversations(plane, served))}
+        handlers = {name: _later(service, handler) for name, handler in HANDLERS.items()}
+        return {**handlers, STREAM: later(lambda: self._conversations(plane, served))}
 
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, ServiceParts
@@ -83,11 +83,11 @@ class LazyInference:
         return InferenceService(parts, self._interface, self._of_classes)
 
     def _conversations(self, plane: DataPlane, served: ServedModels) -> GrpcStreams:
-        from ie_serving.inference.streams import StreamAnswers
+        from ie_serving.inference.streams import StreamReplies
         from ie_serving.server.fronts.kserve_v2.grpc_service import triton, with_id
         from ie_serving.server.fronts.streams.grpc_service import GrpcStreams
 
-        streams = StreamAnswers(plane, self._interface, self.streams.opened, with_id)
+        streams = StreamReplies(plane, self._interface, self.streams.opened, with_id)
         codec = triton(self.management(served).regions)
         return GrpcStreams(streams, codec, tells_callers=self.callers.are_passed)
 
@@ -106,12 +106,12 @@ class LazyInference:
 
 
 def _later(service: Callable[[], InferenceService], name: str) -> Unary:
-    answer: Unary | None = None
+    handler: Unary | None = None
 
     def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
-        nonlocal answer
-        if answer is None:
-            answer = getattr(service(), name)
-        return answer(payload, context)
+        nonlocal handler
+        if handler is None:
+            handler = getattr(service(), name)
+        return handler(payload, context)
 
     return answered

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
-from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
+from ie_serving.server.transport.http1.messages import AnyReply, App, Request, RequestHead
 
 RouteT = TypeVar("RouteT")
 Found_contra = TypeVar("Found_contra", contravariant=True)
@@ -16,7 +16,7 @@ VerbOf = Callable[[RequestHead], Verb]
 class Front(Protocol[Found_contra]):
     """A front end that answers the requests matching its routes."""
 
-    def answer(self, request: Request, found: Found_contra) -> Coroutine[Any, Any, Answer]:
+    def answer(self, request: Request, found: Found_contra) -> Coroutine[Any, Any, AnyReply]:
         """Answer one request, which `Routes` has parsed into `found`."""
 
 
@@ -46,7 +46,7 @@ class Routes(Generic[RouteT]):
     def before(self, otherwise: App) -> App:
         """Put these routes before `otherwise`, which answers all other requests."""
 
-        def answer(request: Request) -> Coroutine[Any, Any, Answer]:
+        def answer(request: Request) -> Coroutine[Any, Any, AnyReply]:
             found = self._found(request.head)
             if found is None:
                 return otherwise(request)

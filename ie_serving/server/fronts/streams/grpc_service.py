@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.requests import InferRequest
 from ie_serving.inference.stream_flow import StreamOutcome
-from ie_serving.inference.streams import StreamAnswers, options_of
+from ie_serving.inference.streams import StreamReplies, options_of
 from ie_serving.server.fronts.rest.callers import named
 from ie_serving.server.status import explain
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
@@ -22,7 +22,7 @@ class StreamCodec(NamedTuple):
     Attributes:
         parser: makes the function that parses requests quickly; it raises UnusualField.
         parse_whole: parses any request, in a thread.
-        encode: writes one answer.
+        encode: writes one reply.
     """
 
     parser: Callable[[], Callable[[Buffer], InferRequest]]
@@ -40,7 +40,7 @@ class GrpcStreams:
     """
 
     def __init__(
-        self, streams: StreamAnswers[bytes], codec: StreamCodec, *, tells_callers: bool
+        self, streams: StreamReplies[bytes], codec: StreamCodec, *, tells_callers: bool
     ) -> None:
         self._streams = streams
         self._parse = codec.parser()
@@ -53,10 +53,10 @@ class GrpcStreams:
     ) -> AsyncGenerator[bytes, None]:
         """Answer each request; a faulty request does not end the others."""
         options = options_of(named(context.invocation_metadata() or ()))
-        answers = self._streams.answers(requests, self._reader(context), options)
-        async with aclosing(answers) as each:
-            async for answer in each:
-                yield self._encode(answer)
+        replies = self._streams.replies(requests, self._reader(context), options)
+        async with aclosing(replies) as each:
+            async for outcome in each:
+                yield self._encode(outcome)
 
     def _reader(self, context: CallContext) -> Callable[[Buffer], Awaitable[InferRequest]]:
         async def read(payload: Buffer) -> InferRequest:
@@ -71,12 +71,12 @@ class GrpcStreams:
         return read
 
 
-def _encoded(answer: StreamOutcome[bytes]) -> bytes:
-    outcome = answer.outcome
+def _encoded(streamed: StreamOutcome[bytes]) -> bytes:
+    outcome = streamed.outcome
     if isinstance(outcome, Exception):
         told = explain(outcome)
-        return encode_error(told.code, told.whole, answer.index, answer.dropped)
-    return encode_response(outcome, answer.index, answer.dropped)
+        return encode_error(told.code, told.whole, streamed.index, streamed.dropped)
+    return encode_response(outcome, streamed.index, streamed.dropped)
 
 
 OWN: Final = StreamCodec(lambda: RequestParser().parse, parse_whole, _encoded)

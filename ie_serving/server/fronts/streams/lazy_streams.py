@@ -43,10 +43,10 @@ class LazyStreams:
         """Return the service over one data plane."""
 
         def made() -> GrpcStreams:
-            from ie_serving.inference.streams import StreamAnswers
+            from ie_serving.inference.streams import StreamReplies
             from ie_serving.server.fronts.streams.grpc_service import OWN, GrpcStreams
 
-            streams = StreamAnswers(plane, interface, self.opened)
+            streams = StreamReplies(plane, interface, self.opened)
             return GrpcStreams(streams, OWN, tells_callers=self._tells_callers)
 
         return {NAME: {METHOD: later(made)}}
@@ -57,10 +57,10 @@ class LazyStreams:
         """Return the routes of WebSockets; for the arguments see `Upgrades`."""
 
         def made() -> Front[bool]:
-            from ie_serving.inference.streams import StreamAnswers
+            from ie_serving.inference.streams import StreamReplies
             from ie_serving.server.fronts.streams.upgrade import Upgrades
 
-            streams = StreamAnswers(plane, interface, self.opened)
+            streams = StreamReplies(plane, interface, self.opened)
             return Upgrades(plane, streams, limit=limit, any_origin=any_origin)
 
         return Routes(_wants_stream, lambda _: ("stream", ""), made)

@@ -21,7 +21,7 @@ from ie_serving.core.values.errors import (
 from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import StreamOutcome
-from ie_serving.inference.streams import StreamAnswers, StreamOptions, options_of
+from ie_serving.inference.streams import StreamOptions, StreamReplies, options_of
 from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import stream_asked
@@ -29,7 +29,7 @@ from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.channel import Channel
 from ie_serving.server.transport.http1.messages import (
-    Answer,
+    AnyReply,
     ProtocolSwitch,
     Reply,
     Request,
@@ -64,12 +64,12 @@ class Upgrades:
     """
 
     plane: DataPlane
-    streams: StreamAnswers[Octets]
+    streams: StreamReplies[Octets]
     _: KW_ONLY
     limit: int
     any_origin: bool
 
-    async def answer(self, request: Request, _: bool) -> Answer:
+    async def answer(self, request: Request, _: bool) -> AnyReply:
         """Switch the connection to a WebSocket, or refuse it."""
         try:
             return self._switch(request)
@@ -111,9 +111,9 @@ class Upgrades:
         task = asyncio.current_task()
         assert task is not None
         session = WebSocketSession(channel, self.limit, task.cancel)
-        answers = self.streams.answers(session.messages(), _reader(head, model), options)
+        replies = self.streams.replies(session.messages(), _reader(head, model), options)
         try:
-            async with aclosing(answers) as each:
+            async with aclosing(replies) as each:
                 async for answer in each:
                     if answer.dropped:
                         await session.send(json.dumps({"dropped": answer.dropped}).encode())
@@ -177,7 +177,7 @@ def _reader(
 
 
 async def _say(session: "WebSocketSession", answer: StreamOutcome[Octets]) -> None:
-    """Send an answer, or the error that it is too large for the budget; the stream goes on."""
+    """Send a reply, or the error that it is too large for the budget; the stream goes on."""
     try:
         await session.send(_text(answer))
     except (QueueFull, RequestTooLarge) as error:

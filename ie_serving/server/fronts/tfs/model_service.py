@@ -55,7 +55,7 @@ class ModelService:
     _: KW_ONLY
     reload_allowed: bool = True
 
-    def answers(self) -> dict[str, Unary]:
+    def handlers(self) -> dict[str, Unary]:
         """The methods by name."""
         return {
             "GetModelStatus": self.get_model_status,

@@ -87,7 +87,7 @@ class PredictionService:
         self._interface = interface
         self._parser = RequestParser()
 
-    def answers(self) -> dict[str, Unary]:
+    def handlers(self) -> dict[str, Unary]:
         """The methods by name."""
         return {
             "Predict": self.predict,
@@ -289,10 +289,10 @@ def encode_regression(results: Results) -> bytes:
     return _encoded(response, results)
 
 
-def encode_multi_inference(answers: Sequence[tuple[Method, Results]]) -> bytes:
+def encode_multi_inference(handlers: Sequence[tuple[Method, Results]]) -> bytes:
     """Encode a MultiInferenceResponse: a result for each task, in order."""
     response = messages.MultiInferenceResponse()
-    for method, results in answers:
+    for method, results in handlers:
         result = response.results.add()
         field, make = FIELDS[method]
         getattr(result, field).CopyFrom(make(results.outputs, results.rows))

@@ -75,7 +75,7 @@ from ie_serving.server.fronts.tfs.rest_routes import (
 )
 from ie_serving.server.transport.http1.body import Octets
 from ie_serving.server.transport.http1.messages import (
-    Answer,
+    AnyReply,
     App,
     Headers,
     Reply,
@@ -169,7 +169,7 @@ class RestApi:
         }
         self._rarely = around(FalconPages(self.answer_page))
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> AnyReply:
         """Answer one request of any kind. See `http1.messages.App`."""
         began = time.perf_counter()
         head = request.head
@@ -199,7 +199,7 @@ class RestApi:
         given = await self._runs[verb](request, model, time.perf_counter())
         return given if isinstance(given, Reply) else Reply(200, JSON_REPLY, given)
 
-    async def finished(self, head: RequestHead, reply: Answer) -> Answer:
+    async def finished(self, head: RequestHead, reply: AnyReply) -> AnyReply:
         """Compress a reply if that is worth it, and add headers for the server's state."""
         if isinstance(reply, Reply) and len(reply.body) >= SMALLEST_COMPRESSED:
             reply = _counted(await compressed(head, reply))

@@ -46,7 +46,7 @@ buffers costs more than the copy. Larger ones are sent from their own memory."""
 
 _OPENING = frames.headers(0, header_blocks.HEADERS, ends=False)[:5]
 _ENDING = frames.headers(0, header_blocks.SUCCESS, ends=True)[:5]
-"""Frame heads around every answer of one message, up to the stream's number."""
+"""Frame heads around every reply of one message, up to the stream's number."""
 _BEFORE = Struct(f">5sL{len(header_blocks.HEADERS)}sHBBBLBL")
 """HEADERS, the head of DATA, and the prefix of the message."""
 _AFTER = Struct(f">5sL{len(header_blocks.SUCCESS)}s")
@@ -55,7 +55,7 @@ UNKNOWN_METHOD = header_blocks.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone
 
 
 class ReplyStage(enum.IntEnum):
-    """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
+    """How much of the reply is sent: headers, then messages, then a status; "gRPC over HTTP2".
 
     A failure before the headers is sent as a single header block ("Trailers-Only").
     """
@@ -66,7 +66,7 @@ class ReplyStage(enum.IntEnum):
 
 
 class ReplyEvent(enum.IntEnum):
-    """Events of an answer."""
+    """Events of a reply."""
 
     BEGIN = enum.auto()  # its headers are sent; messages follow
     END = enum.auto()  # its status is sent, or nothing is wanted any more
@@ -199,7 +199,7 @@ class Call(Http2Stream):
             self._timer.cancel()
 
     def cancelled(self) -> None:
-        """See `Http2Stream`: the client no longer waits for the answer."""
+        """See `Http2Stream`: the client no longer waits for the reply."""
         is_late = self._request.is_nearly_late(self.time_remaining())
         self._break_off(Code.DEADLINE_EXCEEDED if is_late else Code.CANCELLED)
 
@@ -318,7 +318,7 @@ class CallOpener:
 
 
 WAITING: Final = 8 * 1024
-"""Bytes of a call while it waits for its answer, without its message: frames of coroutines, and
+"""Bytes of a call while it waits for its reply, without its message: frames of coroutines, and
 mostly a task."""
 
 
@@ -331,7 +331,7 @@ class UnaryCall(Call):
     def begun(self) -> None:
         """See `Http2Stream`."""
         self._message: GrpcMessage | None = None
-        self._size = 0  # of the answer with its prefix, once there is one
+        self._size = 0  # of the reply with its prefix, once there is one
 
     def receive(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """See `Call`; a small request that arrives in one piece is not buffered."""
@@ -373,7 +373,7 @@ class UnaryCall(Call):
         super()._refuse(error)
 
     def _wait(self, size: int) -> None:
-        """Count a small message, and its call, if the answer is not ready at once."""
+        """Count a small message, and its call, if the reply is not ready at once."""
         if self._answered is _ALL:
             return
         try:

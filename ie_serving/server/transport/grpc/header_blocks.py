@@ -2,7 +2,7 @@
 
 Sources: "gRPC over HTTP2", Requests; RFC 9113 section 8.3.2. No header enters the connection's
 HPACK table, so a block is a constant that suits every connection. A client may lower the limit of
-that table; then the first block of an answer must announce a table size within the limit (RFC 7541
+that table; then the first block of a reply must announce a table size within the limit (RFC 7541
 section 4.2). So every first block announces 0.
 """
 

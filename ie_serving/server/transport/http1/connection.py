@@ -41,7 +41,7 @@ from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
     Address,
-    Answer,
+    AnyReply,
     App,
     BodyFault,
     BodyPart,
@@ -403,7 +403,7 @@ class Http1Connection(asyncio.Protocol):
             return False
         return True
 
-    def _go_on(self, request: Request, reply: Answer) -> None:
+    def _go_on(self, request: Request, reply: AnyReply) -> None:
         """Handle the rare work after a reply; not called if there is none."""
         if isinstance(reply, ProtocolSwitch) and self._protocol.writer is Writer.SWITCHED:
             self._switch(request, reply)

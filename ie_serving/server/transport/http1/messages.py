@@ -144,9 +144,9 @@ class ProtocolSwitch(NamedTuple):
     lines: bytes = b""
 
 
-Answer: TypeAlias = Reply | ProtocolSwitch
+AnyReply: TypeAlias = Reply | ProtocolSwitch
 
-App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Answer]]
+App: TypeAlias = Callable[[Request], Coroutine[Any, Any, AnyReply]]
 """Answers a request. Called as soon as the request has arrived; cancelled if its client leaves."""
 
 

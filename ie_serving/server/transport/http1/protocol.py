@@ -73,7 +73,7 @@ from ie_serving.server.transport.http1.messages import (
     BROKEN,
     END,
     NO_ENDS,
-    Answer,
+    AnyReply,
     BodyPart,
     Fault,
     HttpEvent,
@@ -150,7 +150,9 @@ class Protocol:
         events, self._events = self._events, []
         return events
 
-    def send(self, said: Answer | InterimReply | Fault, *, last: bool = False) -> Sequence[Octets]:
+    def send(
+        self, said: AnyReply | InterimReply | Fault, *, last: bool = False
+    ) -> Sequence[Octets]:
         """Turn a message into bytes, which the caller writes in this order.
 
         Args:

@@ -98,7 +98,7 @@ class Http2Connection(FrameReader):
     def drain(self) -> None:
         """Soon take no new streams, and end when the open ones have ended; section 6.8.
 
-        The client is notified first, and its answer to a ping shows that it knows; requests that
+        The client is notified first, and its reply to a ping shows that it knows; requests that
         were in transit until then are still taken. If a client does not answer, the driver calls
         `goaway_known` after a time limit.
         """

@@ -265,12 +265,12 @@ class SocketDriver(asyncio.Protocol):
         if transport is None:
             return
         if sender.out and sender.state is not _PAUSED:
-            # One write for many answers: waking the client costs more than the write.
+            # One write for many replies: waking the client costs more than the write.
             transport.write(b"".join(sender.out))
             sender.out.clear()
         while sender.waiting and sender.state is not _PAUSED and (pieces := sender.turn()):
             transport.writelines(pieces)
-        # The reset follows the data, so that the client reads the answer first.
+        # The reset follows the data, so that the client reads the reply first.
         if sender.early:
             sender.stop_requests()
         if sender.state is _PAUSED and len(sender.out) > MOST_UNSENT:

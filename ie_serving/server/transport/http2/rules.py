@@ -7,7 +7,7 @@ state of its stream. A fault on an open stream ends that stream; all others end 
 
 The flood guard limits the rate of frames that cost the server work and carry no data. It is a token
 bucket. gRPC clients send a ping to measure the path for every reply that they read (Go's and Java's
-do) and widen windows as they read, so each answer of the server permits frames.
+do) and widen windows as they read, so each reply of the server permits frames.
 """
 
 import enum
@@ -144,11 +144,11 @@ BURST = 10_000
 """Frames that it may send at once; one more ends the connection with ENHANCE_YOUR_CALM. Together
 they cost about 50 ms of processor time."""
 EARNED = 3
-"""Frames that one answer, or one DATA frame of a long one, permits: a ping, two WINDOW_UPDATE."""
+"""Frames that one reply, or one DATA frame of a long one, permits: a ping, two WINDOW_UPDATE."""
 SMALL_DATA = 32
 """Bytes of payload below which a DATA frame that does not end a request counts as carrying no data:
 its head costs more than its payload. Clients that send a message's prefix of 5 bytes alone send one
-for each call, which the answer permits."""
+for each call, which the reply permits."""
 
 
 class FloodGuard:
@@ -156,7 +156,7 @@ class FloodGuard:
 
     Args of the constructor:
         clock: monotonic, in seconds.
-        sent: returns how many answers and DATA frames were sent so far.
+        sent: returns how many replies and DATA frames were sent so far.
     """
 
     __slots__ = ("_clock", "_left", "_sent", "_sent_before", "_since")
@@ -183,7 +183,7 @@ class FloodGuard:
     def _allow(self) -> None:
         """Add the frames permitted by time and by answers since the bucket was last empty.
 
-        Done only when it is empty, so that an answer costs nothing here.
+        Done only when it is empty, so that a reply costs nothing here.
         """
         now, sent = self._clock(), self._sent()
         earned = (now - self._since) * PER_S + (sent - self._sent_before) * EARNED

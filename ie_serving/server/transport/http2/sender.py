@@ -147,15 +147,15 @@ class Sender:
             self._wake()
 
     def send_whole(self, stream: Http2Stream, size: int, written: bytes) -> bool:
-        """Send a whole answer, the last of its stream.
+        """Send a whole reply, the last of its stream.
 
         Args:
             stream: its `finished` is not called.
             size: bytes of its one DATA frame.
-            written: all frames of the answer.
+            written: all frames of the reply.
 
         Returns:
-            False, and nothing is sent, if the answer exceeds one frame or the windows, or would
+            False, and nothing is sent, if the reply exceeds one frame or the windows, or would
             overtake waiting data.
         """
         if (
@@ -219,7 +219,7 @@ class Sender:
         """Renew the window of a stream, unless the client seems to read none of our frames."""
         if self.client_reads is None:
             self.client_reads = False
-            # The ping comes first: its answer then precedes the data that the window permits.
+            # The ping comes first: its reply then precedes the data that the window permits.
             self.write(frames.ping(READS))
         if self.client_reads or window.renewals < TRUSTED:
             self.write(window.renew())
@@ -266,7 +266,7 @@ class Sender:
             self._wake()
 
     def _end(self, stream: Http2Stream) -> None:
-        """Record that the answer is complete."""
+        """Record that the reply is complete."""
         self.sent += 1
         stream.state = STREAM[stream.state][_END_SENT]
         if stream.state is _ENDED:
@@ -279,7 +279,7 @@ class Sender:
         room = min(TURN, self._window, stream.send_window)
         pieces: list[Payload] = []
         while stream.unsent and room > 0:
-            # Most of a long answer is full frames of one piece, which are taken together.
+            # Most of a long reply is full frames of one piece, which are taken together.
             count = _take_full(stream.unsent, room, self.frame, stream.number, pieces)
             if count:
                 size = count * self.frame

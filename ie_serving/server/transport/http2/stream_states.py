@@ -164,7 +164,7 @@ class SendState(enum.IntEnum):
     THIS_TURN = enum.auto()
     """Answers are written at the end of the turn of the event loop in which they are made."""
     GATHERING = enum.auto()
-    """Bytes are being read: their answers are written together afterwards."""
+    """Bytes are being read: their replies are written together afterwards."""
     PAUSED = enum.auto()
     """The client does not read; data to be sent waits."""
     OVER = enum.auto()
@@ -214,7 +214,7 @@ class StreamState(enum.IntEnum):
     IDLE = enum.auto()
     """Its number is higher than all used ones, or even."""
     OPEN = enum.auto()
-    """The request is incomplete; the answer may have begun."""
+    """The request is incomplete; the reply may have begun."""
     HALF_CLOSED_REMOTE = enum.auto()
     """The client has sent END_STREAM: the request is complete."""
     HALF_CLOSED_LOCAL = enum.auto()
@@ -233,8 +233,8 @@ class StreamEvent(enum.IntEnum):
 
     BEGIN = enum.auto()  # HEADERS with a new number
     END_RECEIVED = enum.auto()  # a frame with END_STREAM: the request is complete
-    END_SENT = enum.auto()  # our frame with END_STREAM: the answer is complete
-    RESET_RECEIVED = enum.auto()  # RST_STREAM: the client wants no answer
+    END_SENT = enum.auto()  # our frame with END_STREAM: the reply is complete
+    RESET_RECEIVED = enum.auto()  # RST_STREAM: the client wants no reply
     RESET_SENT = enum.auto()  # our RST_STREAM: the request is refused, or its rest not wanted
 
 

@@ -87,7 +87,7 @@ class Http2Stream:
         receive_window: receive window of a request that is longer than one frame, else None.
         content_left: bytes of DATA still missing from `content-length`; None without.
         unsent: data that waits for the client's windows.
-        trailers: the frame that ends the answer once all data is sent; None while it goes on.
+        trailers: the frame that ends the reply once all data is sent; None while it goes on.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Http2Stream:
     trailers: bytes | None
 
     def begun(self) -> None:
-        """The stream is open; its answer may begin before its request is complete."""
+        """The stream is open; its reply may begin before its request is complete."""
 
     def receive(self, data: Payload, start: int, stop: int, *, ends: bool) -> None:
         """data[start:stop] has arrived, the last of the request if `ends`; it is not kept."""
@@ -120,10 +120,10 @@ class Http2Stream:
         """The request has ended without further data: by its headers or by trailers."""
 
     def all_sent(self) -> None:
-        """No data of the answer waits any longer."""
+        """No data of the reply waits any longer."""
 
     def finished(self) -> None:
-        """The end of the answer is sent."""
+        """The end of the reply is sent."""
 
     def cancelled(self) -> None:
         """The stream was reset by either side, or the client is gone."""

@@ -24,7 +24,7 @@ from tests.unit.engines.process.processes import SOON, Begin, task
 
 def ask(link: Link, command: str) -> str:
     link.send(link.pack(FrameKind.RUN, 0, [text(command)]))
-    return words(link.answer().tensors[0])
+    return words(link.reply().tensors[0])
 
 
 def pid_of(supervisor: Supervisor) -> int:

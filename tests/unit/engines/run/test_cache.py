@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.engines.run import cache
-from ie_serving.engines.run.cache import AnswerCache
+from ie_serving.engines.run.cache import OutputCache
 from tests.process import PATIENCE_S
 from tests.unit.models.stand_ins import settle
 
@@ -37,7 +37,7 @@ def arrays(x: object) -> dict[str, Any]:
     return {"x": np.asarray(x)}
 
 
-async def get(kept: AnswerCache, work: Callable[[], Any], x: object, whose: str = "1") -> int:
+async def get(kept: OutputCache, work: Callable[[], Any], x: object, whose: str = "1") -> int:
     return int((await asyncio.wait_for(kept.get(whose, arrays(x), work), PATIENCE_S))["y"])
 
 
@@ -47,8 +47,8 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def kept(now: list[float]) -> Iterator[AnswerCache]:
-    found = AnswerCache(10.0, lambda: now[0])
+def kept(now: list[float]) -> Iterator[OutputCache]:
+    found = OutputCache(10.0, lambda: now[0])
     yield found
     found.close()
 
@@ -69,7 +69,7 @@ TEXTS = np.array([b"ab", b"c"], np.object_), np.array([b"a", b"bc"], np.object_)
     ],
 )
 async def test_inputs_that_differ_have_answers_of_their_own(
-    kept: AnswerCache, one: Any, other: Any
+    kept: OutputCache, one: Any, other: Any
 ) -> None:
     work = Work()
     work.may_end.set()
@@ -77,7 +77,7 @@ async def test_inputs_that_differ_have_answers_of_their_own(
     assert await get(kept, work, one, whose="2") == 3
 
 
-async def test_an_answer_is_given_for_so_long(kept: AnswerCache, now: list[float]) -> None:
+async def test_an_answer_is_given_for_so_long(kept: OutputCache, now: list[float]) -> None:
     work = Work()
     work.may_end.set()
     assert [await get(kept, work, 0) for _ in range(2)] == [1, 1]
@@ -85,7 +85,7 @@ async def test_an_answer_is_given_for_so_long(kept: AnswerCache, now: list[float
     assert await get(kept, work, 0) == 2
 
 
-async def test_every_caller_that_waits_gets_the_error_and_it_is_not_kept(kept: AnswerCache) -> None:
+async def test_every_caller_that_waits_gets_the_error_and_it_is_not_kept(kept: OutputCache) -> None:
     work = Work(QueueFull("full"))
     asked = [asyncio.create_task(get(kept, work, 0)) for _ in range(3)]
     await settle()
@@ -98,7 +98,7 @@ async def test_every_caller_that_waits_gets_the_error_and_it_is_not_kept(kept: A
     assert work.begun == 2
 
 
-async def test_a_client_that_goes_leaves_the_work_to_the_next(kept: AnswerCache) -> None:
+async def test_a_client_that_goes_leaves_the_work_to_the_next(kept: OutputCache) -> None:
     work = Work()
     first, second = (asyncio.create_task(get(kept, work, 0)) for _ in range(2))
     await settle()
@@ -109,14 +109,14 @@ async def test_a_client_that_goes_leaves_the_work_to_the_next(kept: AnswerCache)
     assert first.cancelled()
 
 
-async def test_it_keeps_so_many(kept: AnswerCache, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_keeps_so_many(kept: OutputCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "MOST_KEPT", 2)
     work = Work()
     work.may_end.set()
     assert [await get(kept, work, x) for x in (0, 1, 2, 0, 2)] == [1, 2, 3, 4, 3]
 
 
-async def test_large_inputs_are_compared_too(kept: AnswerCache) -> None:
+async def test_large_inputs_are_compared_too(kept: OutputCache) -> None:
     work = Work()
     work.may_end.set()
     large = np.zeros(1 << 18, np.float32)
@@ -127,7 +127,7 @@ async def test_large_inputs_are_compared_too(kept: AnswerCache) -> None:
 async def test_answers_are_kept_within_their_bytes_and_the_least_recent_goes(
     asked: list[tuple[int, int]],
 ) -> None:
-    kept = AnswerCache(math.inf, most_bytes=100)
+    kept = OutputCache(math.inf, most_bytes=100)
     sizes: dict[int, int] = {}
     expected: dict[int, int] = {}
     for key, size in asked:
@@ -148,7 +148,7 @@ async def test_answers_are_kept_within_their_bytes_and_the_least_recent_goes(
 
 
 async def test_an_answer_larger_than_all_that_is_kept_displaces_nothing() -> None:
-    kept = AnswerCache(math.inf, most_bytes=10)
+    kept = OutputCache(math.inf, most_bytes=10)
     small, large = Sized(10), Sized(11)
     for _ in range(2):
         await kept.get("1", arrays(1), small)
@@ -169,7 +169,7 @@ class Sized:
 
 
 async def test_an_answer_too_large_to_keep_is_given_to_all_waiting_requests() -> None:
-    kept, work = AnswerCache(math.inf, most_bytes=1), Work()
+    kept, work = OutputCache(math.inf, most_bytes=1), Work()
     asked = [asyncio.create_task(get(kept, work, 1)) for _ in range(3)]
     await settle()
     work.may_end.set()

@@ -27,7 +27,7 @@ from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
-from ie_serving.server.access_log.grpc_log import LoggedAnswer, ObservedCall, SampledAnswer
+from ie_serving.server.access_log.grpc_log import LoggedHandler, ObservedCall, SampledHandler
 from ie_serving.server.access_log.observer_wrappers import OptionalWatch
 from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
 from ie_serving.server.transport.grpc import header_blocks
@@ -234,7 +234,7 @@ def test_a_call_has_the_clients_id_in_its_status(
         return b"four"
 
     method = access.grpc({"pkg.S": {"M": answer}}, None)[0]["pkg.S"]["M"]
-    assert isinstance(method, LoggedAnswer)
+    assert isinstance(method, LoggedHandler)
     context = Context(("te", "trailers"), metadata)
     assert asyncio.run(_awaited(method(b"abc", context))) == b"four"
     assert context.trailing == (("x-request-id", "7f-1"),)
@@ -261,7 +261,7 @@ def test_a_call_that_fails(
     access: OptionalWatch, line: Fields, error: BaseException, code: str
 ) -> None:
     method = access.grpc({"s": {"m": raising(error)}}, None)[0]["s"]["m"]
-    assert isinstance(method, LoggedAnswer)
+    assert isinstance(method, LoggedHandler)
     with pytest.raises(type(error)):
         asyncio.run(_awaited(method(b"", Context())))
     assert line()["code"] == code
@@ -281,7 +281,9 @@ async def test_a_call_that_is_not_traced_adds_nothing_to_one_before_it() -> None
     watch = RequestWatch(None, Traces("", InMemorySpanExporter()), timing=False)
 
     def begun(flags: str) -> Any:
-        asked = SampledAnswer("/s/m", answer, watch)(b"", Context(("traceparent", CONTEXT % flags)))
+        asked = SampledHandler("/s/m", answer, watch)(
+            b"", Context(("traceparent", CONTEXT % flags))
+        )
         running = asked.__await__()
         next(running)
         return running
@@ -349,7 +351,7 @@ def test_the_answer_to_an_admitted_caller_is_logged(access: OptionalWatch, line:
     _, admission = access.grpc({}, Door(raising(NotFound(""))))
     assert admission is not None
     method = admission.method(b"/s/m", Credentials(None, b"key", ()))
-    assert isinstance(method, LoggedAnswer)
+    assert isinstance(method, LoggedHandler)
     with pytest.raises(NotFound):
         asyncio.run(_awaited(method(b"", Context())))
     assert line()["code"] == "NOT_FOUND"

@@ -106,11 +106,11 @@ def test_every_rpc_has_an_entry() -> None:
         NEVER, NEVER, NEVER, NEVER, NEVER, limit_s=None, callers=CallerPassing()
     )
     services = {
-        prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
-        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
+        prediction_service.NAME: PredictionService(NEVER, NEVER).handlers(),
+        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER, NEVER).handlers(),
         **LazyStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         lazy_grpc.NAME: inference.grpc(NEVER, NEVER),
-        grpc_profiler.NAME: ProfilerService(NEVER).answers(),
+        grpc_profiler.NAME: ProfilerService(NEVER).handlers(),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),
     }

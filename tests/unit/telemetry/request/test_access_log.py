@@ -116,7 +116,7 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
 )
 def test_text_that_a_client_sends_forges_nothing(form: str, path: str) -> None:
     line = written(
-        form, entry(asked=RequestTarget("REST", "POST", path), answers=(path, 2), id=b"a=b")
+        form, entry(asked=RequestTarget("REST", "POST", path), answered_by=(path, 2), id=b"a=b")
     )
     assert line.count("\n") == 1
     assert line[:-1].isprintable()
@@ -180,7 +180,7 @@ def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: P
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in range(1000):
-            log.end(entry(answers=("m", number)))
+            log.end(entry(answered_by=("m", number)))
     assert numbers(path) == list(range(1000))
     assert log.dropped == 0
 
@@ -189,17 +189,17 @@ def test_a_line_comes_by_itself_while_nothing_follows(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in (1, 2):  # the second wakes the thread once more
-            log.end(entry(answers=("m", number)))
+            log.end(entry(answered_by=("m", number)))
             until(lambda wanted=number: numbers(path)[-1:] == [wanted])
 
 
 def test_a_file_that_was_moved_is_opened_anew(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
-        log.end(entry(answers=("m", 1)))
+        log.end(entry(answered_by=("m", 1)))
         until(lambda: numbers(path) == [1])
         path.rename(tmp_path / "access.log.1")
-        log.end(entry(answers=("m", 2)))
+        log.end(entry(answered_by=("m", 2)))
         until(path.exists)
         until(lambda: numbers(path) == [2])
     assert numbers(tmp_path / "access.log.1") == [1]
@@ -232,7 +232,7 @@ def test_a_full_pipe_holds_no_request_up_and_lost_lines_are_counted(
     log = AccessLog("-")
     sent = 0
     while not log.dropped:  # the pipe takes 64 KB, then the queue its 500
-        log.end(entry(answers=("m", sent)))
+        log.end(entry(answered_by=("m", sent)))
         sent += 1
         assert sent < 100_000
     written = b""
@@ -266,7 +266,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(
     monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
     log = AccessLog("-")
     for number in range(1000):
-        log.end(entry(answers=("m", number)))
+        log.end(entry(answered_by=("m", number)))
     found = b""
     while found.count(b"\n") < 1000:
         found += os.read(reading, 1 << 16)

@@ -14,7 +14,7 @@ from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath, asked
 from ie_serving.server.fronts.kserve_v2.servable_lookup import model_spec
 from ie_serving.server.fronts.rest.routes import Routes
-from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import AnyReply, Reply, Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.kserve.regions import OFF
 from tests.tables import named_by
@@ -26,7 +26,7 @@ ELSEWHERE = Reply(200, (), b"elsewhere")
 NEVER: Any = None
 
 
-async def elsewhere(_: Request) -> Answer:
+async def elsewhere(_: Request) -> AnyReply:
     return ELSEWHERE
 
 
@@ -34,7 +34,7 @@ def head(method: str, path: str) -> RequestHead:
     return RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
 
 
-async def ask(routes: Routes[ParsedPath], method: str, path: str) -> Answer:
+async def ask(routes: Routes[ParsedPath], method: str, path: str) -> AnyReply:
     return await routes.before(elsewhere)(Request(head(method, path), b""))
 
 

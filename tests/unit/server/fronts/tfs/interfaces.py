@@ -63,8 +63,8 @@ class Grpc:
     def __init__(self, plane: DataPlane, limit_s: float | None) -> None:
         interface = grpc_interface(tensor_content=True, limit_s=limit_s)
         self._methods = {
-            **PredictionService(plane, interface).answers(),
-            **ModelService(plane, interface, NEVER, NEVER, NEVER, STATUSES).answers(),
+            **PredictionService(plane, interface).handlers(),
+            **ModelService(plane, interface, NEVER, NEVER, NEVER, STATUSES).handlers(),
         }
 
     async def call(self, method: str, payload: bytes, kind: Proto) -> Answer | Proto:

@@ -112,7 +112,7 @@ async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> 
         await Heart().plane(), grpc_interface(tensor_content=True, limit_s=None)
     )
     payload = b"\xf8\x01\x00" * (size // 3 + 1)
-    assert await waits(service.answers()[method](payload, None)) is apart
+    assert await waits(service.handlers()[method](payload, None)) is apart
 
 
 @pytest.mark.parametrize(("count", "apart"), [(MANY_EXAMPLES - 1, False), (MANY_EXAMPLES, True)])

@@ -112,7 +112,7 @@ class Grpc:
     @asynccontextmanager
     async def serving(self, plane: DataPlane, limit_s: float) -> AsyncIterator["Grpc"]:
         service = PredictionService(plane, grpc_interface(tensor_content=True, limit_s=None))
-        services = {prediction_service.NAME: service.answers()}
+        services = {prediction_service.NAME: service.handlers()}
         self._timeout_s = limit_s
         async with (
             listening(Http2Server(services, max_message_bytes=1 << 20)) as port,

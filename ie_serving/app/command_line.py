@@ -130,8 +130,8 @@ def _prepare(parsed: ParsedCommandLine) -> None:
     """Set up the log and other state of the process; check settings that need the storage.
 
     Raises:
-        ServingError: the log file cannot be opened, temporary files have no place, or a base path
-            cannot be served.
+        ServingError: the log file cannot be opened, there is no directory for temporary files, or a
+            base path cannot be served.
     """
     hints.speak(parsed.names)
     server = parsed.settings.server

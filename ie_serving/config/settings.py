@@ -466,7 +466,7 @@ class ParsedCommandLine:
     settings: Settings
 
     storage: StorageOptions
-    """Access to stores, and the place of copies."""
+    """Access to stores, and the directory of copies."""
 
     warnings: tuple[str, ...] = ()
     """Accepted settings without effect; for the log, once it is set up."""

@@ -1,4 +1,4 @@
-"""What a client is told of an error: its HTTP code, and its text. The only such place.
+"""What a client is told of an error: its HTTP code, and its text. The only such module.
 
 The canonical code of each error is in `core/values/codes.py`. Source of the HTTP codes: the table
 that TensorFlow Serving's REST API documents.

@@ -1,6 +1,6 @@
-"""The directories at one place of a store, each with one file of a known name in it, if any.
+"""The directories below one URL of a store, each with one file of a known name in it, if any.
 
-A repository of models is such a place: each directory is a model, and the file has its settings.
+A repository of models is such a URL: each directory is a model, and the file has its settings.
 One listing finds them all.
 """
 
@@ -26,7 +26,7 @@ class Directories(Protocol):
 
     @property
     def url(self) -> str:
-        """The place, without credentials."""
+        """The URL, without credentials."""
 
     def expect(self, *, is_idle: bool = False) -> bool:
         """Say that `list` is called soon; see `storage.siblings.Sibling`."""
@@ -44,7 +44,7 @@ class Directories(Protocol):
 
 
 class LocalDirectories:
-    """A place in the file system. See `Directories`.
+    """A directory of the file system. See `Directories`.
 
     Args of the constructor:
         storage: names the directories.

@@ -55,7 +55,7 @@ class StoreOptions(ABC):
 
     @classmethod
     def location(cls, url: str, rest: str) -> Location:
-        """Find the place that a URL names. `rest` is the part after `scheme://`.
+        """Find the location that a URL names. `rest` is the part after `scheme://`.
 
         Raises:
             ConfigError: the URL names none, or has credentials in it.

@@ -19,7 +19,7 @@ KINDS: Final[Mapping[str, type[StoreOptions]]] = {
     "minio": MinioOptions,
     "azure": AzureOptions,
 }
-"""Options by the first word of the places of their settings."""
+"""Options by the first word of the names of their settings."""
 
 BY_SCHEME: Final[Mapping[str, type[StoreOptions]]] = {
     scheme: kind for kind in KINDS.values() for scheme in kind.schemes

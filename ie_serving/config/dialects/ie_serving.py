@@ -263,7 +263,7 @@ def _warnings(reading: _ParseState) -> Iterator[str]:
 
 
 def _server_values(reading: _ParseState) -> dict[str, Any]:
-    """Give the server's settings that have a valid flag or variable, by place."""
+    """Give the server's settings that have a valid flag or variable, by name."""
     found: dict[str, Any] = {}
     for setting in SERVER:
         if setting.flag in reading.given:
@@ -344,8 +344,8 @@ def _from_flags(
     # Unreadable values are None in `found`, so no settings can be made of them.
     if len(reading.faults.found) > before:
         return (), []
-    for place, text in conflicts(found):
-        reading.faults.add(names(MODEL_COMMAND)[place], text)
+    for name, text in conflicts(found):
+        reading.faults.add(names(MODEL_COMMAND)[name], text)
     found["model.base_path"] = words.resolved(found["model.base_path"], Path.cwd())
     beside(found, Path.cwd())
     model, warnings = model_config(found, engine)
@@ -392,8 +392,8 @@ def _check_ports(settings: ServerSettings, faults: Faults, *, metrics_asked_for:
     rest = settings.rest_port or settings.rest_socket_path
     if not (settings.port or settings.grpc_socket_path or rest):
         faults.add("--port", "port and rest_port cannot both be unset; turn one on")
-    for place, text in contradictions.of_shared_port(settings):
-        faults.add(f"--{place.removeprefix('server.')}", text)
+    for name, text in contradictions.of_shared_port(settings):
+        faults.add(f"--{name.removeprefix('server.')}", text)
     if metrics_asked_for and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")
     if settings.invocations_model and not rest:

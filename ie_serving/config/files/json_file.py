@@ -293,7 +293,7 @@ def _stands(value: object) -> str:
 
 
 def _values(entry: Mapping[str, Any], where: str, findings: FileFindings) -> dict[str, Any]:
-    """Parse each key of one model, by place of its setting; a key at fault is left out."""
+    """Parse each key of one model, by name of its setting; a key at fault is left out."""
     known = {setting.key for setting in MODEL}
     findings.unknown(entry, frozenset(known | foreign.REFUSED_KEYS.keys()), f"{where}.")
     for key, text in _refused(entry, foreign.REFUSED_KEYS):

@@ -14,7 +14,7 @@ def check(settings: Settings) -> None:
     """Refuse contradictions. Raises: ConfigError, with all of them."""
     server = settings.server
     faults = of_workers(server, settings.models)
-    faults += [f"{name_of(place) or place}: {text}" for place, text in of_shared_port(server)]
+    faults += [f"{name_of(name) or name}: {text}" for name, text in of_shared_port(server)]
     are_all = not (settings.repositories or settings.in_file)
     faults += _of_shadows(settings.models, are_all=are_all)
     _refuse([*faults, *_of_on_demand(server, settings.models), *_of_access(server)])
@@ -134,7 +134,7 @@ _NO_REGIONS: Final = Hint(", or {server.shared_memory} at false")
 
 
 def of_shared_port(server: ServerSettings) -> Iterator[tuple[str, str]]:
-    """Yield the place of each setting that contradicts one port for both, and the reason."""
+    """Yield the name of each setting that contradicts one port for both, and the reason."""
     if not server.shares_port:
         return
     if server.grpc_transport != "http2":

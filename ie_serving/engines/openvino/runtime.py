@@ -271,7 +271,7 @@ def _meet_numpy() -> None:
 
 
 def openvino_text(error: BaseException) -> str:
-    """Give an exception of OpenVINO as one line without the places of its C++ sources."""
+    """Give an exception of OpenVINO as one line without the file names of its C++ sources."""
     return " ".join(_NOISE.sub(" ", str(error)).split())[:TEXT_LIMIT] or "no reason given"
 
 

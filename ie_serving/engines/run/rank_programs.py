@@ -39,7 +39,7 @@ bound."""
 
 
 REST = 9.0
-"""After a program has taken the place of another one, no place is given away for `REST` times as
+"""After a program has replaced another one, no program is replaced for `REST` times as
 long as compiling it took: so compiling takes a tenth of the time at most. Until then requests of
 other combinations are refused, and those of the programs that are kept are answered."""
 
@@ -132,7 +132,7 @@ class OpenRankProgram:
 
         Raises:
             InvalidTensor: the model cannot be compiled for these ranks.
-            QueueFull: `MOST_WAITING_RANKS` other combinations are being compiled, or no place may
+            QueueFull: `MOST_WAITING_RANKS` other combinations are being compiled, or none may
                 be given to another one yet.
         """
         ranks = tuple([self._form(inputs[name]) for name in self._open])

@@ -24,7 +24,7 @@ from ie_serving.core.values.tensors import (
 
 StepShape = tuple[int, ...] | None
 FindFile = Callable[[str], Path]
-"""Finds a file that an option names. Raises: LoadFailed, naming the searched places."""
+"""Finds a file that an option names. Raises: LoadFailed, naming the searched directories."""
 
 NUMBERS = frozenset(each for each in DataType if each not in (DataType.STRING, DataType.BOOL))
 ANY = frozenset(DataType)

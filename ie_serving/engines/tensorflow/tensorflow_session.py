@@ -166,7 +166,7 @@ def _defaults(session: Any, inputs: WantedOutputs, declared: Any) -> dict[str, A
 
 
 def _text(error: tf.errors.OpError) -> str:
-    """Give the runtime's own text, without the place of creation that Python adds."""
+    """Give the runtime's own text, without the line of creation that Python adds."""
     raw = error.__context__
     return str(raw.message if isinstance(raw, tf.errors.OpError) else error.message)
 

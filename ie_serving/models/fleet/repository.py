@@ -1,6 +1,6 @@
 """A repository of models: which of its directories are models, and their configurations.
 
-Each directory at one place is a model, named by its directory.
+Each directory below one URL is a model, named by its directory.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -30,7 +30,7 @@ MOST_WAITING_TOKENS: Final = 256
 clients with wrong tokens occupy one processor, not all."""
 MOST_ASKING: Final = 64
 """Most tokens, among these, of unknown keys that wait for a fetch of the issuer's keys, for seconds
-if it is slow. More are refused, else invented names of keys could take all places."""
+if it is slow. More are refused, else invented names of keys could take all room."""
 
 _BEGIN: Final = b"ey"
 """Start of the base64 of a JSON object with a member."""

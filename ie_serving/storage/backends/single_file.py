@@ -78,8 +78,8 @@ class SingleFile:
         name = f"{VERSION}/{path.name}"
         return Entry(name, status.st_size, tag_of(status), status.st_mtime)
 
-    # Always in the same place, since compiled models are kept by the path that they were read from.
-    # It stays: it holds links alone, and another process may serve the same file.
+    # Always in the same directory, since compiled models are kept by the path that they were read
+    # from. It stays: it holds links alone, and another process may serve the same file.
     def _linked(self, entries: tuple[Entry, ...]) -> Path:
         own = Path(tempfile.gettempdir()) / f"ie_serving-{os.geteuid()}"
         own.mkdir(mode=0o700, exist_ok=True)

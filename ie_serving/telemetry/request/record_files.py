@@ -147,9 +147,9 @@ EncodeEntry = Callable[[Any], bytes]
 class SampleFiles:
     """Writes each request to both files: with the reply that its client got, and the shadow's.
 
-    So the record of a place in one file and that of the same place in the other are of one request,
-    and each file alone can be replayed. Files of earlier starts count, too: their number of records
-    is bounded, whatever happens.
+    So the record of an index in one file and that of the same index in the other are of one
+    request, and each file alone can be replayed. Files of earlier starts count, too: their number
+    of records is bounded, whatever happens.
 
     Args of the constructor:
         prefix: prefix of the files' paths.

@@ -1,8 +1,8 @@
-"""The protocol buffer wire format: finds the places of a message's fields, and writes fields.
+"""The protocol buffer wire format: finds the offsets of a message's fields, and writes fields.
 
 protobuf itself copies every byte that it parses. Where a request is large, or equals an earlier one
-except for its numbers, only the places of its fields are needed; this module finds them without
-reading the values. All callers use `scan`, with places inside the same payload, so a field of a
+except for its numbers, only the offsets of its fields are needed; this module finds them without
+reading the values. All callers use `scan`, with offsets inside the same payload, so a field of a
 field needs no other walker.
 
 The walker raises `UnusualField` for bytes that it does not understand completely, and callers then
@@ -48,7 +48,7 @@ class UnusualField(Exception):
 
 
 class Field(NamedTuple):
-    """One field of a message; all places are in the payload that was walked.
+    """One field of a message; all offsets are in the payload that was walked.
 
     Attributes:
         number: field number.

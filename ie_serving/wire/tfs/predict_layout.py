@@ -172,7 +172,7 @@ def in_place(
         raise UnusualField
     # Copies, since they outlive the payload; read-only, as views of a payload are.
     fixed = {alias: np.ndarray(a.shape, a.dtype, a.tobytes()) for alias, a in others.items()}
-    # The later of two entries with one alias counts, at the place of the earlier one.
+    # The later of two entries with one alias counts, at the position of the earlier one.
     return sorted(tensors, key=lambda tensor: tensor.start), fixed
 
 

@@ -148,7 +148,7 @@ def _part_heads(node: ov.Node, _: Visit) -> None:
 
 
 def _moved(output: ov.Output) -> ov.Output:
-    """Move elements by no place, which the plugin copies and does not fuse."""
+    """Move elements by no step, which the plugin copies and does not fuse."""
     return op.roll(output, int64([0]), int64([0])).output(0)
 
 

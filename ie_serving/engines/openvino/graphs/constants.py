@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import Array
 MOST_FOLDED = 20
 """Operations that `is_constant` looks at: those of a scale that is computed at load are fewer."""
 LAST = 2**31 - 1
-"""An end behind all places of an axis; the plugin computes ends in 32 bits."""
+"""An end behind all indices of an axis; the plugin computes ends in 32 bits."""
 
 Operand: TypeAlias = "ov.Node | ov.Output"
 """An operand of an operation: a node stands for its only output."""
@@ -29,7 +29,7 @@ def int32(value: ArrayLike) -> ov.Node:
 
 
 def int64(value: ArrayLike) -> ov.Node:
-    """Give a constant; axes and places are given so."""
+    """Give a constant; axes and indices are given so."""
     return op.constant(np.array(value, np.int64))
 
 

@@ -95,7 +95,8 @@ def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
 
 
 def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:
-    # Each branch gives a row with a place for the flags of both: outputs of an `If` have one shape.
+    # Each branch gives a row with an element for the flags of both: outputs of an `If` have one
+    # shape.
     count, before, values = sum(map(len, inner)), 0, []
     for flags in inner:
         raised = [flag.raised for flag in flags]

@@ -21,7 +21,7 @@ MASK_ELEMENTS = 1 << 18
 long as the version, so larger tables are replaced, too. Shapes that depend on their values then
 count as open: such a model is served in the safe way, which is slower."""
 MASKS = frozenset({"boolean", "u8", "i32", "i64"})
-"""Element types of masks and indices: how many places a mask has set may be a size."""
+"""Element types of masks and indices: how many elements a mask has set may be a size."""
 
 
 class OperationPair(NamedTuple):

@@ -56,7 +56,7 @@ def sizes(output: Operand, axes: Sequence[int]) -> ov.Node:
 
 
 def part(output: Operand, begin: int, end: int, axis: int) -> ov.Node:
-    """Give the places from `begin` up to `end` of an axis."""
+    """Give the indices from `begin` up to `end` of an axis."""
     return op.slice(output, int64([begin]), int64([end]), int64([1]), int64([axis]))
 
 

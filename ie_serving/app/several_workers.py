@@ -129,7 +129,7 @@ class SeveralWorkerGroup(WorkerGroup):
         applied: AppliedConfig = pickle.loads(self._ledger.newest_copy())
         return _WantedConfig(applied.desired, applied.seen, applied.repositories)
 
-    def _wanted(self, configs: Sequence[ModelConfig]) -> "_WantedConfig":
+    def _wanted_config(self, configs: Sequence[ModelConfig]) -> "_WantedConfig":
         check_models(self._server, configs)
         return _WantedConfig(configs, self.config.seen, self.config.repositories)
 
@@ -148,12 +148,14 @@ class SeveralWorkerGroup(WorkerGroup):
     async def apply(self, wanted: Sequence[ModelConfig] | Edit, *, all_or_nothing: bool) -> None:
         """Change all workers to another configuration; see `ModelManager.apply`."""
         how = ChangeKind.ALL_OR_NOTHING if all_or_nothing else ChangeKind.BY_MODEL
-        await self._changes.change(how, lambda: self._wanted(edited(wanted, self._models.desired)))
+        await self._changes.change(
+            how, lambda: self._wanted_config(edited(wanted, self._models.desired))
+        )
 
     async def relabel(self, edit: Edit) -> None:
         """Change labels in all workers; see `ModelManager.relabel`."""
         await self._changes.change(
-            ChangeKind.LABELS, lambda: self._wanted(edit(self._models.desired))
+            ChangeKind.LABELS, lambda: self._wanted_config(edit(self._models.desired))
         )
 
     async def _apply_here(self, how: ChangeKind, wanted: "_WantedConfig", agreed: Agreed) -> None:

@@ -195,7 +195,7 @@ class RestTransport:
 
     async def close(self) -> None:
         """Close the connections."""
-        await _given(self._http.close() if hasattr(self._http, "close") else self._http.aclose())
+        await _awaited(self._http.close() if hasattr(self._http, "close") else self._http.aclose())
 
 
 class RpcTransport:
@@ -215,7 +215,7 @@ class RpcTransport:
         """Send a call once. Raises: ClientError."""
         ask = self._channel.unary_unary(call.path)
         try:
-            return await _given(ask(call.payload, timeout=timeout_s, metadata=self._metadata)), {}
+            return await _awaited(ask(call.payload, timeout=timeout_s, metadata=self._metadata)), {}
         except grpc.RpcError as error:
             refused: Any = error  # it is a Call as well
             code, text = Code[refused.code().name], str(refused.details() or "without a text")
@@ -225,7 +225,7 @@ class RpcTransport:
 
     async def close(self) -> None:
         """Close the connections."""
-        await _given(self._channel.close())
+        await _awaited(self._channel.close())
 
 
 def _http_arguments(call: ClientCall[Any], timeout_s: float) -> Mapping[str, Any]:
@@ -238,5 +238,5 @@ def _http_arguments(call: ClientCall[Any], timeout_s: float) -> Mapping[str, Any
     }
 
 
-async def _given(value: Any) -> Any:  # noqa: ANN401  of either library
+async def _awaited(value: Any) -> Any:  # noqa: ANN401  of either library
     return await value if inspect.isawaitable(value) else value

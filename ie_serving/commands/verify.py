@@ -118,7 +118,7 @@ class _Comparison:
     def of(self, asked: VerifyRun) -> None:
         """Compare on the given requests, or on generated ones."""
         if asked.requests is not None:
-            for inputs in _given(asked.requests, self._signature):
+            for inputs in _given_inputs(asked.requests, self._signature):
                 self._ask("a given request", inputs, kept=True)
         elif has_specs(self._signature):
             for request in self._generated():
@@ -177,7 +177,7 @@ class _Comparison:
             self.kept.append(_KeptRequest(self._signature, inputs, shared))
 
 
-def _given(file: Path, signature: Signature) -> Iterator[Arrays]:
+def _given_inputs(file: Path, signature: Signature) -> Iterator[Arrays]:
     for line in file.read_bytes().splitlines():
         if not line.strip():
             continue

@@ -52,7 +52,7 @@ class CheckedCompileCache(EngineAround):
 
 def _checked(folder: Path) -> Digests:
     """Remove files that have changed since they were written; give the rest. Raises: OSError."""
-    known = _known(folder)
+    known = _known_digests(folder)
     sound: dict[str, tuple[int, int, int]] = {}
     for file in _files(folder):
         digest, *_ = known.get(file.name, (-1,))
@@ -101,7 +101,7 @@ def _measured(file: Path, digest: int) -> tuple[int, int, int]:
     return digest, status.st_size, status.st_mtime_ns
 
 
-def _known(folder: Path) -> Digests:
+def _known_digests(folder: Path) -> Digests:
     try:
         found = json.loads((folder / DIGESTS).read_text())
         return {

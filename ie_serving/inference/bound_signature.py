@@ -92,7 +92,7 @@ class BoundSignature(Generic[T]):
         try:
             read = encoders[form]
         except KeyError:
-            read = self._alone(form, output_filter)
+            read = self._reader_of(form, output_filter)
         if CURRENT.get() is not None:
             read = observed(read, self._servable)
         signature = self.signature
@@ -139,7 +139,7 @@ class BoundSignature(Generic[T]):
                 raise InvalidTensor(
                     f"input {spec} is an encoded image: a kernel's stream takes numbers alone"
                 )
-        read = encoders.get(form) or self._alone(form, names)
+        read = encoders.get(form) or self._reader_of(form, names)
         return fitted, observed(read, self._servable)
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, ReadOutputs[T]]:
@@ -154,7 +154,7 @@ class BoundSignature(Generic[T]):
         encoders = self._interface.encoders(self._servable, self.signature, outputs)
         return {form: self._read(form, encode) for form, encode in encoders.items()}
 
-    def _alone(self, form: object, outputs: tuple[str, ...]) -> ReadOutputs[T]:
+    def _reader_of(self, form: object, outputs: tuple[str, ...]) -> ReadOutputs[T]:
         """Make the reader for a form that one request alone has."""
         encoder = self._interface.encoder
         if encoder is None:

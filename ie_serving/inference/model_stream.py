@@ -110,14 +110,14 @@ class VersionStream(Generic[T]):
             async with aclosing(inputs), aclosing(replies):
                 async for reply in replies:
                     await outlet.reserve()
-                    outlet.add(self._answered(reply))
+                    outlet.add(self._outcome_of(reply))
 
     async def _inputs(
         self, parse: ParseItem, items: AsyncIterator[Item[Any]], outlet: Outlet[StreamOutcome[T]]
     ) -> AsyncGenerator[Arrays, None]:
         async for item in items:
             self._check_served()
-            found = await self._found(parse, item)
+            found = await self._fitted_or_refusal(parse, item)
             if isinstance(found, ServingError):
                 await outlet.reserve()
                 outlet.add(StreamOutcome(item.index, found, item.dropped, item.payload))
@@ -137,7 +137,7 @@ class VersionStream(Generic[T]):
             )
 
     # Clearing an error's frames would end a generator; see `stream_flow.py`.
-    async def _found(
+    async def _fitted_or_refusal(
         self, parse: ParseItem, item: Item[Any]
     ) -> tuple[Arrays, ReadOutputs[T]] | ServingError:
         try:
@@ -164,7 +164,7 @@ class VersionStream(Generic[T]):
         reply = self._last_taken().read(outputs)
         return reply.encode(reply.outputs) if isinstance(reply, UnencodedOutputs) else reply
 
-    def _answered(self, reply: T | ServingError) -> StreamOutcome[T]:
+    def _outcome_of(self, reply: T | ServingError) -> StreamOutcome[T]:
         taken = self._last_taken()
         dropped, self._dropped = self._dropped, 0
         served = self._bound.served

@@ -111,8 +111,8 @@ def note_tensors(
             model=servable.name,
             version=servable.version,
             signature=signature.name,
-            inputs=_known(forms, signature.inputs),
-            outputs=_known(dict.fromkeys(output_filter, ""), signature.outputs) or "all",
+            inputs=_known_names(forms, signature.inputs),
+            outputs=_known_names(dict.fromkeys(output_filter, ""), signature.outputs) or "all",
         )
     )
 
@@ -133,7 +133,7 @@ def note_refusal(model: str, code: Code) -> None:
         log.debug(Event("request failed", model=model[:LONGEST_NAME], code=code.name))
 
 
-def _known(given: Mapping[str, str], known: Collection[str]) -> str:
+def _known_names(given: Mapping[str, str], known: Collection[str]) -> str:
     """List the known names, each with its text, and the number of unknown ones."""
     found = [f"{name}{given[name]}" for name in known if name in given]
     others = len(given) - len(found)

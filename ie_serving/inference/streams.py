@@ -245,7 +245,7 @@ class _OneStream(Generic[P, T]):
                 continue
             request, whole = first
             begun = _again(item, items)
-            of_all = self._by_model(whole, request, begun) if whole else self._each(begun)
+            of_all = self._by_model(whole, request, begun) if whole else self._one_by_one(begun)
             async with aclosing(begun), aclosing(of_all) as replies:
                 async for each in replies:
                     yield each
@@ -299,7 +299,7 @@ class _OneStream(Generic[P, T]):
                 " belongs to one model"
             )
 
-    def _each(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[StreamOutcome[T], None]:
+    def _one_by_one(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[StreamOutcome[T], None]:
         async def answer(payload: P) -> T:
             began = time.perf_counter()
             request = await self._read_any(payload)

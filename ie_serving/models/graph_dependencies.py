@@ -121,7 +121,7 @@ class GraphDependencies:
                 return
             if stream.is_settled or stream.trouble is not None:
                 what = f"version {min(lacking)} of " if lacking else ""
-                why = _why(served)
+                why = _why_none(served)
                 raise LoadFailed(f'it uses {what}model "{name}", which does not serve{why}')
             await stream.changed()
 
@@ -134,7 +134,7 @@ async def _loaded(stream: ModelStream) -> None:
         raise LoadFailed(f'it uses model "{stream.name}": {error}') from error
 
 
-def _why(served: ServedModel) -> str:
+def _why_none(served: ServedModel) -> str:
     why = served.stream.why_none
     return f": {why}" if why else ""
 

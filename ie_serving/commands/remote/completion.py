@@ -53,8 +53,8 @@ def _words() -> Mapping[str, Words]:
     from ie_serving.config.schema.catalogue import SERVER
 
     others = {"key": keys, "kernel": kernel_run, "bridge": bridge, "verify": verify}
-    found = {name: _of(parser_of(name)) for name in ASKING}
-    found |= {name: _of(module.parser()) for name, module in others.items()}
+    found = {name: _words_of(parser_of(name)) for name in ASKING}
+    found |= {name: _words_of(module.parser()) for name, module in others.items()}
     for name, own in own_flags.OWN_FLAGS.items():
         flags = (setting.flag for setting in (*own, *SERVER))
         found[name] = Words(flags={f"--{flag}": () for flag in flags})
@@ -64,14 +64,14 @@ def _words() -> Mapping[str, Words]:
     return found
 
 
-def _of(parser: argparse.ArgumentParser) -> Words:
+def _words_of(parser: argparse.ArgumentParser) -> Words:
     words = Words()
     for action in parser._actions:
         choices: Any = action.choices
         if isinstance(action, argparse._SubParsersAction):
             words.first = (*choices,)
             for inner in choices.values():
-                words.flags |= _of(inner).flags
+                words.flags |= _words_of(inner).flags
         elif not action.option_strings:
             words.first = (*words.first, *map(str, choices or ()))
         for flag in action.option_strings:

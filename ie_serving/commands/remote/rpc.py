@@ -69,7 +69,7 @@ class GrpcPort:
         text = unquote(more.get(WHOLE, "")) or str(error.details() or "without a text")
         code = error.code()
         where = self._address.url
-        if code is grpc.StatusCode.UNAVAILABLE and (why := _why(text)):
+        if code is grpc.StatusCode.UNAVAILABLE and (why := _connection_fault(text)):
             return ServerSilent(f"{where} {why}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return ServerSilent(
@@ -97,7 +97,7 @@ def _credentials(address: ServerAddress) -> grpc.ChannelCredentials:
     )
 
 
-def _why(text: str) -> str:
+def _connection_fault(text: str) -> str:
     """Explain why there is no connection; empty if the server itself answers UNAVAILABLE."""
     if any(each in text for each in _NO_TLS):
         return "does not speak TLS: use grpc:// if the port has none"

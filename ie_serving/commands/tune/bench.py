@@ -59,10 +59,10 @@ async def measured(
     for error in filter(None, ended):
         raise error
     signatures = [model.signatures[each.signature] for each in asked]
-    return _of(latencies, clock() - began, min(map(model.at_once, signatures)))
+    return _measurement(latencies, clock() - began, min(map(model.at_once, signatures)))
 
 
-def _of(latencies: list[float], seconds: float, at_once: int) -> Measurement:
+def _measurement(latencies: list[float], seconds: float, at_once: int) -> Measurement:
     latencies.sort()
     last = len(latencies) - 1
     return Measurement(

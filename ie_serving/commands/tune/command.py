@@ -197,11 +197,11 @@ async def requests_for(
         LoadFailed: the model answers none.
     """
     if file is not None:
-        found = await _answered(model, _of_file(model, file, of_file))
+        found = await _accepted(model, _of_file(model, file, of_file))
         if not found:
             raise LoadFailed(f"{file}: none of its Predicts is answered by the model")
         return found, f"{len(found)} of {file.name}"
-    found = await _answered(
+    found = await _accepted(
         model, asked_of(model, list(islice(of_version(directory), MOST_REQUESTS)))
     )
     if found:
@@ -216,7 +216,7 @@ def _of_file(model: CompiledModel, file: Path, read: ReadSamples) -> list[TrialR
         raise LoadFailed(f"{file} cannot be used: {error}") from error
 
 
-async def _answered(model: CompiledModel, asked: Sequence[TrialRequest]) -> list[TrialRequest]:
+async def _accepted(model: CompiledModel, asked: Sequence[TrialRequest]) -> list[TrialRequest]:
     """Leave out requests that the model refuses."""
     found = []
     for each in asked:

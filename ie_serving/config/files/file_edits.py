@@ -35,7 +35,7 @@ def add(path: Path, name: str, base_path: str) -> None:
     Raises:
         ConfigError: a model has this name already, or the file cannot be read or is broken.
     """
-    with _alone(path):
+    with _exclusive(path):
         top = _read(path) if path.exists() else {MODELS: []}
         if any(_name(entry) == name for entry in top[MODELS]):
             raise ConfigError([f'{path}: has a model "{name}" already; remove it first'])
@@ -49,7 +49,7 @@ def remove(path: Path, name: str) -> None:
     Raises:
         ConfigError: no model has this name, or the file cannot be read or is broken.
     """
-    with _alone(path):
+    with _exclusive(path):
         top = _read(path)
         left = [entry for entry in top[MODELS] if _name(entry) != name]
         if len(left) == len(top[MODELS]):
@@ -74,7 +74,7 @@ def _read(path: Path) -> dict[str, Any]:
 # Edits are serialized: of two concurrent ones the later would undo the earlier. The lock is on the
 # directory, since an edit replaces the file: a lock on the file would be that of a deleted one.
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusive(path: Path) -> Iterator[None]:
     """Lock out other edits in the same directory during the body."""
     with ExitStack() as held:
         try:

@@ -73,7 +73,7 @@ class FleetModels:
         known = before.get((path, file))
         if known is None:
             try:
-                known = self._made(shelf, name, path, file)
+                known = self._model_of(shelf, name, path, file)
             except (ConfigError, StorageError) as error:
                 known = self._at_fault(shelf, name, str(error))
                 if isinstance(error, StorageError):
@@ -82,7 +82,7 @@ class FleetModels:
         self._read[path, file] = known
         return known
 
-    def _made(self, shelf: Shelf, name: str, path: str, file: Entry | None) -> ModelConfig:
+    def _model_of(self, shelf: Shelf, name: str, path: str, file: Entry | None) -> ModelConfig:
         place = f"{path}/{file.path.rpartition('/')[2]}" if file else path
         keys, graph, read = self._keys(shelf, name, place, file)
         origin = Path.cwd() if "://" in path else Path(path).absolute()
@@ -94,7 +94,7 @@ class FleetModels:
         found = _within(place, top, origin, self._engine)
         for warning in (*(read.notes if read else ()), *found.warnings):
             log.warning(Event("configuration warning", path=place, warning=warning))
-        unknown = (*(read.unknown if read else ()), *map(_own, found.warnings))
+        unknown = (*(read.unknown if read else ()), *map(_own_place, found.warnings))
         self.without_effect += [f"{place}: {each}" for each in unknown]
         above = shelf.repository.base_path
         declared = read.declared if read and graph is None else None
@@ -173,8 +173,8 @@ def _within(place: str, top: Mapping[str, Any], origin: Path, engine: EngineOpti
     try:
         return config_file(top, origin=origin, place=place, engine=engine)
     except ConfigError as error:
-        raise ConfigError([f"{place}: {_own(each)}" for each in error.faults]) from None
+        raise ConfigError([f"{place}: {_own_place(each)}" for each in error.faults]) from None
 
 
-def _own(fault_text: object) -> str:
+def _own_place(fault_text: object) -> str:
     return str(fault_text).removeprefix(f"{MODELS}[0].config.").removeprefix(f"{GRAPHS}[0].")

@@ -125,7 +125,7 @@ class FollowedConfig:
         self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
         self._change = (among or models).apply
-        self._watch = self._made(among.leads if among else _always)
+        self._watch = self._config_watch(among.leads if among else _always)
         self._repositories: tuple[ModelRepository, ...] = ()
         self._fleet = self._followed(fleet) if fleet else None
 
@@ -260,7 +260,11 @@ class FollowedConfig:
             self._watch.seen = before.seen
             return before.desired
         file = await self._newest()
-        return self._kept(await self._joined(file), before.desired) if file else before.desired
+        return (
+            self._with_client_labels(await self._joined(file), before.desired)
+            if file
+            else before.desired
+        )
 
     async def _at_start(self) -> Sequence[ModelConfig]:
         file = await self._newest()
@@ -324,7 +328,7 @@ class FollowedConfig:
             return every
         return [config for config in every if config.name in server.load_model]
 
-    def _kept(
+    def _with_client_labels(
         self, configs: Sequence[ModelConfig], loaded: Sequence[ModelConfig]
     ) -> Sequence[ModelConfig]:
         """Keep labels of clients; leave out what these have not loaded, where they decide."""
@@ -337,7 +341,7 @@ class FollowedConfig:
     async def _apply(self, file: ConfigFile) -> None:
         # The RPC changes all or nothing; the file lets each model stand for itself.
         configs = await self._joined(file)
-        await self._change(partial(self._kept, configs), all_or_nothing=False)
+        await self._change(partial(self._with_client_labels, configs), all_or_nothing=False)
 
     def _followed(self, fleet: Fleet) -> FollowedFleet:
         server = self._settings.server
@@ -350,7 +354,7 @@ class FollowedConfig:
             is_explicit=server.is_explicit,
         )
 
-    def _made(self, leads: Callable[[], bool]) -> ConfigWatch | None:
+    def _config_watch(self, leads: Callable[[], bool]) -> ConfigWatch | None:
         path, server = self._settings.config_path, self._settings.server
         if path is None:
             return None

@@ -99,7 +99,7 @@ class FollowedFleet:
         return await self._refresh()
 
     async def _joined(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
-        found, unlisted = await self._found()
+        found, unlisted = await self._read_models()
         # A change of the file beside an outage takes no model away, and neither does a refresh.
         going_on = staying(self._desired(), unlisted)
         models, left_out = together(configured, [*found, *going_on])
@@ -113,7 +113,7 @@ class FollowedFleet:
                 log.warning(Event("directory of a model ignored", cause=each))
         self._left_out = left_out
 
-    async def _found(self) -> tuple[Sequence[ModelConfig], Collection[ModelRepository]]:
+    async def _read_models(self) -> tuple[Sequence[ModelConfig], Collection[ModelRepository]]:
         """Read the models of the repositories; give those that were never listed beside them."""
         async with self._reading:
             # The listings are taken now: one may come while files are read.
@@ -138,7 +138,7 @@ class FollowedFleet:
 
     async def _refresh(self) -> bool:
         async with self._changing:
-            found, unlisted = await self._found()
+            found, unlisted = await self._read_models()
             configured = [config for config in self._desired() if not config.repository]
             self._say(together(configured, found)[1])
             edit = partial(changed, found=found, unlisted=unlisted, only_known=self._is_explicit)

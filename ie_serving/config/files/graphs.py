@@ -207,7 +207,7 @@ class _Pipeline:
             items |= {input_: ref} if depth else {}
             levels |= {input_: depth} if depth else {}
         entries = [self._counts[each] for each in scope]
-        return {**step, **_each(items, levels, entries)}
+        return {**step, **_for_each_keys(items, levels, entries)}
 
     def _runs(self, node: Mapping[str, Any]) -> dict[str, Any]:
         """Give the step that computes a node."""
@@ -275,7 +275,7 @@ class _Pipeline:
         return f"{node}.{item}"
 
 
-def _each(
+def _for_each_keys(
     items: Mapping[str, str], levels: Mapping[str, int], entries: list[int]
 ) -> dict[str, Any]:
     """Give the keys of a step that runs for each entry; none for a step that runs once."""

@@ -125,9 +125,9 @@ class _Graph:
         self._nodes: list[Any] = given.get("node", [])
         # The item behind each stream: of the request or of a step.
         self._refs = {name: f"{REQUEST}{name}" for _, name in _streams(given, "input_stream")}
-        self._sessions = dict(map(_session, self._of(SESSION)))
+        self._sessions = dict(map(_session, self._nodes_of(SESSION)))
 
-    def _of(self, calculators: tuple[str, ...]) -> list[Any]:
+    def _nodes_of(self, calculators: tuple[str, ...]) -> list[Any]:
         return [node for node in self._nodes if node["calculator"][0] in calculators]
 
     def graph(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class _Graph:
                 self._refs |= {
                     stream: f"{name}.{stream}" for _, stream in _streams(node, "output_stream")
                 }
-        for node in self._of(PASSING):
+        for node in self._nodes_of(PASSING):
             taken, given = (_streams(node, f"{way}put_stream") for way in ("in", "out"))
             for (_, source), (_, made) in zip(taken, given, strict=True):
                 self._refs[made] = self._ref(source)

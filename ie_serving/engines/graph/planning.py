@@ -170,12 +170,12 @@ class _Planner:
     def _take(self, step: Step) -> None:
         if step.tested:
             self._spec(step.tested, f'step "{step.name}": when', None)
-        self._steps[step.name], gives = self._taken(step)
+        self._steps[step.name], gives = self._with_sources(step)
         if step.fallback and gives:
             self._check_fallback(step, gives)
         self._gives[step.name] = gives
 
-    def _taken(self, step: Step) -> tuple[Step, Specs]:
+    def _with_sources(self, step: Step) -> tuple[Step, Specs]:
         """Give the step with the source of each of its inputs, and its items."""
         if isinstance(step, CallStep):
             return self._call(step)

@@ -110,13 +110,15 @@ class _GraphReader:
 
     def _steps(self, given: object) -> dict[str, Step]:
         if isinstance(given, Mapping) and given:
-            return self._each(given)
+            return self._read_steps(given)
         if isinstance(given, list) and given:
             return self._sequence(given)
         self._add("steps", 'expected steps, as a list or as an object such as {"a": {"model": ..}}')
         return {}
 
-    def _each(self, given: Mapping[str, object], before: Sequence[str] = ()) -> dict[str, Step]:
+    def _read_steps(
+        self, given: Mapping[str, object], before: Sequence[str] = ()
+    ) -> dict[str, Step]:
         steps: dict[str, Step] = {}
         for name, each in given.items():
             computes = isinstance(each, Mapping) and CALLS & each.keys()
@@ -134,7 +136,7 @@ class _GraphReader:
             name = self._name(each, index, steps)
             keys = each if isinstance(each, Mapping) else {}
             step = {key: value for key, value in keys.items() if key != "name"} if keys else each
-            steps |= self._each({name: step}, before)
+            steps |= self._read_steps({name: step}, before)
             keeps = keys.get("keep") is True
             before = (name, *before) if keeps else (name,)
         return steps

@@ -99,7 +99,7 @@ class GraphRun:
         if len(lacking) == 1:
             await self._get(lacking[0])
         elif lacking:
-            begun = [self._begun(name) for name in lacking]
+            begun = [self._begin_step(name) for name in lacking]
             tasks = [task for task in begun if task is not None]
             if not tasks:
                 return
@@ -119,7 +119,7 @@ class GraphRun:
         await asyncio.wait((task,))
         return task.result()
 
-    def _begun(self, name: str) -> "asyncio.Task[StepOutputs] | None":
+    def _begin_step(self, name: str) -> "asyncio.Task[StepOutputs] | None":
         """Begin a step beside others; give the task that goes on with it, if it waits."""
         if name in self._plan.apart or name in self._tasks:
             return self._task(name)
@@ -153,7 +153,7 @@ class GraphRun:
         step = self._plan.steps[name]
         try:
             holds = step.when is None or await self._holds(step)
-            given = await self._own(step) if holds else None
+            given = await self._step_outputs(step) if holds else None
         # A cancellation is none: a client that has gone wants no fallback either.
         except ServingError as error:
             if not step.fallback:
@@ -184,7 +184,7 @@ class GraphRun:
         except Exception as error:
             raise of_step(step, error, self._plan.about) from error
 
-    async def _own(self, step: Step) -> StepOutputs:
+    async def _step_outputs(self, step: Step) -> StepOutputs:
         if isinstance(step, CallStep):
             await self._all(self._plan.waits[step.name])
             return await self._call(step)

@@ -266,7 +266,7 @@ async def generated_for(model: CompiledModel) -> list[TrialRequest]:
         asked
         for name, signature in model.signatures.items()
         if has_specs(signature)
-        async for asked in _taken(model, name, signature, until)
+        async for asked in _accepted_requests(model, name, signature, until)
     ]
 
 
@@ -298,11 +298,11 @@ def has_specs(signature: Signature) -> bool:
     return bool(is_served and known and not signature.states)
 
 
-async def _taken(
+async def _accepted_requests(
     model: CompiledModel, name: str, signature: Signature, until: float
 ) -> AsyncIterator[TrialRequest]:
     inputs = [input_of(alias, spec) for alias, spec in signature.inputs.items()]
-    first = await _first_taken(model, signature, inputs, until)
+    first = await _first_accepted(model, signature, inputs, until)
     if first is None:
         return
     guess, asked, outputs = first
@@ -312,7 +312,7 @@ async def _taken(
         yield TrialRequest(f"generated: {each}", name, each.inputs)
 
 
-async def _first_taken(
+async def _first_accepted(
     model: CompiledModel, signature: Signature, inputs: list[GeneratedInput], until: float
 ) -> tuple[Guess, GeneratedRequest, Arrays] | None:
     """Give the first guess that the model takes, with its usual request and that one's answer."""

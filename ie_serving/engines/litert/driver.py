@@ -118,7 +118,7 @@ def _program(
 
     def call(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         own = {names[alias]: array for alias, array in inputs.items()}
-        run = make() if is_stateful else _taken(idle) or make()
+        run = make() if is_stateful else _idle_one(idle) or make()
         found = run.run(own)
         if not is_stateful:  # nor after a failure
             idle.put(run)
@@ -128,7 +128,7 @@ def _program(
     return program(signature, call, options, library=NAME, refusals=(ValueError, RuntimeError))
 
 
-def _taken(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401
+def _idle_one(idle: "LifoQueue[Any]") -> Any:  # noqa: ANN401
     try:
         return idle.get_nowait()  # another thread may have taken the last one meanwhile
     except Empty:

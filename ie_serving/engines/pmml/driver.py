@@ -226,7 +226,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         content = file.read_text("utf-8")
         every = fields_of(content)
         scorer = Scorer(content, with_label=as_library)
-        fields = [_known(every, name) for name in scorer.inputs]
+        fields = [_listed_field(every, name) for name in scorer.inputs]
         form, columns = _form(fields, scorer)
         if as_library:
             # The library adds outputs that the document does not declare, such as a confidence.
@@ -235,7 +235,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     return compiled(form, predict, options, library=LIBRARY)
 
 
-def _known(fields: Mapping[str, InputField], name: str) -> InputField:
+def _listed_field(fields: Mapping[str, InputField], name: str) -> InputField:
     if name not in fields:
         raise LoadFailed(
             f'the model reads "{name}", which its MiningSchema does not list: export it again'

@@ -189,7 +189,7 @@ class ModelHandle:
 
     def _ask(self, inputs: Mapping[str, Any]) -> Future[Arrays]:
         arrays = {name: array_of(value) for name, value in inputs.items()}
-        work = _answered(self._models.others, self._spec, arrays, self._asker.slot)
+        work = _infer_other(self._models.others, self._spec, arrays, self._asker.slot)
         return asyncio.run_coroutine_threadsafe(work, self._models.loop)
 
     def _late(self, left_s: float | None) -> DeadlineExceeded:
@@ -199,7 +199,7 @@ class ModelHandle:
 
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other
 # awaitable.
-async def _answered(
+async def _infer_other(
     others: OtherModels, spec: ModelSpec, inputs: Arrays, slot: RunnerSlot | None
 ) -> Arrays:
     ASKER.set(slot)

@@ -93,7 +93,7 @@ class _StreamRun:
     async def _work(self) -> None:
         assert self._kernel.stream is not None  # checked before a stream is begun
         try:
-            async with aclosing(self._kernel.stream(self._given(), self._ctx)) as replies:
+            async with aclosing(self._kernel.stream(self._requests(), self._ctx)) as replies:
                 async for outputs in replies:
                     forks.leave_if_forked(self._kernel.name)
                     await self._put(outputs)
@@ -115,7 +115,7 @@ class _StreamRun:
         await self._room.acquire()
         await self._way.send(FrameKind.RESULT, [*packed_reply(call, self._kernel.outputs)])
 
-    async def _given(self) -> AsyncGenerator[Arrays, None]:
+    async def _requests(self) -> AsyncGenerator[Arrays, None]:
         while True:
             await self._way.send(FrameKind.NEXT)
             inputs = await self._arrived.get()

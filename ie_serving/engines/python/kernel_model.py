@@ -181,7 +181,7 @@ class EarlyTurn(PendingCall):
         self._is_read = False
         self._reading = threading.Lock()
         # Weak: with the turn, which has the call, it would be a circle that keeps the inputs.
-        call.told = partial(_answered, ref(self))
+        call.told = partial(_resume_waiter, ref(self))
 
     def finish(self) -> None:
         """Read the outputs, once: when the kernel answers, or when the batch has ended."""
@@ -192,7 +192,7 @@ class EarlyTurn(PendingCall):
                 self._is_read = True
 
 
-def _answered(of: "ref[EarlyTurn]") -> None:
+def _resume_waiter(of: "ref[EarlyTurn]") -> None:
     """Resume the waiter of a call, from the kernel's thread."""
     turn = of()
     if turn is not None:

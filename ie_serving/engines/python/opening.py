@@ -355,11 +355,11 @@ def _lacking(text: str) -> Iterator[str]:
     # pip-compile ends a line with a backslash where hashes follow on the next.
     lines = (line.partition(" #")[0].strip(" \t\\\ufeff") for line in text.splitlines())
     for line in lines:
-        if line and not line.startswith(("#", "-")) and (why := _why(line)):
+        if line and not line.startswith(("#", "-")) and (why := _lacks(line)):
             yield f"{line} ({why})"
 
 
-def _why(line: str) -> str:
+def _lacks(line: str) -> str:
     """Say what a requirement lacks; empty if it is fulfilled, or is none here."""
     try:
         asked = Requirement(line)

@@ -108,7 +108,7 @@ class KernelStream:
 
     async def _work(self, read: Callable[[Arrays], object]) -> None:
         try:
-            async with aclosing(self._stream(self._given(), self._ctx)) as replies:
+            async with aclosing(self._stream(self._requests(), self._ctx)) as replies:
                 async for outputs in replies:
                     forks.leave_if_forked(self._name)
                     await self._at_home(self._put(self._checked(outputs, read)))
@@ -123,7 +123,7 @@ class KernelStream:
         finally:
             forks.leave_if_forked(self._name)
 
-    async def _given(self) -> AsyncGenerator[Arrays, None]:
+    async def _requests(self) -> AsyncGenerator[Arrays, None]:
         forks.leave_if_forked(self._name)
         while (inputs := await self._at_home(self._next())) is not None:
             yield inputs

@@ -58,7 +58,7 @@ class _Calls:
         self._torch = torch
         self._module = module
         self._state_paths = state_paths
-        self._state = [getattr(part, name) for part, name in _found(module, state_paths)]
+        self._state = [getattr(part, name) for part, name in _holders(module, state_paths)]
         self._apart = _are_apart(torch, self._state)
         self._idle: deque[tuple[Any, Holders]] = deque()
 
@@ -84,7 +84,7 @@ class _Calls:
             for each in (self._torch.nn.Module.parameters, self._torch.nn.Module.buffers):
                 for own, shared in zip(each(module), each(self._module), strict=True):
                     own.data = shared.data
-            holders = _found(module, self._state_paths)
+            holders = _holders(module, self._state_paths)
             self._begin(holders)
         return module, holders
 
@@ -107,6 +107,6 @@ def _are_apart(torch: Any, state: Sequence[Any]) -> bool:  # noqa: ANN401
     return len(tensors) + len(numbers) == len(state) and len(set(memory)) == len(memory)
 
 
-def _found(module: Any, state_paths: StatePaths) -> Holders:  # noqa: ANN401
+def _holders(module: Any, state_paths: StatePaths) -> Holders:  # noqa: ANN401
     inner = dict(module.named_modules())
     return [(inner[path], name) for path, name in state_paths]

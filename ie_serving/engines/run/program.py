@@ -124,7 +124,7 @@ class Program:
         bucket = sum([array.size for array in inputs.values()]).bit_length()
         # While an item is free no request waits, so taking it here jumps no queue.
         free = self.pool.free
-        request, waited_s = (free.pop(), 0.0) if free else await self._taken()
+        request, waited_s = (free.pop(), 0.0) if free else await self._gathered()
         mean_s = self._mean_s.get(bucket, CEILING_S)
         if new or mean_s > self.latency.longest_inline_s:
             try:
@@ -167,7 +167,7 @@ class Program:
         assert self._detour is not None  # they look at values where there is one
         return await self._detour.infer(inputs, read)
 
-    async def _taken(self) -> tuple[EngineRequest, float]:
+    async def _infer_request(self) -> tuple[EngineRequest, float]:
         """Wait for an infer request; tell for how many seconds."""
         began = time.perf_counter()
         self._record.waiting += 1

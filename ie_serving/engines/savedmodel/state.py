@@ -75,10 +75,14 @@ def kept_between_requests(
         for node in nodes.values():
             for held, operation in _changes(node, frame, functions):
                 changed.setdefault(held, (name, operation))
-    return {name: why for name, nodes in run.items() if (why := _why(name, nodes, changed))}
+    return {
+        name: why for name, nodes in run.items() if (why := _why_stateful(name, nodes, changed))
+    }
 
 
-def _why(name: str, nodes: Mapping[str, Proto], changed: Mapping[str, tuple[str, str]]) -> str:
+def _why_stateful(
+    name: str, nodes: Mapping[str, Proto], changed: Mapping[str, tuple[str, str]]
+) -> str:
     for held in sorted(changed.keys() & nodes.keys()):
         signature, operation = changed[held]
         if signature == name:
@@ -138,14 +142,14 @@ class StatefulFunctions:
         if name not in self._known:
             self._known[name] = ""  # a function that calls itself
             nodes = self._functions[name].node_def if name in self._functions else ()
-            self._known[name] = next(filter(None, map(self._own, nodes)), "")
+            self._known[name] = next(filter(None, map(self._write_of, nodes)), "")
         return self._known[name]
 
     def written_by(self, node: Proto) -> str:
         """Give an operation by which the functions of a node change something."""
         return next(filter(None, map(self.writes, functions_of(node))), "")
 
-    def _own(self, node: Proto) -> str:
+    def _write_of(self, node: Proto) -> str:
         return str(node.op) if node.op.startswith(WRITES) else self.written_by(node)
 
 

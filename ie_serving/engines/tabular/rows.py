@@ -173,7 +173,7 @@ def answer(form: TensorForm, predict: Predict, inputs: Arrays) -> Arrays:
         if spec.dtype is DataType.STRING
     }
     outputs = predict({**inputs, **texts})
-    return {name: _given(outputs[name], spec) for name, spec in form.outputs.items()}
+    return {name: _output_array(outputs[name], spec) for name, spec in form.outputs.items()}
 
 
 def check_rows(form: TensorForm, inputs: Arrays) -> None:
@@ -187,7 +187,7 @@ def check_rows(form: TensorForm, inputs: Arrays) -> None:
         raise InvalidTensor(f"the inputs have different numbers of rows: {listed}; expected one")
 
 
-def _given(value: Any, spec: TensorSpec) -> Array:  # noqa: ANN401  whatever a library gives
+def _output_array(value: Any, spec: TensorSpec) -> Array:  # noqa: ANN401  whatever a library gives
     array = np.asarray(value)
     rank = len(spec.shape or ())
     # CatBoost gives labels of several classes as a column; the signature has a row's label alone.

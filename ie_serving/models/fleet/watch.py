@@ -201,7 +201,7 @@ class Fleet:
             self._polls.leave(self._watched.pop(repository))
         for repository in repositories:
             if repository not in self._watched:
-                watched = self._made(repository)
+                watched = self._opened_repository(repository)
                 self._watched[repository] = watched
                 self._polls.follow(watched)
         # Repositories keep the order of the configuration, which decides between equal names.
@@ -258,7 +258,7 @@ class Fleet:
             watched.missing = dict.fromkeys(watched.missing, -math.inf)
             await self._polls.once(watched)
 
-    def _made(self, repository: ModelRepository) -> WatchedRepository:
+    def _opened_repository(self, repository: ModelRepository) -> WatchedRepository:
         directories, store = self._open(repository.base_path)
         return WatchedRepository(repository, directories, store, self._rules, self._note)
 

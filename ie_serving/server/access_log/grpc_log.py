@@ -79,12 +79,12 @@ class _LoggedMethod:
         self._watch = watch
         # The previous call's: over HTTP/2 calls with equal headers share these values.
         self.metadata: Metadata = ()
-        self.given = _given(())
+        self.given = _header_values(())
 
     def read(self, metadata: Metadata) -> tuple[bytes, str, str]:
         """Read the values of `_GIVEN` in the metadata of a call."""
         if metadata is not self.metadata:
-            self.metadata, self.given = metadata, _given(metadata)
+            self.metadata, self.given = metadata, _header_values(metadata)
         return self.given
 
     def begun(self, context: ObservedContext) -> RequestEntry | None:
@@ -124,7 +124,7 @@ def _target_of(path: str) -> RequestTarget:
     return RequestTarget("gRPC", path.rpartition("/")[2], path)
 
 
-def _given(metadata: Metadata) -> tuple[bytes, str, str]:
+def _header_values(metadata: Metadata) -> tuple[bytes, str, str]:
     """Read the values of `_GIVEN`; empty if missing, or if an id is not safe to log."""
     given = ["", "", ""]
     for name, value in metadata:

@@ -119,11 +119,11 @@ class LoadNotes:
                 often and whose wait is not over.
         """
         self._check(load)
-        with self._alone() if load in self._deaths else nullcontext(), self._kept(load):
+        with self._sole_suspect() if load in self._deaths else nullcontext(), self._noted(load):
             yield
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _sole_suspect(self) -> Iterator[None]:
         # Does not wait: another suspect may hang, and the loading threads are few for all models.
         if not self._suspects.acquire(blocking=False):
             raise LoadFailed(
@@ -148,7 +148,7 @@ class LoadNotes:
             )
 
     @contextmanager
-    def _kept(self, load: str) -> Iterator[None]:
+    def _noted(self, load: str) -> Iterator[None]:
         with self._noting:
             self._under_way.append(load)
             self._leave()

@@ -196,9 +196,9 @@ class Listener(Generic[C]):
 
     def _greet(self) -> Handshake:
         assert self._secure
-        return Handshake(self._secure, self._connect, self._begun, self._over)
+        return Handshake(self._secure, self._connect, self._handshake_begun, self._over)
 
-    def _begun(self, handshake: Handshake) -> None:
+    def _handshake_begun(self, handshake: Handshake) -> None:
         self._handshakes.add(handshake)
         self._none_agreeing.clear()
         self._limit.opened(handshake)

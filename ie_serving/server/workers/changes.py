@@ -260,7 +260,7 @@ class ConfigLock:
     async def held(self) -> AsyncIterator[None]:
         """Hold the lock during the body. Raises: NotAvailable, as `check`."""
         async with self._here:
-            while not self._taken():
+            while not self._try_lock():
                 self._check()
                 await asyncio.sleep(ASK_S)
             try:
@@ -268,7 +268,7 @@ class ConfigLock:
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
-    def _taken(self) -> bool:
+    def _try_lock(self) -> bool:
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

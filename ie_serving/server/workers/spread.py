@@ -62,7 +62,7 @@ class Spread:
         # Received for a socket on which this worker does not accept yet.
         self._early: list[tuple[int, socket.socket]] = []
         self._tasks = Tasks()
-        member.take(PORT, self._taken)
+        member.take(PORT, self._take_connection)
         member.watch(self._even_out)
 
     def expect(self) -> None:
@@ -188,7 +188,7 @@ class Spread:
                 found, fewest = slot, load
         return found
 
-    def _taken(self, words: bytes, descriptor: int | None) -> None:
+    def _take_connection(self, words: bytes, descriptor: int | None) -> None:
         # Lost ones count too: otherwise they would count as in transit for ever.
         self._crew.taken[self._slot] += 1
         if descriptor is None:
@@ -204,9 +204,9 @@ class Spread:
     def _keep(self, connection: socket.socket, connect: Connect) -> None:
         self._making += 1
         self.tell()
-        self._tasks.begin(self._made(connection, connect))
+        self._tasks.begin(self._serve_taken(connection, connect))
 
-    async def _made(self, connection: socket.socket, connect: Connect) -> None:
+    async def _serve_taken(self, connection: socket.socket, connect: Connect) -> None:
         try:
             await serve_accepted(connection, connect)
         finally:

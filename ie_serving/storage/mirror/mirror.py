@@ -91,7 +91,7 @@ class Mirror:
         except PASSING as error:
             self._recall(error)
             return list(self._recalled)
-        self._answered()
+        self._note_answer()
         self._known.note_directories(names)
         return names
 
@@ -233,7 +233,7 @@ class Mirror:
         fingerprint = self._fingerprint(directory, entries)
         return self._cache.has(fingerprint, sizes)
 
-    def _answered(self) -> None:
+    def _note_answer(self) -> None:
         if self._recalled:
             log.info(Event("store answers, its own listing is used from now on", url=self.url))
         self._has_answered = True

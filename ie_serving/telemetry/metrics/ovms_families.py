@@ -114,7 +114,7 @@ def _graph_lines(
     for name, meaning, counted in (
         (ACCEPTED, "Requests that a graph began with.", _accepted(graphs)),
         (REJECTED, "Requests that a graph refused.", _rejected(graphs)),
-        (RESPONSES, "Replies of a graph.", _answered(graphs)),
+        (RESPONSES, "Replies of a graph.", _inferred_series(graphs)),
         (GRAPH_ERROR, "Requests that failed in a graph.", _broke_off(graphs)),
     ):
         yield from family(name, "counter", meaning, _counts(name, counted, unasked, _of_graph))
@@ -204,7 +204,7 @@ def _rejected(models: MetricsByModel) -> CountedSeries:
                 yield model, key, -number
 
 
-def _answered(models: MetricsByModel) -> CountedSeries:
+def _inferred_series(models: MetricsByModel) -> CountedSeries:
     return (each for each in _succeeded(models) if each[1].method in INFERRING)
 
 

@@ -197,9 +197,9 @@ class Metrics:
         It is on the page once a request is counted.
         """
         # `add`, not `of`: a warm-up binds before the manager announces the new model's name.
-        return self.add(model).requests.of(key, partial(self._known, model))
+        return self.add(model).requests.of(key, partial(self._live_versions, model))
 
-    def _known(self, model: str) -> set[str]:
+    def _live_versions(self, model: str) -> set[str]:
         """Return the versions of a model that are not at their end."""
         return {str(version) for name, version, _ in self._states() if name == model}
 
@@ -268,7 +268,7 @@ class Metrics:
         self._inferred.look(live, models)
         gone, asked, inferred = self._gone_batches, self._asked, self._inferred
         yield from tensorflow_lines(models, gone, asked, inferred, live)
-        yield from _own(models)
+        yield from _own_lines(models)
         by_state = ((name, state) for name, _, state in states)
         yield from _gauge(VERSIONS, "Versions by state.", "state", by_state)
         precisions = self._precisions()
@@ -312,7 +312,7 @@ def _by_model(states: Iterable[tuple[str, int, str]]) -> dict[str, set[str]]:
     return known
 
 
-def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
+def _own_lines(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from _requests(models)
     yield from _loads(models)
     labelled = [(written(model_name=name), each) for name, each in models.items()]

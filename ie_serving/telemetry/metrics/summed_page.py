@@ -54,10 +54,10 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = T
     samples: dict[str, dict[str, list[float]]] = {}
     for page in pages:
         _read(page.decode(), families, samples)
-    there = {_of(name) for found in samples.values() for name in found}
+    there = {_model_labels(name) for found in samples.values() for name in found}
     for name, number in gone.items():
         family = _family(name, samples)
-        if family and (not whole or _of(name) in there):
+        if family and (not whole or _model_labels(name) in there):
             samples[family].setdefault(name, []).append(number)
     lines = []
     for family, heads in families.items():
@@ -67,7 +67,7 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = T
     return ("\n".join(lines) + "\n").encode()
 
 
-def _of(name: str) -> tuple[str, ...]:
+def _model_labels(name: str) -> tuple[str, ...]:
     """Return the labels of model and version of a series."""
     return tuple(_ABOUT.findall(name))
 

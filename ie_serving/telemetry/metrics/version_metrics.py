@@ -203,7 +203,7 @@ def version_lines(
 
 def _stages(live: Iterable[LiveVersion], requests: Mapping[str, RequestMetrics]) -> Iterator[str]:
     for each in live:
-        for stage, histogram in (*_inferences(each), *_of(each, requests)):
+        for stage, histogram in (*_inferences(each), *_stages_of(each, requests)):
             labels = written(model_name=each.name, version=str(each.version), stage=stage)
             yield from histogram.lines(STAGE, labels, shown=EVERY_SECOND)
 
@@ -215,7 +215,7 @@ def _inferences(version: LiveVersion) -> Iterator[tuple[str, Histogram]]:
         yield "inference", ran
 
 
-def _of(
+def _stages_of(
     version: LiveVersion, requests: Mapping[str, RequestMetrics]
 ) -> Iterator[tuple[str, Histogram]]:
     model = requests.get(version.name)

@@ -89,12 +89,12 @@ class SpanMaker:
                 {**_of_model(entry.parts or ()), **requests},
                 linked,
             )
-            yield self._made(zero, own, context_of(entry.trace), None)
+            yield self._span(zero, own, context_of(entry.trace), None)
             return
         name, attributes, status = _described(entry)
         whole = _Times(name, entry.arrived or entry.began, entry.ended, attributes)
         server = context_of(entry.trace)
-        yield self._made(zero, whole, server, _parent(entry.trace), SpanKind.SERVER, status)
+        yield self._span(zero, whole, server, _parent(entry.trace), SpanKind.SERVER, status)
         steps = [
             (part, _within(server, getrandbits(64) or 1))
             for part in entry.parts or ()
@@ -104,12 +104,12 @@ class SpanMaker:
             step = _Times(
                 f"step {part.name}", part.began, part.ended, {"ie_serving.step": part.name}
             )
-            yield self._made(zero, step, context, server)
+            yield self._span(zero, step, context, server)
         for inner, at in _stages(entry):
             parent = _step_around(at, steps) or server
-            yield self._made(zero, inner, _within(server, getrandbits(64) or 1), parent)
+            yield self._span(zero, inner, _within(server, getrandbits(64) or 1), parent)
 
-    def _made(
+    def _span(
         self,
         zero: int,  # start of the entries' clock, in nanoseconds since 1970
         own: _Times,

@@ -135,7 +135,7 @@ class SerializedExamples:
         single = self._single_integers(packed, sizes)
         if single is not None:
             return single, np.ones(len(packed), np.int64)
-        data = self.bytes[_each(packed, sizes, 1)]
+        data = self.bytes[_element_indices(packed, sizes, 1)]
         last = data < 0x80
         ends = np.cumsum(sizes)
         self.require(last[ends - 1])  # else a value would end in the list of another Example
@@ -144,7 +144,7 @@ class SerializedExamples:
 
     def _read_floats(self, packed: Array, sizes: Array) -> Array:
         if not sizes.size or (sizes != sizes[0]).any():
-            return self._floats[_each(packed, sizes, 4)]
+            return self._floats[_element_indices(packed, sizes, 4)]
         lists = self.each_byte(np.dtype((np.void, int(sizes[0]) or 4)))[packed]
         return lists.view(_FLOAT) if sizes[0] else np.empty(0, _FLOAT)
 
@@ -196,7 +196,7 @@ def _objects(texts: Sequence[bytes]) -> Array:
     return np.fromiter(texts, np.object_, len(texts))
 
 
-def _each(start: Array, sizes: Array, step: int) -> Array:
+def _element_indices(start: Array, sizes: Array, step: int) -> Array:
     """List the indices of all elements of `step` bytes, from `start` on for `sizes` bytes."""
     if sizes.size and (sizes == sizes[0]).all():
         steps = np.arange(0, sizes[0], step)

@@ -169,7 +169,7 @@ def _request(
             tensors, is_raw, size = _with_regions(tensors, size, regions)
             break
     parameters = _parameters(message.parameters, "the request")
-    outputs = _wanted(message.outputs)
+    outputs = _requested_outputs(message.outputs)
     classes, parts = _classes(message.outputs), _parts(message.outputs, regions)
     if classes and parts:
         raise InvalidRequest(
@@ -236,7 +236,7 @@ def _parts(outputs: Sequence[Proto], regions: Regions) -> Mapping[str, RegionPar
     return found
 
 
-def _wanted(outputs: Sequence[Proto]) -> tuple[str, ...]:
+def _requested_outputs(outputs: Sequence[Proto]) -> tuple[str, ...]:
     """Give the names of the requested outputs. Raises: InvalidRequest."""
     if not outputs:  # most clients request all
         return ()

@@ -81,7 +81,7 @@ class HookedModel(CompiledModel):
         if (caller := CALLER.get()) is not NO_CALLER:  # as `taken`, without the call
             CALLER.set(NO_CALLER)
         ctx = HookContext(self._drivers, self.global_ctx, caller)
-        work = self._answered(signature, inputs, read, ctx)
+        work = self._run_chain(signature, inputs, read, ctx)
         return work if self._timeout_s is None else self._limited(work, self._timeout_s)
 
     def at_once(self, signature: Signature) -> int:
@@ -111,7 +111,7 @@ class HookedModel(CompiledModel):
                 f"the hooks did not answer within {timeout_s * 1e3:g} ms (timeout_ms of the model)"
             ) from None
 
-    async def _answered(
+    async def _run_chain(
         self, signature: Signature, given: Mapping[str, Any], read: Read[T], ctx: HookContext
     ) -> T:
         """Run the models in order, each with its hooks. Written out: every request does it."""

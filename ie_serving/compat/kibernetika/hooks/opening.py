@@ -70,9 +70,9 @@ class _VersionOpening:
     def model(self, own: HookOptions) -> HookedModel:
         """Load everything."""
         asking = ModelAccess()
-        models = [self.linked(link) for link in own.chain or (self._alone(),)]
+        models = [self.linked(link) for link in own.chain or (self._own_model(),)]
         params = {**self.options.params, "model_path": models[0].link.path}
-        known = [self._known(asking, each, params) for each in models]
+        known = [self._hook_arguments(asking, each, params) for each in models]
         functions, names = Functions(pre=[None] * len(models), post=[None] * len(models)), set()
         if own.source is not None:
             file = found(own.source, self.directory, "the file of hooks")
@@ -85,13 +85,13 @@ class _VersionOpening:
                 forks.watch()
                 functions = forks.call(str(file), functions_of, modules.load(file), known)
         asking.blocks = bool(names & {"predict", "predict_grpc", "predict_hooks"})
-        made = self._made(str(own.source or ""), models, functions, asking, names)
-        begun = self._begun(made, own.source, functions, known)
+        made = self._hooked_model(str(own.source or ""), models, functions, asking, names)
+        begun = self._with_context(made, own.source, functions, known)
         if own.source is not None:
             warn(own.source, self.lacks)
         return begun
 
-    def _made(
+    def _hooked_model(
         self,
         file: str,
         models: Sequence[LinkedModel],
@@ -120,7 +120,7 @@ class _VersionOpening:
             freed=self.freed.close,
         )
 
-    def _begun(
+    def _with_context(
         self,
         made: HookedModel,
         source: CodeSource | None,
@@ -155,7 +155,7 @@ class _VersionOpening:
         self.models.add(made)
         return made
 
-    def _alone(self) -> ChainedModel:
+    def _own_model(self) -> ChainedModel:
         """Give the model of the version itself."""
         params = {k: v for k, v in self.options.params.items() if k in DRIVER_WORDS}
         alone = replace(self.options.having(HookOptions()), params=params)
@@ -178,7 +178,7 @@ class _VersionOpening:
             weights.symlink_to(Path(link.weights).resolve())
         return made
 
-    def _known(
+    def _hook_arguments(
         self, asking: ModelAccess, model: LinkedModel, params: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Give what hooks of a model get by name."""

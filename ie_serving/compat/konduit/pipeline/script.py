@@ -91,11 +91,13 @@ class Script:
             raise InvalidRequest(
                 f'input "{missing[0]}" is missing; expected it, as ioInputs declares it'
             )
-        variables = {each.name: _taken(data[key], each) for key, each in self._inputs.items()}
+        variables = {
+            each.name: _variable_value(data[key], each) for key, each in self._inputs.items()
+        }
         space = {**self._imported, **variables}
         assert self._code is not None  # the constructor has looked
         exec(self._code, space)
-        return {key: _given(space, each) for key, each in self._outputs.items()}
+        return {key: _script_output(space, each) for key, each in self._outputs.items()}
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -233,7 +235,7 @@ KINDS_OF: Mapping[str, str] = {
 """The type in the data where none is said."""
 
 
-def _taken(value: Any, variable: Variable) -> Any:  # noqa: ANN401
+def _variable_value(value: Any, variable: Variable) -> Any:  # noqa: ANN401
     try:
         return TAKEN[variable.python](value)
     except (TypeError, ValueError, OverflowError):  # the last for an integer that is no float
@@ -292,7 +294,7 @@ GIVEN: Mapping[str, Callable[[Any], Any]] = {
 """Functions that make a value of a variable, by the type in the data."""
 
 
-def _given(space: Mapping[str, Any], variable: Variable) -> Any:  # noqa: ANN401
+def _script_output(space: Mapping[str, Any], variable: Variable) -> Any:  # noqa: ANN401
     if variable.name not in space:
         raise ServingError(
             f'the script sets no variable "{variable.name}", which ioOutputs declares:'

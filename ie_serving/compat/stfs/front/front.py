@@ -95,12 +95,12 @@ class StfsFront(OtherFront[Route]):
 
     async def _generated(self, found: Route, request: Request) -> Page:
         given = parameters(found)
-        make = partial(self._made, found, given, _field(request, b"host"))
+        make = partial(self._sample_request, found, given, _field(request, b"host"))
         began = time.perf_counter()
         made = await self._plane.metadata(found.model, self._interface, began, make)
         return await written(found, given, made)
 
-    def _made(
+    def _sample_request(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable
     ) -> sample.JsonPost:
         model, name = found.model, given.get("signature_name", "")

@@ -72,7 +72,7 @@ def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
         return []
     readers = _readers(compiled)
     names = [str(each.get_node().get_friendly_name()) for each in compiled.inputs]
-    return [port for port in wide if not _kept(port, readers.get(names[port.index], []))]
+    return [port for port in wide if not _stays_wide(port, readers.get(names[port.index], []))]
 
 
 def check_range(port: Port, kind: ov.Type, array: Array) -> None:
@@ -121,7 +121,7 @@ def _read_by(parameter: ov.Node) -> list[tuple[str, bool]]:
     ]
 
 
-def _kept(port: Port, readers: Collection[tuple[str, bool]]) -> bool:
+def _stays_wide(port: Port, readers: Collection[tuple[str, bool]]) -> bool:
     """Tell whether no 32-bit operation reads an input."""
     to_real = port.spec.dtype is not DataType.FP64  # a double made real is made a float
     return bool(readers) and all(

@@ -76,7 +76,7 @@ def loses_nonfinite(model: ov.Model) -> bool:
 def _refuse_nonfinite(node: ov.Node, _: Visit) -> Iterator[Flag]:
     """Give a flag that is raised if an operation gets NaN or infinity and may lose it."""
     if _may_lose(node) and not _is_changed(node):
-        yield _given(node)
+        yield _input_flag(node)
 
 
 def _may_lose(node: ov.Node) -> bool:
@@ -105,7 +105,7 @@ def _is_changed(node: ov.Node) -> bool:
     return aligned and node.get_type_name() in _KEPT
 
 
-def _given(node: ov.Node) -> Flag:
+def _input_flag(node: ov.Node) -> Flag:
     cause = f"{title(node)} is given NaN or infinity, which OpenVINO may lose: send finite numbers"
     odd = [_any(_is_odd(each)) for each in _floats(node)]
     flat = [op.reshape(each, int64([1]), False) for each in odd]
@@ -126,7 +126,7 @@ def _is_odd(values: Operand) -> ov.Node:
     return op.logical_not(op.less(op.convert(values, "f32"), float32(np.inf)))
 
 
-def _kept(keep: Callable[[ov.Node], None]) -> Ask:
+def _keeping(keep: Callable[[ov.Node], None]) -> Ask:
     def change(node: ov.Node, _: Visit) -> None:
         if _may_lose(node) and _is_changed(node):
             keep(node)
@@ -182,11 +182,11 @@ _OWN = (
 """Operations that compute each result from one number."""
 
 KEEPING: Sequence[Rule[Ask]] = (
-    Rule("nan_is_lost", _OWN, _kept(_keep_own)),
-    Rule("nan_is_false", "Convert ConvertLike", _kept(_unlike_zero)),
-    Rule("nan_is_lost", "LogSoftmax Softmax", _kept(_keep_of_row)),
-    Rule("nan_is_lost", "Maximum Minimum", _kept(_keep_both)),
-    Rule("nan_is_lost", "ReduceMax ReduceMin", _kept(_keep_of_axes)),
+    Rule("nan_is_lost", _OWN, _keeping(_keep_own)),
+    Rule("nan_is_false", "Convert ConvertLike", _keeping(_unlike_zero)),
+    Rule("nan_is_lost", "LogSoftmax Softmax", _keeping(_keep_of_row)),
+    Rule("nan_is_lost", "Maximum Minimum", _keeping(_keep_both)),
+    Rule("nan_is_lost", "ReduceMax ReduceMin", _keeping(_keep_of_axes)),
 )
 """Rules that make operations keep NaN and infinity as their definitions require."""
 _KEPT = named(" ".join(rule.kinds for rule in KEEPING))

@@ -75,11 +75,11 @@ def _may_saturate(model: ov.Model) -> bool:
     quantized = [node for node in nodes if node.get_type_name() == QUANTIZED]
     if all(_weights(node) is not None for node in quantized):
         return False
-    known = _known(nodes)
+    known = _constant_names(nodes)
     return any(_beyond(node, known) for node in nodes)
 
 
-def _known(nodes: Sequence[ov.Node]) -> set[str]:
+def _constant_names(nodes: Sequence[ov.Node]) -> set[str]:
     """Name the operations that depend on constants alone."""
     known: set[str] = set()
     for node in nodes:

@@ -72,7 +72,7 @@ def _surely_forward(node: ov.Node) -> bool:
     if start is None or step is None:
         return False
     is_upwards = start.item() <= 0 < step.item()
-    return bool(is_upwards and _never_negative(_given(node, 1)))
+    return bool(is_upwards and _never_negative(_input_node(node, 1)))
 
 
 def _never_negative(node: ov.Node) -> bool:
@@ -81,11 +81,11 @@ def _never_negative(node: ov.Node) -> bool:
         return bool((value >= 0).all())
     if name in COMBINES or name in MOVES:
         count = node.get_input_size() if name in COMBINES else 1
-        return all(_never_negative(_given(node, number)) for number in range(count))
+        return all(_never_negative(_input_node(node, number)) for number in range(count))
     return bool(name == "ShapeOf")
 
 
-def _given(node: ov.Node, number: int) -> ov.Node:
+def _input_node(node: ov.Node, number: int) -> ov.Node:
     return node.input_value(number).get_node()
 
 

@@ -81,7 +81,7 @@ def _hold(node: ov.Node, twin: ov.Node, one: _Size, other: _Size) -> None:
     rank = twin.get_input_partial_shape(one.number).rank.get_length()
     kept = int64([0])
     pattern = [
-        _wanted(node, other) if dimension == one.dimension else kept for dimension in range(rank)
+        _size_node(node, other) if dimension == one.dimension else kept for dimension in range(rank)
     ]
     is_known = _dimension(node, other).is_static
     _insist(node, one.number, op.concat(pattern, 0), rank, is_known=is_known)
@@ -127,7 +127,7 @@ def _dimension(node: ov.Node, size: _Size) -> ov.Dimension:
     return node.get_input_partial_shape(size.number)[size.dimension]
 
 
-def _wanted(node: ov.Node, size: _Size) -> ov.Node:
+def _size_node(node: ov.Node, size: _Size) -> ov.Node:
     """Give a size, shape (1,), from the graph itself: the copy has input sizes chosen for a try."""
     known = _dimension(node, size)
     if known.is_static:
@@ -179,7 +179,7 @@ def _of_cuts(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
         yield _Size(1, 0), _Size(number, 0)
 
 
-def _of(*shared: SharedSize) -> Hold:
+def _hold_sizes(*shared: SharedSize) -> Hold:
     """Hold the given sizes, for any attributes and ranks."""
 
     def of_all(node: ov.Node, twin: ov.Node) -> Iterator[SharedSize]:
@@ -192,16 +192,16 @@ def _of(*shared: SharedSize) -> Hold:
 _PRODUCT = "a_product_reads_beyond_its_operand"
 _RULES: Rules[Hold] = Rules(
     (
-        Rule(_PRODUCT, "CTCGreedyDecoderSeqLen", _of((_Size(0, 0), _Size(1, 0)))),
+        Rule(_PRODUCT, "CTCGreedyDecoderSeqLen", _hold_sizes((_Size(0, 0), _Size(1, 0)))),
         Rule(_PRODUCT, "Einsum", _sharing(_of_einsum)),
         Rule("a_gather_reads_beyond_the_shorter_batch", "Gather GatherND", _sharing(_of_gather)),
         Rule(
             _PRODUCT,
             "GroupNormalization",
-            _of((_Size(0, 1), _Size(1, 0)), (_Size(0, 1), _Size(2, 0))),
+            _hold_sizes((_Size(0, 1), _Size(1, 0)), (_Size(0, 1), _Size(2, 0))),
         ),
         Rule(_PRODUCT, "MatMul", _sharing(_of_matmul)),
-        Rule(_PRODUCT, "ROIAlign", _of((_Size(1, 0), _Size(2, 0)))),
+        Rule(_PRODUCT, "ROIAlign", _hold_sizes((_Size(1, 0), _Size(2, 0)))),
         Rule(_PRODUCT, "ScaledDotProductAttention", _sharing(_of_attention)),
         Rule("ends_of_other_axes_end_the_process", "Slice StridedSlice", _sharing(_of_cuts)),
         Rule("a_scatter_writes_behind_its_rows", "ScatterElementsUpdate", _hold_places),

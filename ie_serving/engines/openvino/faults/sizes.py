@@ -163,7 +163,7 @@ def _with_size(node: ov.Node, here: Visit) -> ov.Node:
     if shape.is_static or (held is not None and (asked is None or asked.min() >= 0)):
         return node
     axes = node.input_value(1)
-    has = _taken(_shape_of(node), axes.get_node())
+    has = _gathered(_shape_of(node), axes.get_node())
     last = op.constant(np.arange(axes.get_shape()[0]) == axes.get_shape()[0] - 1)
     # The last axis holds one half of the spectrum, of n // 2 + 1 frequencies.
     own = op.select(last, op.multiply(op.subtract(has, int64(1)), int64(2)), has)
@@ -198,7 +198,7 @@ def _transformed(node: ov.Node) -> ov.Node:
     dimensions = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
     axes = node.input_value(1).get_node()
     asked = _floats(node.input_value(2))
-    sizes = op.select(op.less(asked, float32(0.0)), _taken(dimensions, axes), asked)
+    sizes = op.select(op.less(asked, float32(0.0)), _gathered(dimensions, axes), asked)
     return op.multiply(_along(shape, dimensions, axes, sizes), float32(2.0))
 
 
@@ -207,11 +207,11 @@ def _along(shape: ov.Node, dimensions: ov.Node, axes: ov.Node | None, sizes: ov.
     if axes is None:
         return _product(sizes)
     return op.multiply(
-        op.divide(_product(shape), _product(_taken(dimensions, axes))), _product(sizes)
+        op.divide(_product(shape), _product(_gathered(dimensions, axes))), _product(sizes)
     )
 
 
-def _taken(shape: ov.Node, axes: ov.Node) -> ov.Node:
+def _gathered(shape: ov.Node, axes: ov.Node) -> ov.Node:
     return op.gather(shape, op.convert(axes, "i32"), int64(0))
 
 

@@ -342,9 +342,9 @@ def check_room(model: ov.Model, asked: str) -> None:
     Raises:
         LoadFailed: naming the largest tensor.
     """
-    largest = max(model.get_ordered_ops(), key=_given)
+    largest = max(model.get_ordered_ops(), key=_least_bytes_of)
     ends = [*model.inputs, *model.outputs]
-    size = max(sum(map(_least, ends)), _given(largest))
+    size = max(sum(map(_least, ends)), _least_bytes_of(largest))
     if size > BUDGET.limit:
         raise LoadFailed(
             f"the model cannot be reshaped to {asked}: one request would take {size} bytes or more,"
@@ -354,7 +354,7 @@ def check_room(model: ov.Model, asked: str) -> None:
         )
 
 
-def _given(node: ov.Node) -> int:
+def _least_bytes_of(node: ov.Node) -> int:
     """Count the bytes of an operation's outputs, except weights."""
     return 0 if node.get_type_name() == "Constant" else sum(map(_least, node.outputs()))
 

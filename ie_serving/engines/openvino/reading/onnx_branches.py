@@ -61,7 +61,7 @@ def read_simpler(file: Path, own: Mapping[str, Convert]) -> ov.Model | None:
                 return None
             simpler.write_bytes(file.read_bytes())
             for _ in range(_ROUNDS):
-                known = _known(read(simpler, own, partially=True))
+                known = _known_conditions(read(simpler, own, partially=True))
                 simpler.write_bytes(_rewritten(simpler.read_bytes(), known))
                 try:
                     return read(simpler, own)
@@ -98,7 +98,7 @@ def _check_names(graph: bytes) -> None:
         raise ValueError("two constants of the graph have one name")
 
 
-def _known(model: ov.Model) -> Mapping[bytes, bool]:
+def _known_conditions(model: ov.Model) -> Mapping[bytes, bool]:
     """Give the conditions, by the names of their tensors, whose value the shapes tell.
 
     Raises:

@@ -116,19 +116,19 @@ class ShapeInference:
         try:
             fix(self._model, dict(zip(self._indices, map(_closed, shapes), strict=True)))
         except RuntimeError as error:
-            return False, f"{self._given(shapes)}: {in_words(error)}"
+            return False, f"{self._refusal_text(shapes)}: {in_words(error)}"
         if mixed := mixed_rows.mixed(self._model, self._keepers):
-            return False, f"{self._given(shapes)}: {mixed}"
+            return False, f"{self._refusal_text(shapes)}: {mixed}"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:
-            given, names = self._given(shapes), ", ".join(skipped)
+            given, names = self._refusal_text(shapes), ", ".join(skipped)
             return False, f"{given}: nothing is left for {names} to compute with: send more"
         computing = (node for node in operations(self._model) if node.get_type_name() not in HELD)
         fault = next(filter(None, (unfit(node) or _too_large(node) for node in computing)), None)
-        return not reading, fault and f"{self._given(shapes)}: {fault}"
+        return not reading, fault and f"{self._refusal_text(shapes)}: {fault}"
 
-    def _given(self, shapes: Shapes) -> str:
+    def _refusal_text(self, shapes: Shapes) -> str:
         pairs = zip(self.names, shapes, strict=True)
         given = ", ".join(f'"{name}" {shape}' for name, shape in pairs)
         return f"the model cannot take inputs of shape {given}"

@@ -38,7 +38,9 @@ def _bilinear(attributes: Attributes) -> Compute:
         # Each row that is used once or twice is made narrower or wider once.
         lines = images if len(down.used) == images.shape[1] else images[:, down.used]
         flat = lines.reshape(*lines.shape[:2], held_width * channels)
-        wide = _mixed(_taken(flat, across.first), _taken(flat, across.second), across.share)
+        wide = _mixed(
+            _columns_at(flat, across.first), _columns_at(flat, across.second), across.share
+        )
         rows = [wide.take(at, 1) for at in down.positions]
         mixed = _mixed(rows[0], rows[1], down.share[:, None])
         return mixed.reshape(count, height, width, channels)
@@ -64,7 +66,7 @@ class _Neighbours(NamedTuple):
     positions: Array
 
 
-def _taken(lines: Array, at: Array) -> Array:
+def _columns_at(lines: Array, at: Array) -> Array:
     """Give columns of lines as floats; each channel of a pixel is a column."""
     return lines.take(at, 2).astype(np.float32, copy=False)
 

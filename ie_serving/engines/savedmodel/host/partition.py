@@ -225,10 +225,10 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         elif on_host(node_output.node, node_output.frame.library):
             raise lacking(node_output.node)
         else:
-            raise _between(node_output.node, _of(found, behind[0]))
+            raise _between(node_output.node, _node_of(found, behind[0]))
 
 
-def _of(found: Partition, each: Id) -> Proto:
+def _node_of(found: Partition, each: Id) -> Proto:
     return next(node_output.node for node_output in found.order if id_of(node_output) == each)
 
 

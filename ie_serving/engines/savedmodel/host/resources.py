@@ -83,7 +83,7 @@ class Resources:
         node = node_output.node
         is_of_graph = node_output.frame.parent is None and not node_output.frame.detached
         if is_of_graph and node.name in self._assets:
-            asset = self._own(self._directory / "assets" / self._assets[node.name])
+            asset = self._own_file(self._directory / "assets" / self._assets[node.name])
             return np.array(os.fsencode(asset), np.object_)
         if node.op == "Const":
             return _constant(node)
@@ -107,7 +107,7 @@ class Resources:
         result = results[at] if isinstance(results, list) else results
         return result if isinstance(result, HostObject) else as_tensor(result)
 
-    def _own(self, path: Path) -> Path:
+    def _own_file(self, path: Path) -> Path:
         """Accept only a file inside the version directory, after resolving links and `..`.
 
         A graph may name any file of the host, and a look-up would reveal its content.
@@ -162,7 +162,7 @@ class Resources:
                 " export the model with an init op that names its variable or table itself"
             )
         if op in _FROM_FILE:
-            path = self._own(Path(os.fsdecode(self.value(sources[1], writer).item())))
+            path = self._own_file(Path(os.fsdecode(self.value(sources[1], writer).item())))
             return from_text_file(path, Attributes(writer.node), Attributes(resource.node))
         values = [self.value(each, writer) for each in sources[1:]]
         if op in _ASSIGNMENTS:

@@ -141,7 +141,7 @@ def asked(head: RequestHead) -> ParsedPath | None:
 
 
 def _read(method: str, path: bytes) -> ParsedPath | None:
-    found = _found(path)
+    found = _parsed(path)
     if found is None:
         return None
     needed, _ = VERBS[found.verb]
@@ -157,7 +157,7 @@ def _read(method: str, path: bytes) -> ParsedPath | None:
 _remembered = lru_cache(maxsize=1024)(_read)
 
 
-def _found(path: bytes) -> ParsedPath | None:
+def _parsed(path: bytes) -> ParsedPath | None:
     if verb := _FIXED.get(path):
         return ParsedPath(verb)
     if of_model := _MODEL.fullmatch(path):

@@ -120,12 +120,12 @@ def _taking(
     def encoders(
         servable: Servable, signature: Signature, names: Sequence[str]
     ) -> Mapping[object, Encode[CopiedOutputs]]:
-        return {form: partial(_taken, servable, signature, names, form) for form in forms}
+        return {form: partial(_copied_outputs, servable, signature, names, form) for form in forms}
 
     return encoders
 
 
-def _taken(
+def _copied_outputs(
     servable: Servable, signature: Signature, names: Sequence[str], form: object, outputs: Outputs
 ) -> CopiedOutputs:
     return CopiedOutputs(servable, signature, form, {name: outputs[name].copy() for name in names})

@@ -47,7 +47,7 @@ class Routes(Generic[RouteT]):
         """Put these routes before `otherwise`, which answers all other requests."""
 
         def answer(request: Request) -> Coroutine[Any, Any, AnyReply]:
-            found = self._found(request.head)
+            found = self._match(request.head)
             if found is None:
                 return otherwise(request)
             if self._front is None:
@@ -60,10 +60,10 @@ class Routes(Generic[RouteT]):
         """Extend the classification for the gate: these routes first, then `of_others`."""
 
         def wanted(head: RequestHead) -> Verb:
-            found = self._found(head)
+            found = self._match(head)
             return of_others(head) if found is None else self._verb(found)
 
         return wanted
 
-    def _found(self, head: RequestHead) -> RouteT | None:
+    def _match(self, head: RequestHead) -> RouteT | None:
         return None if head.path in self._taken else self._asked(head)

@@ -77,12 +77,12 @@ class ModelService:
                 Hint(", or start the server with {server.reload_by_rpc}"),
             )
         # A thread parses and checks: some 10 us for each of thousands of models.
-        await self.apply(await in_thread(self._wanted, payload))
+        await self.apply(await in_thread(self._requested_models, payload))
         response = messages.ReloadConfigResponse()
         response.status.error_code = Code.OK
         return bytes(response.SerializeToString())
 
-    def _wanted(self, payload: Encoded) -> Sequence[ModelConfig]:
+    def _requested_models(self, payload: Encoded) -> Sequence[ModelConfig]:
         request = parse(messages.ReloadConfigRequest, payload)
         if request.config.WhichOneof("config") != "model_config_list":
             raise InvalidRequest(

@@ -104,10 +104,10 @@ class FalconPages:
     async def _imported(self) -> FalconApp:
         async with self._importing:
             if self._app is None:
-                self._app = await in_thread(self._made)
+                self._app = await in_thread(self._falcon_app)
         return self._app
 
-    def _made(self) -> FalconApp:
+    def _falcon_app(self) -> FalconApp:
         # Imported on first use: it takes some 50 ms, an eighth of the time of a start.
         import falcon.asgi
 

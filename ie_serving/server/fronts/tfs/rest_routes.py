@@ -133,7 +133,7 @@ def wanting(metrics_paths: Sequence[str]) -> VerbOf:
     path. It raises NotFound for a path outside of the API that is no page.
     """
     pages = page_verbs(metrics_paths)
-    return partial(_wanted, pages=pages)
+    return partial(_right_and_model, pages=pages)
 
 
 def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
@@ -143,7 +143,7 @@ def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
     return {**health, **{path.encode(): "metrics" for path in metrics_paths}}
 
 
-def _wanted(head: RequestHead, pages: Mapping[bytes, str]) -> tuple[str, str]:
+def _right_and_model(head: RequestHead, pages: Mapping[bytes, str]) -> tuple[str, str]:
     if head.method == "POST":
         # `posted` is called without its cache: the gate itself caches its decisions by target.
         asked = posted(head.path, head.query)

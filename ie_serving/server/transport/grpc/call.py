@@ -189,7 +189,7 @@ class Call(Http2Stream):
         if self._reader and self._reader.within:
             self._refuse(InvalidRequest("the request ends within a message; send all of it"))
         else:
-            self._taken()
+            self._input_complete()
 
     def finished(self) -> None:
         """See `Http2Stream`."""
@@ -221,7 +221,7 @@ class Call(Http2Stream):
     def _take(self, message: GrpcMessage) -> None:
         raise NotImplementedError
 
-    def _taken(self) -> None:
+    def _input_complete(self) -> None:
         raise NotImplementedError
 
     # The answer.
@@ -358,7 +358,7 @@ class UnaryCall(Call):
             self._refuse_count("more")
         self._message = message
 
-    def _taken(self) -> None:
+    def _input_complete(self) -> None:
         message = self._message
         if message:
             self._run(self._work(message))

@@ -118,7 +118,7 @@ class StreamingCall(Call):
             return
         self._unread.put_nowait(message)
 
-    def _taken(self) -> None:
+    def _input_complete(self) -> None:
         # None ends the iterator of `_requests`.
         self._unread.put_nowait(None)
 

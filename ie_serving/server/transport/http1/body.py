@@ -89,7 +89,7 @@ class BodyStream:
         self._ask()
         while not self._parts and self.state is not Body.WHOLE and not self._refused:
             await self._change()
-        return self._taken()
+        return self._take_parts()
 
     async def rest(self, limit: int) -> bytes:
         """Return the rest of the body at once; if it breaks off, see `piece`.
@@ -110,7 +110,7 @@ class BodyStream:
         if self.state is not Body.WHOLE:
             self._source.balance()
         await self._until_enough()
-        return self._taken()
+        return self._take_parts()
 
     async def whole(self, length: int) -> memoryview:
         """Return the whole body. No piece was read before. If the body breaks off, see `piece`.
@@ -232,7 +232,7 @@ class BodyStream:
         self._held = self.unread = 0
         self._lease.release()
 
-    def _taken(self) -> bytes:
+    def _take_parts(self) -> bytes:
         if self._refused:
             raise self._refused
         data = bytes(self._parts[0]) if len(self._parts) == 1 else b"".join(self._parts)

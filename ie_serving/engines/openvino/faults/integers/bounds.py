@@ -112,7 +112,7 @@ class Values:
             for output in node.outputs():
                 key = _key(output)
                 if key not in self._known:  # those of a body's inputs are known already
-                    self._known[key] = _known(node, output, inputs)
+                    self._known[key] = _known_output(node, output, inputs)
             for body, taken in given(node):
                 for parameter, each in taken.items():
                     self._enter(body.get_parameters()[parameter], inputs[each.outer], each)
@@ -171,7 +171,7 @@ def _key(output: ov.Output) -> tuple[str, int]:
     return str(output.get_node().get_name()), int(output.get_index())
 
 
-def _known(node: ov.Node, output: ov.Output, inputs: Sequence[KnownOutput]) -> KnownOutput:
+def _known_output(node: ov.Node, output: ov.Output, inputs: Sequence[KnownOutput]) -> KnownOutput:
     name = node.get_type_name()
     stays = name not in CHANGING
     folded = stays and all(each.folded for each in inputs) and not bodies(node)

@@ -99,7 +99,7 @@ def _relu(node: ov.Node, values: Values) -> Replacement | None:
     return Replacement(cast(found, kind, values.bounds(node, 0)))
 
 
-def _kept(node: ov.Node, values: Values) -> Replacement | None:
+def _drop_rounding(node: ov.Node, values: Values) -> Replacement | None:
     """Drop the rounding of an integer, which the front end adds to truncate quotients."""
     bounds = values.bounds(node, 0)
     if is_small(bounds):
@@ -208,7 +208,7 @@ def to_boolean(node: ov.Node, values: Values) -> Replacement | None:
 RULES: Sequence[Rule[MakeExact]] = (
     Rule("comparing", " ".join(_COMPARE), _compared),
     Rule("the_greatest", " ".join(_EXTREMES), _extreme),
-    Rule("limits", "Ceiling Floor", _kept),
+    Rule("limits", "Ceiling Floor", _drop_rounding),
     Rule("fused_selections", "Maximum Minimum", _limited),
     Rule("limits", "Clamp", _clamped),
     Rule("limits", "Relu", _relu),

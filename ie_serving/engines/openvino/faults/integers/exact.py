@@ -148,7 +148,7 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
         if entering := list(entering_bodies(node)):
             check_constants(node, values, entering)
         flags += carried(node, [_exact(body, values, mode) for body in bodies(node)])
-        made = _made(node, values)
+        made = _replacement(node, values)
         if made is not None:
             _check(node, mode)
             # Flags come before other readers: the graph's own readers decide the masks.
@@ -174,7 +174,7 @@ def _flags(node: ov.Node, made: Replacement) -> list[Flag]:
     ]
 
 
-def _made(node: ov.Node, values: Values) -> Replacement | None:
+def _replacement(node: ov.Node, values: Values) -> Replacement | None:
     if not _may_be_inexact(node) or values.stays(node):
         return None
     ((_, rule),) = _RULES.of(node)

@@ -26,7 +26,7 @@ class LoopSource(NamedTuple):
 def given(node: ov.Node) -> Iterator[tuple[ov.Model, Mapping[int, LoopSource]]]:
     """Give the bodies of an operation, each with the sources of its parameters by number."""
     for body in bodies(node):
-        yield body, dict(_given(node, body)) if node.get_type_name() in LOOPS else {}
+        yield body, dict(_parameter_sources(node, body)) if node.get_type_name() in LOOPS else {}
 
 
 def entering_bodies(node: ov.Node) -> Iterator[int]:
@@ -38,7 +38,7 @@ def entering_bodies(node: ov.Node) -> Iterator[int]:
         yield from (each.input_index for each in node.get_input_descriptions())
 
 
-def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, LoopSource]]:
+def _parameter_sources(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, LoopSource]]:
     for each in node.get_input_descriptions():
         # A merged parameter gets the previous round's value; others get values from outside.
         step = _step(body, each) if hasattr(each, "body_value_index") else 0

@@ -79,7 +79,7 @@ from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import limit_of
 from ie_serving.server.transport.grpc.services import Services, Unary
 from ie_serving.server.transport.http1.messages import App
-from ie_serving.storage.backends.by_url import check_urls
+from ie_serving.storage.backends.storage_opener import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.metrics.page import Metrics

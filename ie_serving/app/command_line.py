@@ -29,7 +29,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.lifecycle import Application
-from ie_serving.storage.backends.by_url import check_urls, open_storage
+from ie_serving.storage.backends.storage_opener import check_urls, open_storage
 from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log import logs
@@ -208,7 +208,7 @@ def _with_directories(
     """Give the models with those of directories; see `listed_once`."""
     from ie_serving.config.files.fleet_models import listed_once
     from ie_serving.models.fleet.repository import FILES
-    from ie_serving.storage.backends.by_url import open_directories
+    from ie_serving.storage.backends.storage_opener import open_directories
     from ie_serving.storage.siblings import Neighbours
 
     def opened(url: str) -> Directories:

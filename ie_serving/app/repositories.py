@@ -18,7 +18,7 @@ from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES
 from ie_serving.models.listing.schedule import MOST_THREADS, Polls
-from ie_serving.storage.backends.by_url import (
+from ie_serving.storage.backends.storage_opener import (
     LOCAL,
     open_directories,
     open_storage,

@@ -29,7 +29,7 @@ from ie_serving.engines.graph.engine import GraphEngine
 from ie_serving.models.configuration import REFUSE, ModelConfig
 from ie_serving.models.repository.version_policy import Specific
 from ie_serving.models.version.examine import ExaminedVersion, examine
-from ie_serving.storage.backends.by_url import LOCAL, store_of
+from ie_serving.storage.backends.storage_opener import LOCAL, store_of
 from ie_serving.storage.base import Storage
 from ie_serving.storage.inline_version import InlineVersion
 from ie_serving.telemetry.log.progress import ProgressLine

@@ -1,4 +1,4 @@
-"""A class is named by a noun of the field, so that a stack trace tells which part failed."""
+"""Classes and modules are named by nouns of the field, so that a stack trace tells what failed."""
 
 import ast
 import re
@@ -20,6 +20,8 @@ NOUN = re.compile(
     "|Tracing)|(?:Corrupted|Emptied|Missing|Throttled|Unauthenticated|Unauthorized|Untrusted)"
 )
 """Nouns of the form of a verb; and errors by whose class a metric counts, or that HTTP names so."""
+MODULE = re.compile("(?:alike|eager|later|optional|others)|(?!packed)[a-z]+ed|(?:as|by|of|with)_.*")
+"""Names of modules that are no nouns. `packed` is a word of protocol buffers."""
 PREPOSITION = re.compile("_?(?:As|At|By|For|From|Of|To|With)(?![a-z])")
 
 
@@ -48,3 +50,8 @@ def test_no_two_private_classes_have_one_name() -> None:
     """A stack trace may show the name alone."""
     count = Counter(name for _, name in classes() if name.startswith("_"))
     assert not [name for name, times in count.items() if times > 1]
+
+
+def test_a_module_has_a_noun_for_its_name() -> None:
+    for path in MODULES:
+        assert not MODULE.fullmatch(path.stem), f"{path.relative_to(PACKAGE)} is no noun"

@@ -38,7 +38,7 @@ from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.source import VersionSource
-from ie_serving.storage.backends.by_url import LOCAL, store_of
+from ie_serving.storage.backends.storage_opener import LOCAL, store_of
 from ie_serving.storage.base import Storage
 from ie_serving.telemetry.log.progress import ProgressLine
 

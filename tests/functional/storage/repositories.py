@@ -16,7 +16,7 @@ from google.cloud import storage as gcs
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.storage.backends.azure_requests import sign
-from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from tests.functional.storage.servers import ADMIN, Azurite, FakeGcs, Proxy, User, Weed

@@ -24,7 +24,7 @@ from ie_serving.core.values.errors import (
     Unreachable,
     Untrusted,
 )
-from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.storage.base import Entry, Storage
 from tests.functional.load import AVAILABLE, END, states
 from tests.functional.storage.repositories import AzureRepository

@@ -41,7 +41,7 @@ GROWTH_LIMIT = 25 * MEGABYTE
 FETCH = """
 import json, sys, time
 from pathlib import Path
-from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 

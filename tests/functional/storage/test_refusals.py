@@ -22,7 +22,7 @@ from ie_serving.core.values.errors import (
     Untrusted,
 )
 from ie_serving.storage.backends import minio, s3
-from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.storage.base import Entry, Storage
 from tests.functional.storage.repositories import BUCKET, S3Repository, s3_admin, s3_environ
 from tests.functional.storage.servers import (

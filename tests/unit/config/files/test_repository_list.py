@@ -14,7 +14,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.fleet.repository import FILES, ModelRepository, Shelf
 from ie_serving.models.repository.version_policy import All
-from ie_serving.storage.backends.by_url import open_directories
+from ie_serving.storage.backends.storage_opener import open_directories
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import Neighbours
 

@@ -7,7 +7,7 @@ from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError, StorageError
 from ie_serving.storage.backends.azure import AzureOptions
 from ie_serving.storage.backends.azure_requests import AzureAddress
-from ie_serving.storage.backends.by_url import check_urls
+from ie_serving.storage.backends.storage_opener import check_urls
 from ie_serving.storage.base import Location
 
 DOMAIN = "blob.core.windows.net"

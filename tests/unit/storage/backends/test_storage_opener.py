@@ -8,9 +8,9 @@ import pytest
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import ConfigError
-from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.backends.minio import MinioOptions
+from ie_serving.storage.backends.storage_opener import check_urls, open_storage
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
 from tests.process import output_of
@@ -107,7 +107,7 @@ PROGRAM = f"""
 import os, sys
 from pathlib import Path
 from ie_serving.storage.backends.azure import AzureOptions
-from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.options import StorageOptions
 minio = MinioOptions(endpoint="127.0.0.1:1", secure=False)

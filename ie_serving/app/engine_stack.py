@@ -148,7 +148,7 @@ def recording(model: str, counts: RecordMetrics) -> WrapModel:
 
 
 def shadows(served: ServedModels, metrics: Metrics) -> Shadows:
-    """Make what compares the answers of models with those of their shadows."""
+    """Make what compares the outputs of models with those of their shadows."""
     return Shadows(served, ShadowLayer, lambda name: metrics.add(name).shadowed, _samples)
 
 

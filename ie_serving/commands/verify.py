@@ -4,7 +4,7 @@
     scores: normal values (x [2, 4]): output "y" differs at [0, 1]: ...
 
 For a training job or CI. `--write` stores the requests with the framework's answers as golden
-requests beside the model, so that a server refuses the version if its answers differ.
+requests beside the model, so that a server refuses the version if its outputs differ.
 """
 
 import base64
@@ -44,7 +44,7 @@ from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 
 NOT_ALIKE = 1
-"""Exit code if an answer differs, or nothing could be compared."""
+"""Exit code if outputs differ, or nothing could be compared."""
 GOLDEN = "golden.json"
 MOST_GUESSES = 40
 """Sizes and integers that are tried before a signature counts as not compared."""
@@ -126,7 +126,7 @@ class _Comparison:
 
     @property
     def is_alike(self) -> bool:
-        """Whether no answer differs."""
+        """Whether no outputs differ."""
         return not self._difference
 
     def summary(self) -> str:

@@ -106,9 +106,9 @@ class Batching:
 
 @dataclass(frozen=True, kw_only=True)
 class Caching:
-    """How much one version keeps of its answers."""
+    """How much one version keeps of its outputs."""
 
-    # Off: an answer may depend on more than the inputs, such as a random number or a hook's clock.
+    # Off: outputs may depend on more than the inputs, such as a random number or a hook's clock.
     response_cache_bytes: int = BYTES.setting(
         0,
         "bytes of answers that a version keeps, to give the same answer to the same inputs, and of"

@@ -70,7 +70,7 @@ class GoldenRun:
         """Send the golden requests in `directory` to `servable`.
 
         Raises:
-            LoadFailed: a file cannot be read, or an answer differs from the expected one.
+            LoadFailed: a file cannot be read, or outputs differ from the expected ones.
         """
         for name, read in self._readers.items():
             path = directory / name
@@ -99,7 +99,7 @@ class GoldenRun:
         )
 
     async def _fault(self, servable: Servable, golden: GoldenRequest) -> str:
-        """Describe how the answer to one request differs; empty if it does not."""
+        """Describe how the outputs of one request differ; empty if they do not."""
         request = golden.request
         try:
             replay = self._plane.replay_predict(servable, request, self._interface)

@@ -97,7 +97,7 @@ class VersionStream(Generic[T]):
             request: the first request; the model sees its caller.
             parse: function that parses an item, a `ParseItem`.
             items: all requests, with the first one.
-            outlet: takes the answers.
+            outlet: takes the replies.
 
         Raises:
             ServingError: the error that the model's stream has ended with.

@@ -1,4 +1,4 @@
-"""Lets shadows answer copies of requests once these are answered, and compares the answers.
+"""Lets shadows answer copies of requests once these are answered, and compares the outputs.
 
 A model with a shadow has its versions wrapped by a layer that copies sampled requests; other models
 have none. A copy waits in a short queue. `models/traffic/shadow.py` decides when it is compared:
@@ -78,7 +78,7 @@ class AnsweredRequest:
 
 
 class ShadowCopier:
-    """Copies requests of one model, and compares their answers with those of its shadow.
+    """Copies requests of one model, and compares their outputs with those of its shadow.
 
     Args of the constructor:
         name: name of the model.
@@ -247,7 +247,7 @@ class ShadowCopier:
                 self._compared(outputs)
 
     def _differing(self, answered: AnsweredRequest, shadow: AnsweredRequest) -> list[str]:
-        """Name the outputs that differ, and keep the answers; in a thread."""
+        """Name the outputs that differ, and keep both; in a thread."""
         found = drifts(shadow.outputs, answered.outputs, self.rule.tolerance)
         if found and self._samples and not self._is_closed:
             self._samples.put(answered, shadow)

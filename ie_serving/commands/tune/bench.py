@@ -80,7 +80,7 @@ SEARCHED, MEASURED = 0.55, 0.35
 """Shares of the time: up to the first, new keys are tried; the second is for the rounds; the rest
 is for compiling."""
 COMPARED = 10
-"""Requests whose answers are compared in two precisions."""
+"""Requests whose outputs are compared in two precisions."""
 SETTLING = 0.2
 """Share of a slice that runs before measuring: new sizes, and latencies still being learnt."""
 
@@ -186,7 +186,7 @@ class Bench:
         return await measured(model, self.asked, self.callers, self.slice_s)
 
     async def _fault(self, keys: Keys, model: CompiledModel) -> str:
-        """Say how far the answers of another precision deviate, if beyond the tolerance."""
+        """Say how far the outputs of another precision deviate, if beyond the tolerance."""
         if "inference_precision" not in keys:
             return ""
         # The other keys stay, so that only the precision differs.

@@ -245,7 +245,7 @@ def is_url(source: str) -> bool:
 
 
 def keys_source(value: object, place: str) -> str:
-    """Read a file's path, or a URL whose answer cannot be forged on the network."""
+    """Read a file's path, or a URL whose reply cannot be forged on the network."""
     given = words.text(value, place)
     if not is_url(given):
         return given

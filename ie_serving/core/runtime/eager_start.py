@@ -208,7 +208,7 @@ class _StartedCoroutine(Coroutine[Any, Any, T]):
         """Resume with `value`; return the next awaited future, at first the one already awaited."""
         if self._first:
             self._first = False
-            # Reference dropped: the future leads to the request's data and to its answer.
+            # Reference dropped: the future leads to the request's data and to its reply.
             awaited, self._awaited = self._awaited, None
             _mark(awaited, awaited=True)
             return awaited

@@ -73,7 +73,7 @@ ERROR_OF: Final[Mapping[int, type[errors.ServingError]]] = {
 
 
 ENDED = (Exception, asyncio.CancelledError)
-"""Exceptions that end a request without an answer; caught where requests are counted."""
+"""Exceptions that end a request without a reply; caught where requests are counted."""
 
 
 def code_of(error: BaseException) -> Code:

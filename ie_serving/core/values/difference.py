@@ -20,7 +20,7 @@ def drifts(
 
     Args:
         found: the outputs; those beyond the expected ones are ignored, as clients do.
-        expected: the outputs of the other answer.
+        expected: the outputs to compare with.
         tolerance: share of a number, and of the greatest finite one of its output, by which floats
             may differ.
     """

@@ -260,7 +260,7 @@ class Definition:
         inputs: declared inputs of the request; the others follow from the models.
         outputs: the items that it answers with.
         steps: steps by name.
-        cache_s: seconds for which an answer is given to equal requests; 0 computes it each time.
+        cache_s: seconds for which outputs are given to equal requests; 0 computes it each time.
     """
 
     steps: Mapping[str, Step]

@@ -176,7 +176,7 @@ async def trial_of(
 
 @dataclass(frozen=True)
 class ComparedRequest:
-    """One request: how far the answers are apart, and how long each takes in seconds.
+    """One request: how far the outputs are apart, and how long each takes in seconds.
 
     Neither is timed where the precision is refused: 0.
     """

@@ -1,7 +1,7 @@
 """The layer that keeps recent answers: equal inputs get an equal answer without an inference.
 
-The key is the signature and every byte of the inputs, so an answer never depends on a guess. A
-version has its own layer: its answers go with it.
+The key is the signature and every byte of the inputs, so outputs never depend on a guess. A
+version has its own layer: its outputs go with it.
 """
 
 import math

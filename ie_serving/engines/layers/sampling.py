@@ -1,6 +1,6 @@
-"""Layers that take copies of a share of the requests with their answers, to record or to compare.
+"""Layers that take copies of a share of the requests with their outputs, to record or to compare.
 
-A layer copies the tensors of a sampled request before the answer leaves the engine's memory; for a
+A layer copies the tensors of a sampled request before the outputs leave the engine's memory; for a
 recording, a thread encodes and writes them. A request that is not sampled passes at the cost of one
 random number.
 """

@@ -91,7 +91,7 @@ class InputField:
     takes_missing: bool
 
     def check(self, array: Array) -> None:
-        """Refuse values for which the model has no answer.
+        """Refuse values for which the model has no outputs.
 
         Args:
             array: numbers, or Python strings; one for each row.

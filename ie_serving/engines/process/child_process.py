@@ -78,7 +78,7 @@ class WorkerProcess:
         control.send(control.pack(FrameKind.JOB, 0, [text(job)]))
 
     def reply(self) -> LinkMessage:
-        """Give the answer to the job; the second half of `load`. Raises: as `load`."""
+        """Give the reply to the job; the second half of `load`. Raises: as `load`."""
         return Link(self._control).reply()
 
     def has_replied(self, wait_s: float) -> bool:

@@ -59,7 +59,7 @@ class FrameKind(enum.IntEnum):
     """Sent to the process: a stream begins; its context. This and the next three are for
     streams."""
     NEXT = 7
-    """Sent by the process: the stream requests its next inputs; the answer is a RUN, or an END."""
+    """Sent by the process: the stream requests its next inputs; the reply is a RUN, or an END."""
     TAKEN = 8
     """Sent to the process: the last RESULT of the stream is read; the next one may come."""
     END = 9

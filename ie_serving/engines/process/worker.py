@@ -128,7 +128,7 @@ def _give_links(control: socket.socket, loaded: LoadedJob) -> None:
 
 
 def _serve(link: Link, loaded: LoadedJob) -> None:
-    # The link is closed after any error: otherwise the server would wait for an answer for ever.
+    # The link is closed after any error: otherwise the server would wait for a reply for ever.
     try:
         with suppress(PeerGone):
             while True:

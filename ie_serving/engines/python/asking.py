@@ -144,7 +144,7 @@ class ModelHandle:
             return _signature(self._models.others.handle(self._spec), self._spec.signature)
 
     def predict(self, inputs: Mapping[str, Any]) -> Arrays:
-        """Call the model, and wait for its answer.
+        """Call the model, and wait for its outputs.
 
         Raises:
             ServingError: as a client would get it; also where the kernel would wait for itself.

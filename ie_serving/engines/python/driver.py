@@ -94,7 +94,7 @@ def _model(kernel: RunningKernel, options: EngineOptions, undone: ExitStack) -> 
         shared=own.isolation == INLINE,
         most=max(1, batching.rows) if gathers else 1,
         timeout_s=own.timeout_ms / 1e3 or None,
-        # A process sends all answers of a batch together.
+        # A process sends all outputs of a batch together.
         early=gathers and own.isolation != PROCESS,
         others=options.of(Surroundings).others,
         update=kernel.update,

@@ -175,7 +175,7 @@ def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: Engine
 
 def _check_plain(name: str, function: object) -> None:
     """Refuse a coroutine function or a generator function. Raises: LoadFailed."""
-    # The outer function, not the one that a decorator wraps: the decorator may await the answer.
+    # The outer function, not the one that a decorator wraps: the decorator may await the outputs.
     kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if any(is_kind(function) for is_kind in kinds):
         raise LoadFailed(
@@ -342,7 +342,7 @@ def _undeclared(name: str, function: "Callable[..., object] | None") -> str:
 
 # -- the undeclared input and output of an object with predict, as of scikit-learn --------------
 
-# One row would not do: an answer for the whole batch would look like an answer for each row.
+# One row would not do: outputs for the whole batch would look like outputs for each row.
 ROWS = 2
 FEATURES = "n_features_in_"
 """Attribute by which estimators of scikit-learn tell how many features they were fitted with."""

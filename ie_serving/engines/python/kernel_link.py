@@ -4,7 +4,7 @@ Both ends run on event loops, which a slow or hanging peer must not block. Each 
 own shared memory, so that inputs may come while outputs are read. The sender writes to it again
 only when the receiver has requested more (`FrameKind.NEXT`, `FrameKind.TAKEN`).
 
-A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
+A call is its context as JSON and its inputs, in the order of the metadata; a reply is an error as
 JSON, or nothing, and the outputs.
 """
 

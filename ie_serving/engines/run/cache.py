@@ -12,7 +12,7 @@ from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.run.program import INFER_THREADS
 
 MOST_KEPT = 256
-"""Answers that one step or graph keeps; the one least recently given goes first."""
+"""Outputs that one step or graph keeps; those least recently given go first."""
 
 MOST_ON_LOOP = 256 * 1024
 """Bytes whose digest is made on the event loop, in 0.25 ms; the digest of more takes a thread."""
@@ -21,10 +21,10 @@ MOST_TEXTS = 1000
 
 
 class OutputCache:
-    """Answers by the inputs that they belong to. Lives on one event loop.
+    """Outputs by the inputs that they belong to. Lives on one event loop.
 
     Args of the constructor:
-        seconds: seconds for which an answer is given.
+        seconds: seconds for which outputs are given.
         clock: gives seconds.
         most_bytes: bytes of outputs that are kept; None: `MOST_KEPT` answers of any size.
     """

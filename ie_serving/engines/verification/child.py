@@ -69,7 +69,7 @@ SHORT_S = 0.02
 MEMORY_BYTES = 4 << 30
 """Memory limit of the process: a model of 256 MiB, the largest compared, takes a third of it."""
 MOST_BYTES = 1 << 24
-"""Most bytes of further requests to a large model, sent to the server with the answers."""
+"""Most bytes of further requests to a large model, sent to the server with the outputs."""
 PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() or 1))}
 """Properties with which OpenVINO compiles once, without measurements."""
 

@@ -120,7 +120,7 @@ class Comparison:
 
     Attributes:
         found: the findings so far. An input that OpenVINO drops counts as a refusal.
-        shows: the first request of finite values whose answers differ.
+        shows: the first request of finite values whose outputs differ.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ Quantized models are computed by its default delegate, as where it serves. That 
 the time of its other kernels, and the two are as far from each other as OpenVINO is from either.
 
 Its kernels clamp results to the greatest finite number. In outputs that number counts as infinity;
-requests with infinity are not sent, since their answers prove nothing.
+requests with infinity are not sent, since their outputs prove nothing.
 """
 
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ class Verifier:
         """Compare one model; blocking, at most `LIMIT_S` for each process that it takes.
 
         Returns:
-            Findings; for a large model only the answers of the second engine.
+            Findings; for a large model only the outputs of the second engine.
         """
         try:  # one step: another load may take the last one meanwhile
             child = self._idle.pop()

@@ -1,4 +1,4 @@
-"""The shadow of a model: which version its answers are compared with, and when. Pure."""
+"""The shadow of a model: which version its outputs are compared with, and when. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ SHARE: Final = 0.001
 """Most of the time that comparisons take: a tenth of the hundredth that a 99th percentile leaves
 out. With a half of it, that percentile was 14 % longer: it became the 99.5th of all else."""
 SETTLE_S: Final = 0.1
-"""Least age of a copy that is compared: its answer has been sent then, also a large one."""
+"""Least age of a copy that is compared: its reply has been sent then, also a large one."""
 LONGEST_REST_S: Final = 600.0
 """Longest pause, so that one slow answer does not end the comparisons; an older copy is dropped."""
 LOOK_S: Final = 0.02

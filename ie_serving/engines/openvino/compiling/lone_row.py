@@ -7,7 +7,7 @@ once it has computed many (`benchmarks/diary/batching.md` has both in figures). 
 suit batches do not suit one row either.
 
 `computes_alike` finds graphs that give the same answers with open and with static shapes. With
-static shapes OpenVINO's CPU plugin uses other kernels; some give other answers, or end the process.
+static shapes OpenVINO's CPU plugin uses other kernels; some give other outputs, or end the process.
 With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK` of several
 values orders equal ones differently; quantized NaN become other numbers. So the model for single
 requests, unlike the one for batches, is compiled with static shapes only if each operation is one
@@ -49,7 +49,7 @@ def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> LoneRowGraph | N
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give
-        other answers (`computes_alike`), or the weights take more than `MOST_WEIGHTS`.
+        other outputs (`computes_alike`), or the weights take more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
     if len(inputs) < len(ports.inputs) or not computes_alike(model):

@@ -293,7 +293,7 @@ def _may_be_empty(shape: ov.PartialShape) -> bool:
 def _skipped(node: ov.Node) -> ov.Node:
     """Give a graph of one int32 that is 1 where an input of `node` is empty and an output not."""
     sizes_in = [_size(each) for each in node.input_values()]
-    # An output without readers cannot reach an answer.
+    # An output without readers cannot reach a model's output.
     read = [out for out in node.outputs() if out.get_target_inputs()]
     sees_nothing = _any(sizes_in, op.equal)
     writes = _any([_size(out) for out in read], op.greater)

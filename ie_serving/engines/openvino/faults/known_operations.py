@@ -1,7 +1,7 @@
 """Tables of operations by how OpenVINO's CPU plugin handles an empty input, and of those that fail.
 
 Names as `ov.Node.get_type_name()` gives them. An operation that is in no table gets the guards: a
-missing name makes a model slower, a wrong name makes its answers wrong. Measured with
+missing name makes a model slower, a wrong name makes its outputs wrong. Measured with
 OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_hazards.py`).
 """
 

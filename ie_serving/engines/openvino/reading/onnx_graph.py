@@ -283,7 +283,7 @@ class Attribute:
 
     name: str
     harmless: tuple[Value, ...]
-    """Values at which the answer is right all the same. Without the attribute it is, too."""
+    """Values at which the outputs are right all the same. Without the attribute they are, too."""
 
     since: int = 1
     """Version of the domain from which on this is so."""
@@ -309,7 +309,7 @@ class UnreadInput:
     index: int
     since: int = 1
     needed: bool = True
-    """False if the answer may be wrong without the input as well."""
+    """False if the outputs may be wrong without the input as well."""
 
     def refusal(self, node: Node) -> str | None:
         """Say what the front end would drop of `node`; None if nothing."""
@@ -332,7 +332,7 @@ class RequiredInput:
 
 @dataclass(frozen=True)
 class WholeOperator:
-    """An operator of onnxruntime whose answers by OpenVINO differ, whatever its attributes."""
+    """An operator of onnxruntime whose outputs by OpenVINO differ, whatever its attributes."""
 
     name: str = "operator"
 

@@ -6,7 +6,7 @@ every new combination is first tried on a copy of the model without weights. The
 where an operation gets an empty input and is skipped (`faults/hazards.py`).
 
 It also refuses shapes that OpenVINO's shape inference accepts but its CPU plugin cannot compute.
-With one thread the error of such an operation is lost, and the answer is that of the previous
+With one thread the error of such an operation is lost, and the outputs are those of the previous
 request; otherwise later valid requests fail. Measured with OpenVINO 2026.4
 (`test_shape_checks.py`). `known_operations.NEVER_FAILS` relies on these checks for the operations
 here; after a failure of any other the model is compiled again.

@@ -64,7 +64,7 @@ _COMPARE: Final[Mapping[str, tuple[Compare, Compare]]] = {
 
 
 def _compared(node: ov.Node, values: Values) -> Replacement | None:
-    """Compare two integers; for constants beyond 32 bits the answer is known at load."""
+    """Compare two integers; for constants beyond 32 bits the result is known at load."""
     exactly, roughly = _COMPARE[node.get_type_name()]
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]

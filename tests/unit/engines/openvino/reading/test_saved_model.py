@@ -87,9 +87,9 @@ def test_a_load_looks_a_few_times_at_each_input(exported: Path) -> None:
         sys.setprofile(None)
     inputs = len(model.signatures[SERVING_DEFAULT].inputs)
     assert inputs >= 200
-    # Both signatures have as many. `place` is called and returns.
+    # Both signatures have as many. `node_output` is called and returns.
     assert 2 * inputs <= calls["get_names"] <= 10 * inputs
-    assert 2 * inputs <= calls["place"] <= 300 * inputs
+    assert 2 * inputs <= calls["node_output"] <= 300 * inputs
 
 
 async def test_outputs_that_depend_on_no_input_have_all_their_bits(exported: Path) -> None:

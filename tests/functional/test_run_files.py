@@ -43,8 +43,8 @@ def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
 @pytest.fixture(autouse=True)
 def no_other_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Servers of other tests run meanwhile: they note themselves in the shared place."""
-    own = running.__globals__["_directories"]
-    monkeypatch.setitem(running.__globals__, "_directories", lambda environ: own(environ)[:1])
+    own = running.__globals__["directories"]
+    monkeypatch.setitem(running.__globals__, "directories", lambda environ: own(environ)[:1])
 
 
 @pytest.mark.parametrize("flags", [(), ("--workers=2",), ("--host=127.0.0.1",)])

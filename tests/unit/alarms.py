@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 LONG_S = 600.0
 """A time limit that no test waits for; `Alarms` keeps what is due after half of it or more."""
@@ -16,7 +17,7 @@ class Alarms:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._call_later = loop.call_later
-        self._kept: list[asyncio.TimerHandle] = []
+        self._kept: list[tuple[asyncio.TimerHandle, Callable[[], object]]] = []
 
     def call_later(
         self, delay_s: float, callback: Callable[..., object], *args: object
@@ -24,11 +25,12 @@ class Alarms:
         """See `asyncio.AbstractEventLoop`."""
         if delay_s < LONG_S / 2:
             return self._call_later(delay_s, callback, *args)
-        self._kept.append(asyncio.TimerHandle(delay_s, callback, args, self._loop))
-        return self._kept[-1]
+        alarm = asyncio.TimerHandle(delay_s, callback, args, self._loop)
+        self._kept.append((alarm, partial(callback, *args)))
+        return alarm
 
     def ring(self) -> None:
         """Let the one alarm that is set go off, here and now."""
-        due, self._kept = [each for each in self._kept if not each.cancelled()], []
-        (alarm,) = due
-        alarm._run()
+        due, self._kept = [due for alarm, due in self._kept if not alarm.cancelled()], []
+        (callback,) = due
+        callback()

@@ -38,7 +38,7 @@ def as_before() -> Iterator[None]:
     token = REHEARSED.set(False)
     yield
     REHEARSED.reset(token)
-    logs._chosen.clear()
+    logs.CHOSEN.clear()
     logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(levels[0])
@@ -48,7 +48,7 @@ def as_before() -> Iterator[None]:
 @pytest.fixture
 def restored_words() -> Iterator[None]:
     """Let hints name settings as they did."""
-    words = dict(hints._running)
+    words = dict(hints.WORDS)
     yield
     hints.speak(words)
 

@@ -67,10 +67,10 @@ TurnQueue: TypeAlias = SimpleQueue[None]
 """Lets as many threads pass as it has entries."""
 
 # Names of glibc's parameters. Source: malloc.h.
-_M_MXFAST: Final = 1
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
+M_MXFAST: Final = 1
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
 
 _UNRECLAIMABLE: Final = re.compile(r"^Rss(?:Anon|Shmem):\s*(\d+) kB$", re.MULTILINE)
 
@@ -129,11 +129,11 @@ class Heaps:
         several = min(MOST_HEAPS, HEAPS_PER_CPU * (os.cpu_count() or 1))
         self._number = FEW_HEAPS if is_small else max(FEW_HEAPS, several)
         self._most_free = min(most, MOST_FREE_BYTES)
-        self._libc.mallopt(_M_ARENA_MAX, self._number)
+        self._libc.mallopt(M_ARENA_MAX, self._number)
         # Once any threshold is set, glibc no longer adapts them to the freed blocks.
         self._largest_kept = min(most, LARGEST_KEPT_BYTES)
-        self._libc.mallopt(_M_MMAP_THRESHOLD, self._largest_kept)
-        self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
+        self._libc.mallopt(M_MMAP_THRESHOLD, self._largest_kept)
+        self._libc.mallopt(M_TRIM_THRESHOLD, self._most_free)
 
     @contextmanager
     def models_off_heap(self) -> Iterator[None]:
@@ -155,8 +155,8 @@ class Heaps:
         """Set the sizes that depend on loads, if freed memory is kept."""
         if self._largest_kept:
             most = MODEL_BLOCK_BYTES if self._loads else self._largest_kept
-            self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, self._largest_kept))
-            self._libc.mallopt(_M_MXFAST, 0 if self._loads else SMALL_BLOCK_BYTES)
+            self._libc.mallopt(M_MMAP_THRESHOLD, min(most, self._largest_kept))
+            self._libc.mallopt(M_MXFAST, 0 if self._loads else SMALL_BLOCK_BYTES)
 
     def note_left(self, size: int) -> None:
         """Note bytes that a freed version has left in the heaps; give back where these are many."""
@@ -182,11 +182,11 @@ class Heaps:
             self.trim()
 
     def _shorten(self) -> None:
-        self._libc.mallopt(_M_TRIM_THRESHOLD, 0)
+        self._libc.mallopt(M_TRIM_THRESHOLD, 0)
         try:
             self._in_each_heap()
         finally:
-            self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
+            self._libc.mallopt(M_TRIM_THRESHOLD, self._most_free)
 
     def _in_each_heap(self) -> None:
         # All threads must live at once: a new thread would reuse the heap of one that has ended.

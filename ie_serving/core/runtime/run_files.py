@@ -44,7 +44,7 @@ class RunFile:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._pid = os.getpid()
-        self._directory = _directories(environ)[0]
+        self._directory = directories(environ)[0]
         self._path = os.path.join(self._directory, f"{self._pid}.json")
 
     def write(self, rest: str, grpc: str) -> None:
@@ -75,7 +75,7 @@ class RunFile:
 def running(environ: Mapping[str, str]) -> list[RunningServer]:
     """Give the servers of this user that run, by their process ids."""
     found: dict[int, RunningServer] = {}
-    for directory in _directories(environ):
+    for directory in directories(environ):
         with suppress(OSError):
             names = os.listdir(directory) if _is_own(directory) else []
             notes = (_read(os.path.join(directory, name)) for name in names)
@@ -83,8 +83,8 @@ def running(environ: Mapping[str, str]) -> list[RunningServer]:
     return [found[pid] for pid in sorted(found)]
 
 
-def _directories(environ: Mapping[str, str]) -> list[str]:
-    """Name the directories of notes; the first is that of a server with this environment.
+def directories(environ: Mapping[str, str]) -> list[str]:
+    """Name the places of notes; the first is that of a server with this environment.
 
     A service has no XDG_RUNTIME_DIR, and the terminal of the same user has.
     """

@@ -194,7 +194,7 @@ class SpareCpu:
                 self._unite()
 
     def _divide(self) -> None:
-        masks = _masks()
+        masks = thread_masks()
         self._elsewhere = frozenset(task for task, mask in masks.items() if mask != self._whole)
         of_python = {thread.native_id for thread in threading.enumerate()}
         for task in masks.keys() - self._elsewhere - of_python:
@@ -207,7 +207,7 @@ class SpareCpu:
         for _ in range(_LISTINGS):
             apart = [
                 task
-                for task, mask in _masks().items()
+                for task, mask in thread_masks().items()
                 if mask in (self._own, self._rest) and task not in self._elsewhere
             ]
             if not apart:
@@ -234,7 +234,7 @@ def division(
     return frozenset([ordered[-1 - slot % workers]]), frozenset(ordered[:-workers])
 
 
-def _masks() -> dict[int, frozenset[int]]:
+def thread_masks() -> dict[int, frozenset[int]]:
     """Return the CPUs of each thread of this process."""
     found = {}
     for name in os.listdir("/proc/self/task"):

@@ -25,7 +25,7 @@ class Hint:
         self.text = text
 
     def __str__(self) -> str:
-        return self.said(_running)
+        return self.said(WORDS)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -44,19 +44,19 @@ class Hint:
         return _FIELD.sub(lambda match: names.get(match[1], match[1]), self.text)
 
 
-_running: dict[str, str] = {}
+WORDS: dict[str, str] = {}
 """The running command's name of each field. Written once at start, so that workers inherit it."""
 
 
 def name_of(field: str) -> str:
     """Return the running command's name of a setting; empty if it has none."""
-    return _running.get(field, "")
+    return WORDS.get(field, "")
 
 
 def speak(names: Mapping[str, str]) -> None:
     """Set the names that every hint uses from now on; `{}`: fields are named as they are."""
-    _running.clear()
-    _running.update(names)
+    WORDS.clear()
+    WORDS.update(names)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -27,7 +27,7 @@ def thread_limit() -> int | None:
     Of several workers each has its part, rounded down: together they fill the machine once.
     """
     usable = SPARE_CPU.usable()
-    whole, _ = _limits(usable, _now())
+    whole, _ = limits(usable, fresh_period())
     if SHARE.workers == 1:
         return whole
     return SHARE.of(whole or cores(usable or range(os.cpu_count() or 1), read_file))
@@ -44,16 +44,17 @@ def node_limit() -> int | None:
     Returns:
         None: one node has all cores that this process may use, or this system tells no nodes.
     """
-    _, of_node = _limits(SPARE_CPU.usable(), _now())
+    _, of_node = limits(SPARE_CPU.usable(), fresh_period())
     return of_node
 
 
-def _now() -> int:
+def fresh_period() -> int:
+    """Number the period of `FRESH_S` seconds in which limits are read once."""
     return int(time.monotonic() / FRESH_S)
 
 
 @lru_cache(maxsize=1)
-def _limits(usable: frozenset[int] | None, now: int) -> tuple[int | None, int | None]:
+def limits(usable: frozenset[int] | None, now: int) -> tuple[int | None, int | None]:
     """Give the limits of the process and of one NUMA node, as of `now`."""
     whole = limit(os.cpu_count() or 1, usable, cgroup_quota(read_file), read_file)
     return whole, cores_of_one_node(usable or (), read_file)

@@ -121,13 +121,13 @@ def _scalar(value: object) -> Scalar:
 __all__ = ["MASK", "OWN", "About", "Event", "about", "carried", "configure", "mask", "render"]
 
 OWN = "ie_serving"
-_users: list[str] = []
+USERS: list[str] = []
 """Beginnings of the paths of users' code, once for each version that runs it."""
 _left_out: list[str] = []
 """Loggers whose lines at INFO are left out, see `without_details`."""
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 """Part of the path of installed code, whose environment may lie beside that of users."""
-_chosen: dict[str, str] = {}
+CHOSEN: dict[str, str] = {}
 """Path and form of the last `configure`; empty before."""
 TELL_S: Final = 60.0
 """Seconds between two warnings that a log file lacks lines, which stderr has."""
@@ -153,7 +153,7 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
         handlers.append(_file_handler(path))
     root = logging.getLogger()
     _remove_ours(root)
-    _chosen.update(path=path, form=form)
+    CHOSEN.update(path=path, form=form)
     for handler in handlers:
         handler.setFormatter(FORMS[form]())
         handler.addFilter(_is_heard)
@@ -165,19 +165,19 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
 
 def chosen() -> Mapping[str, str]:
     """Return the arguments by which `configure` makes the same log in a child process."""
-    return {"level": level(), **_chosen}
+    return {"level": level(), **CHOSEN}
 
 
-def hear(directory: str) -> None:
-    """Log what the code of users logs whose paths begin with `directory`, at the server's level."""
-    _users.append(directory)
-    if _chosen and len(_users) == 1:  # the level is set: by an earlier version, or by `configure`
+def hear(place: str) -> None:
+    """Log what the code of users logs whose paths begin with `place`, at the server's level."""
+    USERS.append(place)
+    if CHOSEN and len(USERS) == 1:  # the level is set: by an earlier version, or by `configure`
         _set(level())
 
 
 def unhear(directory: str) -> None:
     """Take one `hear` back."""
-    _users.remove(directory)
+    USERS.remove(place)
 
 
 def level() -> str:
@@ -199,7 +199,7 @@ def without_details(loggers: tuple[str, ...]) -> Iterator[None]:
 
     Not in JSON, whose readers count lines and need no summary.
     """
-    taken = loggers if _chosen.get("form") == "text" and level() != "DEBUG" else ()
+    taken = loggers if CHOSEN.get("form") == "text" and level() != "DEBUG" else ()
     _left_out.extend(taken)
     try:
         yield
@@ -211,7 +211,7 @@ def without_details(loggers: tuple[str, ...]) -> Iterator[None]:
 def _set(level: str) -> None:
     # Records of libraries are made below WARNING only where there is users' code, whose loggers may
     # have any name; `_is_heard` then drops them.
-    least = logging.NOTSET if _users else logging.WARNING
+    least = logging.NOTSET if USERS else logging.WARNING
     logging.getLogger().setLevel(max(least, getattr(logging, level)))
     logging.getLogger(OWN).setLevel(level)
 
@@ -225,7 +225,7 @@ def _is_heard(record: logging.LogRecord) -> bool:
     if record.levelno >= logging.WARNING or f"{record.name}.".startswith(f"{OWN}."):
         return True
     path = record.pathname
-    return path.startswith(tuple(_users)) and not _LIBRARIES.search(path)
+    return path.startswith(tuple(USERS)) and not _LIBRARIES.search(path)
 
 
 # Handlers of others (pytest, an embedding program) stay: ours are recognised by their formatter.

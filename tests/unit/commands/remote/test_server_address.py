@@ -15,7 +15,7 @@ from tests.tables import named_by
 @pytest.fixture(autouse=True)
 def _no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for servers of this machine where there are none, whatever other tests run."""
-    monkeypatch.setattr(run_files, "_directories", lambda _: [str(tmp_path)])
+    monkeypatch.setattr(run_files, "directories", lambda _: [str(tmp_path)])
 
 
 def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:

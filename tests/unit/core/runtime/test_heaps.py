@@ -1,5 +1,6 @@
 """Freed memory goes back to the kernel, also what lies at the end of a thread's own heap."""
 
+import _thread
 import sys
 import threading
 from types import SimpleNamespace
@@ -57,15 +58,15 @@ def set_to(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     """Replace the C library; what its parameters are set to."""
     found: dict[int, int] = {}
     libc = SimpleNamespace(malloc_trim=lambda pad: None, mallopt=found.__setitem__)
-    libc.malloc, libc.free = SimpleNamespace(), SimpleNamespace()
+    libc.malloc, libc.free = (lambda size: None), (lambda block: None)
     monkeypatch.setattr(heaps.ctypes, "CDLL", lambda name: libc)
     return found
 
 
 def test_a_small_budget_has_few_heaps_that_keep_little(set_to: dict[int, int]) -> None:
     Heaps().keep(64 << 20)
-    assert set_to[heaps._M_ARENA_MAX] == FEW_HEAPS
-    assert set_to[heaps._M_TRIM_THRESHOLD] == (64 << 20) // KEPT_PART
+    assert set_to[heaps.M_ARENA_MAX] == FEW_HEAPS
+    assert set_to[heaps.M_TRIM_THRESHOLD] == (64 << 20) // KEPT_PART
 
 
 def test_models_are_kept_out_of_the_heaps_while_any_is_loaded(set_to: dict[int, int]) -> None:
@@ -76,14 +77,14 @@ def test_models_are_kept_out_of_the_heaps_while_any_is_loaded(set_to: dict[int, 
     with kept.models_off_heap():
         with kept.models_off_heap():
             pass
-        assert set_to[heaps._M_MMAP_THRESHOLD] == MODEL_BLOCK_BYTES
-        assert set_to[heaps._M_MXFAST] == 0, "freed blocks of a compilation are merged once"
-    assert set_to[heaps._M_MMAP_THRESHOLD] == LARGEST_KEPT_BYTES
-    assert set_to[heaps._M_MXFAST] == SMALL_BLOCK_BYTES
+        assert set_to[heaps.M_MMAP_THRESHOLD] == MODEL_BLOCK_BYTES
+        assert set_to[heaps.M_MXFAST] == 0, "freed blocks of a compilation are merged once"
+    assert set_to[heaps.M_MMAP_THRESHOLD] == LARGEST_KEPT_BYTES
+    assert set_to[heaps.M_MXFAST] == SMALL_BLOCK_BYTES
     few = Heaps()
     few.keep(32 << 20)
     with few.models_off_heap():
-        assert set_to[heaps._M_MMAP_THRESHOLD] == (32 << 20) // KEPT_PART, "that is less already"
+        assert set_to[heaps.M_MMAP_THRESHOLD] == (32 << 20) // KEPT_PART, "that is less already"
 
 
 MODEL = """
@@ -118,15 +119,15 @@ def test_memory_is_kept_again_where_no_thread_is_to_be_had(
 
     kept = Heaps()
     kept.keep()
-    monkeypatch.setattr(heaps._thread, "start_new_thread", fail)
+    monkeypatch.setattr(_thread, "start_new_thread", fail)
     kept.give_back()
-    assert set_to[heaps._M_TRIM_THRESHOLD] == MOST_FREE_BYTES
+    assert set_to[heaps.M_TRIM_THRESHOLD] == MOST_FREE_BYTES
 
 
 def test_threads_that_have_started_are_let_go_where_there_are_no_more(
     set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, alive = heaps._thread.start_new_thread, []
+    start, alive = _thread.start_new_thread, []
     ended = threading.Semaphore(0)
 
     def fail_at_third(work: Any, given: Any) -> None:
@@ -135,9 +136,8 @@ def test_threads_that_have_started_are_let_go_where_there_are_no_more(
         alive.append(start(lambda: (work(*given), ended.release()), ()))
 
     kept = Heaps()
-    kept._libc.malloc = kept._libc.free = lambda _: None
     kept.keep()
-    monkeypatch.setattr(heaps._thread, "start_new_thread", fail_at_third)
+    monkeypatch.setattr(_thread, "start_new_thread", fail_at_third)
     kept.give_back()
     assert all(ended.acquire(timeout=20) for _ in alive)
 
@@ -146,7 +146,7 @@ def test_only_much_that_freed_models_have_left_is_given_back(
     set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = []
-    monkeypatch.setattr(heaps._thread, "start_new_thread", lambda *given: begun.append(given))
+    monkeypatch.setattr(_thread, "start_new_thread", lambda *given: begun.append(given))
     monkeypatch.setattr(heaps, "PATIENCE_S", 0.0)
     kept = Heaps()
     kept.keep()

@@ -28,7 +28,7 @@ def test_no_limit_stays_none() -> None:
 
 
 def test_threads_of_the_engine_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_limits", lambda *_: (6, None))
+    monkeypatch.setattr(threads, "limits", lambda *_: (6, None))
     assert threads.thread_limit() == 6
     monkeypatch.setattr(SHARE, "workers", 4)
     assert threads.thread_limit() == 1

@@ -121,7 +121,7 @@ def test_a_thread_that_is_born_as_all_are_united_is_as_well(
 ) -> None:
     """It was not there yet when threads were listed, and has the CPUs of its starter."""
     over, ended = in_load(load, spare)
-    listed = spare_cpu._masks
+    listed = spare_cpu.thread_masks
     unborn = [native.task]
 
     def masks() -> dict[int, frozenset[int]]:
@@ -130,7 +130,7 @@ def test_a_thread_that_is_born_as_all_are_united_is_as_well(
             del found[unborn.pop()]
         return found
 
-    monkeypatch.setattr(spare_cpu, "_masks", masks)
+    monkeypatch.setattr(spare_cpu, "thread_masks", masks)
     over.set()
     assert ended.wait(20)
     assert not unborn
@@ -224,13 +224,15 @@ def test_a_thread_that_was_bound_before_stays_where_it_is(
     bound.end()
 
 
-def test_a_process_that_was_given_other_cpus_keeps_them() -> None:
+def test_a_process_that_was_given_other_cpus_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
     spare = SpareCpu()
-    spare.choose(slot=0, workers=1)
+    with monkeypatch.context() as began:
+        one_more = WHOLE | {max(WHOLE) + 1}
+        began.setattr(os, "sched_getaffinity", lambda _: one_more)
+        spare.choose(slot=0, workers=1)
     spare.open()
-    spare.note_engine()
-    spare._whole = WHOLE | {max(WHOLE) + 1}  # as if it had begun with one more
-    spare._own, spare._rest = division(spare._whole, 0, 1)
+    with spare.left(compiles=True):
+        pass
     with ThreadPoolExecutor(1) as pool:
 
         def load() -> tuple[frozenset[int], frozenset[int] | None]:

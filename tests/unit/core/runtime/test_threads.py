@@ -13,6 +13,13 @@ import pytest
 from ie_serving.core.runtime.threads import MOST_MORE, GrowingPool, in_own_thread, in_thread
 from ie_serving.core.values.errors import InvalidRequest
 
+GROWS = "grows"
+"""What the names of the threads of a pool begin with."""
+
+
+def alive() -> int:
+    return sum(each.name.startswith(GROWS) for each in threading.enumerate())
+
 
 class Held:
     """What a request held."""
@@ -81,11 +88,11 @@ def test_work_that_hangs_holds_the_work_behind_it_for_a_while_and_not_for_ever()
 
 def test_threads_that_work_get_no_more_beside_them() -> None:
     async def run() -> int:
-        pool = GrowingPool(1, "load", 0.2)
+        pool = GrowingPool(1, GROWS, 0.2)
         loop, pause = asyncio.get_running_loop(), threading.Event()
         works = [loop.run_in_executor(pool, pause.wait, 0.02) for _ in range(30)]
         await asyncio.gather(*works)
-        found = len(pool._threads)
+        found = alive()
         pool.shutdown()
         return found
 
@@ -96,13 +103,13 @@ def test_the_threads_of_a_pool_whose_work_hangs_are_bounded() -> None:
     go_on = threading.Event()
 
     async def run() -> int:
-        pool = GrowingPool(1, "load", 0.001)
+        pool = GrowingPool(1, GROWS, 0.001)
         loop = asyncio.get_running_loop()
         hanging = [loop.run_in_executor(pool, go_on.wait, 60.0) for _ in range(3 * MOST_MORE)]
-        while len(pool._threads) <= MOST_MORE:
+        while alive() <= MOST_MORE:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
-        found = len(pool._threads)
+        found = alive()
         go_on.set()
         await asyncio.gather(*hanging)
         pool.shutdown()

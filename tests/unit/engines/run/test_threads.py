@@ -184,7 +184,7 @@ def test_many_loads_at_a_time_read_the_files_of_the_machine_once(
     read: list[str] = []
     now = -1
     monkeypatch.setattr(threads_module, "read_file", read.append)
-    monkeypatch.setattr(threads_module, "_now", lambda: now)
+    monkeypatch.setattr(threads_module, "fresh_period", lambda: now)
     assert (thread_limit(), node_limit()) == (thread_limit(), node_limit())
     assert len(read) == len(set(read)) > 0
     before, now = len(read), now - 1

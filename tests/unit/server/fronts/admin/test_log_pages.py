@@ -18,7 +18,7 @@ def unbind() -> None:
 
 @pytest.fixture(autouse=True)
 def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logs, "_users", [])  # users' code that other tests have not closed
+    monkeypatch.setattr(logs, "USERS", [])  # users' code that other tests have not closed
     levels = [(each, each.level) for each in (logging.getLogger(), logging.getLogger(logs.OWN))]
     logs.change("INFO")
     yield

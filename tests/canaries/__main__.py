@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _report(names: Sequence[str]) -> int:
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = dict(zip(names, threads.map(_repeated, names), strict=True))
+        found = dict(zip(names, threads.map(repeated, names), strict=True))
     for name, state in found.items():
         print(f"{state:16}  {name}")
     gone = [name for name, state in found.items() if state == GONE]
@@ -63,7 +63,7 @@ def _report(names: Sequence[str]) -> int:
     return 1 if gone else 0
 
 
-def _repeated(name: str) -> str:
+def repeated(name: str) -> str:
     """Ask again where nothing was wrong: what is overwritten beside a tensor is chance."""
     states = (_state(name) for _ in range(TRIES))
     return next((state for state in states if state != GONE), GONE)

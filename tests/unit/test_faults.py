@@ -51,14 +51,14 @@ def _found(file: str, *folders: Path) -> list[Path]:
 
 
 def test_each_rule_names_the_canaries_that_show_its_fault() -> None:
-    passes = (shared_sizes._RULES, shape_inference._RULES, lone_row._RULES, exact._RULES)
+    passes = (shared_sizes.RULES, shape_inference.RULES, lone_row.RULES, exact.ALL_RULES)
     walks = [each for each in vars(hazards).values() if isinstance(each, Rules)]
     rules = [each for rules in (*passes, *walks) for group in rules.groups for each in group]
-    named = {name for each in (*rules, *onnx_graph._RULES) for name in each.faults.split()}
+    named = {name for each in (*rules, *onnx_graph.RULES) for name in each.faults.split()}
     assert len(named) > 50
     assert named <= FAULTS.keys()
 
 
 def test_a_canary_that_never_ends_shows_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canaries, "PATIENCE_S", 0.01)  # shorter than the start of a process
-    assert canaries._repeated("a_scatter_writes_behind_its_rows") == canaries.HANGS
+    assert canaries.repeated("a_scatter_writes_behind_its_rows") == canaries.HANGS

@@ -83,7 +83,7 @@ class Condition:
         """Give the condition for items of this dtype: its value is rounded once, and not again."""
         if not self._of_element:
             return self
-        return replace(self, met=(dtype.numpy, _rounded(self.value, dtype.numpy)))
+        return replace(self, met=(dtype.numpy, round_to(self.value, dtype.numpy)))
 
     def holds(self, array: Array) -> bool:
         """Test it.
@@ -121,7 +121,7 @@ class Condition:
         met, value = self.met
         if met is dtype:
             return value
-        return _rounded(self.value, dtype) if self._of_element else self.value
+        return round_to(self.value, dtype) if self._of_element else self.value
 
     def _incomparable(self, found: object) -> InvalidTensor:
         return InvalidTensor(
@@ -176,7 +176,7 @@ def _value(text: str) -> object | None:
     return None
 
 
-def _rounded(value: object, dtype: np.dtype[Any]) -> object:
+def round_to(value: object, dtype: np.dtype[Any]) -> object:
     """Round a number to a floating dtype; anything else, or beyond its range, stays as it is."""
     if isinstance(value, bool | str) or not np.issubdtype(dtype, np.floating):
         return value

@@ -119,7 +119,10 @@ class GraphModel(CompiledModel):
         models: gives their versions.
         parts: the graph's own kernels and built-in steps; closed with it.
         record: called with the time of each step.
-        cache_s: seconds for which outputs are reused for equal requests; 0 computes each.
+        cache_s: seconds for which an answer is reused for equal requests; 0 computes each.
+
+    Attributes:
+        chain: runs the steps where each has one input, the one before it; None elsewhere.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class GraphModel(CompiledModel):
             name: CallTarget(part, named(part.signatures, "", name))
             for name, part in parts.held.items()
         }
-        self._chain = self._chained() if self._cache is None else None
+        self.chain = self._chained() if self._cache is None else None
 
     def _chained(self) -> StepChain | None:
         """Give the short way, where the steps go it."""
@@ -172,8 +175,8 @@ class GraphModel(CompiledModel):
                     raise NotAvailable(f'step "{steps[0]}": {error}') from error
                 found.holders += 1
                 held.append(found)
-            if self._chain is not None:
-                return await self._chain.infer(held, inputs, read)
+            if self.chain is not None:
+                return await self.chain.infer(held, inputs, read)
             return read(await self._outputs(held, inputs))
         finally:
             for each in held:
@@ -196,7 +199,7 @@ class GraphModel(CompiledModel):
     def stream(self) -> Stream | None:
         """See `engines.base.Stream`: that of the only step, if it goes by the graph's names."""
         only = self._plan.only or ()
-        if self._chain is None or len(only) != 1 or only[0].name not in self._own:
+        if self.chain is None or len(only) != 1 or only[0].name not in self._own:
             return None
         refs = (*self._plan.outputs.items(), *only[0].inputs.items())
         names = {**only[0].outputs, **{name: ref.item for name, ref in refs}}

@@ -260,7 +260,8 @@ THREADS = thread_limit() or os.cpu_count() or 1
 """Images of all models that are decoded at a time. More would only divide the processors, and each
 may hold some hundred megabytes."""
 
-_threads = ThreadPoolExecutor(THREADS, "image", initializer=SPARE_CPU.settle)
+DECODING_THREADS = ThreadPoolExecutor(THREADS, "image", initializer=SPARE_CPU.settle)
+"""Decode the images of all models."""
 
 
 def taking_images(compiled: CompiledModel, _: Path, options: EngineOptions) -> CompiledModel:
@@ -316,7 +317,7 @@ async def _decoded(batch: ImageBatch) -> Array:
     loop = asyncio.get_running_loop()
     try:
         for side_by_side in steps:
-            running = [loop.run_in_executor(_threads, work) for work in side_by_side]
+            running = [loop.run_in_executor(DECODING_THREADS, work) for work in side_by_side]
             await asyncio.gather(*running)
     finally:
         batch.abandoned = True

@@ -30,7 +30,7 @@ def load(job: Job) -> LoadedJob:
     try:
         for path in job["custom_op_paths"]:
             _load_operations(path)
-        session, meta_graph = _session(job)
+        session, meta_graph = open_session(job)
         objects = _objects(job, session, meta_graph)
     except (tf.errors.OpError, ValueError, KeyError, OSError, RuntimeError) as error:
         raise RemoteFault(Code.UNKNOWN, _one_line(error)) from error
@@ -54,7 +54,8 @@ def load(job: Job) -> LoadedJob:
     return LoadedJob(lambda number, tensors: runs[number](tensors), found, list(defaults.values()))
 
 
-def _session(job: Job) -> tuple[Any, Any]:
+def open_session(job: Job) -> tuple[Any, Any]:
+    """Load the SavedModel of a job; give its session and its graph with the signatures."""
     config = v1.ConfigProto(intra_op_parallelism_threads=job["threads"])
     config.gpu_options.allow_growth = True
     session = v1.Session(graph=tf.Graph(), config=config)

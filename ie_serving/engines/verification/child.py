@@ -74,7 +74,7 @@ PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() 
 """Properties with which OpenVINO compiles once, without measurements."""
 
 
-class _InferenceSteps:
+class StepNotes:
     """Numbers inferences, and reports each before it begins."""
 
     def __init__(self, out: TextIO, skipped: frozenset[int]) -> None:
@@ -98,7 +98,7 @@ def say(out: TextIO, line: Mapping[str, object]) -> None:
 
 
 def compare(
-    task: ComparisonTask, steps: _InferenceSteps
+    task: ComparisonTask, steps: StepNotes
 ) -> tuple[Findings | ReferenceOutputs, GeneratedRequest | None]:
     """Compare the engines on requests generated for the model.
 
@@ -132,7 +132,8 @@ def compare(
     return _all(task, guessed, steps)
 
 
-def _compiled(task: ComparisonTask, file: Path) -> CompiledModel:
+def compiled_program(task: ComparisonTask, file: Path) -> CompiledModel:
+    """Compile a file as the server would, without keeping it."""
     # Imported here, since the reference, which imports faster, may refuse the file first.
     from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 
@@ -150,7 +151,7 @@ AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
 """A guess, the request made from it, and the reference's outputs."""
 
 
-def _guessed(reference: Reference, steps: _InferenceSteps) -> list[AnsweredGuess]:
+def _guessed(reference: Reference, steps: StepNotes) -> list[AnsweredGuess]:
     """Give guesses that the reference accepts: the first, and for fast models some other sizes."""
     began, found = time.perf_counter(), list[AnsweredGuess]()
     for number, guess in enumerate(guesses(reference.inputs)):
@@ -168,7 +169,7 @@ def _guessed(reference: Reference, steps: _InferenceSteps) -> list[AnsweredGuess
 def _all_outputs(
     reference: Reference,
     taken: Sequence[AnsweredGuess],
-    steps: _InferenceSteps,
+    steps: StepNotes,
     goes_on: Callable[[int], bool],
 ) -> ReferenceOutputs:
     """Give answers to the guessed requests, and to more while `goes_on` returns true."""
@@ -193,9 +194,7 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _outputs_of(
-    reference: Reference, request: GeneratedRequest, steps: _InferenceSteps
-) -> Arrays | None:
+def _answer(reference: Reference, request: GeneratedRequest, steps: StepNotes) -> Arrays | None:
     """Give the reference's outputs; None if it refuses the request."""
     if not steps.begin(reference.library, request):
         return None
@@ -208,12 +207,12 @@ def _outputs_of(
 def _all(
     task: ComparisonTask,
     guessed: Sequence[tuple[Reference, Sequence[AnsweredGuess]]],
-    steps: _InferenceSteps,
+    steps: StepNotes,
 ) -> tuple[Findings, GeneratedRequest | None]:
     """Compare in this process within the time limit; at least one request of each signature."""
     found = Findings(guessed[0][0].release)
     shows: GeneratedRequest | None = None
-    with closing(_compiled(task, task.file)) as model:
+    with closing(compiled_program(task, task.file)) as model:
         until = time.perf_counter() + ASKED_S
         for reference, taken in guessed:
             if not model.signatures[reference.tensors.signature].left_out:
@@ -230,7 +229,7 @@ def _ask(
     comparison: Comparison,
     reference: Reference,
     taken: Sequence[AnsweredGuess],
-    steps: _InferenceSteps,
+    steps: StepNotes,
     until: float,
 ) -> None:
     """Compare one signature on the guessed requests, and on more while time is left."""
@@ -252,11 +251,7 @@ def _ask(
 
 
 def _larger(
-    comparison: Comparison,
-    reference: Reference,
-    refused: Guess,
-    steps: _InferenceSteps,
-    until: float,
+    comparison: Comparison, reference: Reference, refused: Guess, steps: StepNotes, until: float
 ) -> Guess | None:
     """Compare on larger sizes until OpenVINO takes one, and give that.
 
@@ -291,7 +286,7 @@ def main(given: BinaryIO, out: TextIO) -> None:
         shows: GeneratedRequest | None = None
         signal.alarm(task.limit_s)
         try:
-            found, shows = compare(task, _InferenceSteps(out, task.skipped))
+            found, shows = compare(task, StepNotes(out, task.skipped))
         except MemoryError:
             found = Findings(why_not=f"it takes more memory than {MEMORY_BYTES >> 30} GiB")
         except Exception as error:  # a defect here says nothing of either engine
@@ -311,7 +306,7 @@ def _located(task: ComparisonTask, found: Findings, shows: GeneratedRequest) -> 
     signal.alarm(LOCATE_S)
     opened = BY_SUFFIX[ONNX].opened
     try:
-        first = first_different(task, shows, opened, partial(_compiled, task))
+        first = first_different(task, shows, opened, partial(compiled_program, task))
     except Exception:  # the operation is optional
         return found
     if first:

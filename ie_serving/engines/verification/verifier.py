@@ -35,10 +35,13 @@ class Verifier:
     """Compares models in child processes, one process for each comparison. In any thread.
 
     Concurrent loads use different processes; an idle process exits after `child.IDLE_S`.
+
+    Attributes:
+        idle: processes that wait for the next task.
     """
 
     def __init__(self) -> None:
-        self._idle: list[_Child] = []  # append and pop are atomic
+        self.idle: list[_Child] = []  # append and pop are atomic
 
     def findings(
         self, file: Path, options: EngineOptions, *, large: bool = False
@@ -49,7 +52,7 @@ class Verifier:
             Findings; for a large model only the outputs of the second engine.
         """
         try:  # one step: another load may take the last one meanwhile
-            child = self._idle.pop()
+            child = self.idle.pop()
         except IndexError:
             child = _Child()
         scratch = Scratch()
@@ -57,12 +60,12 @@ class Verifier:
             return _compared(child, ComparisonTask(file, options, large, LIMIT_S, scratch.path))
         finally:
             scratch.close()
-            self._idle.append(child)
+            self.idle.append(child)
 
     def close(self) -> None:
         """End the idle processes."""
-        while self._idle:
-            self._idle.pop().kill()
+        while self.idle:
+            self.idle.pop().kill()
 
 
 def _compared(child: "_Child", task: ComparisonTask) -> Findings | ReferenceOutputs:
@@ -86,10 +89,14 @@ def _compared(child: "_Child", task: ComparisonTask) -> Findings | ReferenceOutp
 
 
 class _Child:
-    """One process, started at its first task. Used by one thread at a time."""
+    """One process, started at its first task. Used by one thread at a time.
+
+    Attributes:
+        process: None before the first task, and after its end.
+    """
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def asked(
         self, task: ComparisonTask
@@ -119,8 +126,8 @@ class _Child:
         return last, found
 
     def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is not None and self._process.poll() is None:
-            return self._process
+        if self.process is not None and self.process.poll() is None:
+            return self.process
         self.kill()
         with ExitStack() as undone:
             reads, lifeline = os.pipe()
@@ -130,7 +137,7 @@ class _Child:
             try:
                 with SPARE_CPU.everywhere():
                     # A session of its own keeps Ctrl-C from the child, which ends with the server.
-                    self._process = subprocess.Popen(
+                    self.process = subprocess.Popen(
                         (*COMMAND, str(reads)),
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,
@@ -142,14 +149,14 @@ class _Child:
                 os.close(reads)
             undone.pop_all()  # `ended` closes both
         self._lifeline, self._said = lifeline, said
-        return self._process
+        return self.process
 
     def ended(self) -> tuple[int, str]:
         """Wait for the end of a process that has closed its output; give its code and last output.
 
         A process that does not end in `DYING_S` is killed.
         """
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is None:
             return 0, ""
         with process, self._said:
@@ -167,8 +174,8 @@ class _Child:
 
     def kill(self) -> None:
         """End the process, if there is one."""
-        if self._process is not None:
-            self._process.kill()
+        if self.process is not None:
+            self.process.kill()
         self.ended()
 
 

@@ -98,6 +98,6 @@ def test_a_comparison_compiles_no_program_twice(
     compiled.clear()
     (file,) = tmp_path.glob("model.*")
     task = ComparisonTask(file, F32, large=False, limit_s=9, scratch=tmp_path / "scratch")
-    child.compare(task, child._InferenceSteps(StringIO(), frozenset()))
+    child.compare(task, child.StepNotes(StringIO(), frozenset()))
     assert compiled
     assert len(set(compiled)) == len(compiled)

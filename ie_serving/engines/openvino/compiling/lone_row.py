@@ -120,7 +120,7 @@ def computes_alike(model: ov.Model) -> bool:
 
 def _is_alike(node: ov.Node) -> bool:
     name = node.get_type_name()
-    if not all(rule.do(node) for _, rule in _RULES.of(node)):
+    if not all(rule.do(node) for _, rule in RULES.of(node)):
         return False
     if name in MOVES:
         return _types(node.inputs()) | _types(node.outputs()) <= TYPES
@@ -155,7 +155,7 @@ def _names_no_places(node: ov.Node) -> bool:
 
 
 _FAULT = "known_sizes_cast_otherwise_than_open_ones"
-_RULES: Rules[Callable[[ov.Node], bool]] = Rules(
+RULES: Rules[Callable[[ov.Node], bool]] = Rules(
     (
         Rule(_FAULT, "Convert", _widens),
         Rule(_FAULT, "Gather", _has_no_batch_dimension),

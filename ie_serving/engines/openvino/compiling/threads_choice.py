@@ -156,7 +156,7 @@ class _Choice:
 
     def _fastest(self) -> CompiledCandidate:
         trials = self._trials
-        single = self._compiled(self._single) if _looks_tiny(self._model) else None
+        single = self._compiled(self._single) if looks_tiny(self._model) else None
         if single and trials.keeps_up(single, None):
             return replace(single, batch_s=trials.batch_s)
         several = self._compiled(self._several)
@@ -182,7 +182,8 @@ class _Choice:
         return replace(made, seconds=self._trials.latency(made.model, 1))
 
 
-def _looks_tiny(model: ov.Model) -> bool:
+def looks_tiny(model: ov.Model) -> bool:
+    """Tell whether a graph has few operations and small weights."""
     nodes = operations(model)
     return len(nodes) <= TINY_OPERATIONS and _weights(nodes) <= TINY_WEIGHTS
 
@@ -265,7 +266,7 @@ class _Trials:
         if several:
             fast = self.is_as_fast(single, several)
         else:
-            fast = _keeps_up(single.seconds, 0.0) or self._cannot_gain(single.seconds)
+            fast = keeps_pace(single.seconds, 0.0) or self._cannot_gain(single.seconds)
         if not fast:
             return False  # before many rows are tried, which of large images take gigabytes
         if several is None:
@@ -276,7 +277,7 @@ class _Trials:
         many_s = self.latency(several.model, rows)
         if many_s is not None and many_s > MANY_S:
             return False
-        return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
+        return keeps_pace(self.latency(single.model, rows), many_s, self._slower)
 
     def _keeps_up_alone(self, single: CompiledCandidate) -> bool:
         self.batch_s = single.seconds
@@ -291,7 +292,7 @@ class _Trials:
 
     def is_as_fast(self, single: CompiledCandidate, several: CompiledCandidate) -> bool:
         """Tell whether one thread is about as fast for the size that both were measured with."""
-        return _keeps_up(single.seconds, several.seconds, self._slower)
+        return keeps_pace(single.seconds, several.seconds, self._slower)
 
     def _many_rows(self) -> int:
         opened = [
@@ -322,7 +323,8 @@ def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> o
         return compiled
 
 
-def _keeps_up(single_s: float | None, several_s: float | None, slower: float = SLOWER) -> bool:
+def keeps_pace(single_s: float | None, several_s: float | None, slower: float = SLOWER) -> bool:
+    """Tell whether one thread is about as fast as several; false where a latency is not known."""
     if single_s is None or several_s is None:
         return False
     return about_as_fast(single_s, several_s, slower)

@@ -174,7 +174,7 @@ def _unlike_zero(node: ov.Node) -> None:
     replace(node.output(0), op.not_equal(given, zero).output(0))
 
 
-_OWN = (
+OWN = (
     "Abs Acos Acosh Asin Asinh Atan Atanh Ceiling Clamp Cos Cosh Elu Erf Exp FakeQuantize Floor "
     "Gelu HSigmoid HSwish HardSigmoid Log Mish PRelu Relu Round Selu Sigmoid Sign Sin Sinh "
     "SoftPlus SoftSign Sqrt Swish Tan Tanh"
@@ -182,11 +182,11 @@ _OWN = (
 """Operations that compute each result from one number."""
 
 KEEPING: Sequence[Rule[Ask]] = (
-    Rule("nan_is_lost", _OWN, _keeping(_keep_own)),
-    Rule("nan_is_false", "Convert ConvertLike", _keeping(_unlike_zero)),
-    Rule("nan_is_lost", "LogSoftmax Softmax", _keeping(_keep_of_row)),
-    Rule("nan_is_lost", "Maximum Minimum", _keeping(_keep_both)),
-    Rule("nan_is_lost", "ReduceMax ReduceMin", _keeping(_keep_of_axes)),
+    Rule("nan_is_lost", OWN, _kept(_keep_own)),
+    Rule("nan_is_false", "Convert ConvertLike", _kept(_unlike_zero)),
+    Rule("nan_is_lost", "LogSoftmax Softmax", _kept(_keep_of_row)),
+    Rule("nan_is_lost", "Maximum Minimum", _kept(_keep_both)),
+    Rule("nan_is_lost", "ReduceMax ReduceMin", _kept(_keep_of_axes)),
 )
 """Rules that make operations keep NaN and infinity as their definitions require."""
 _KEPT = named(" ".join(rule.kinds for rule in KEEPING))

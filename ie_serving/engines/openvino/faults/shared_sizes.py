@@ -45,7 +45,7 @@ def hold_sizes(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
         LoadFailed: the values of a request decide the rank of an operand.
     """
     for node, twin in pairs:
-        for _, rule in _RULES.of(node):
+        for _, rule in RULES.of(node):
             rule.do(node, twin)
 
 
@@ -190,7 +190,7 @@ def _hold_sizes(*shared: SharedSize) -> Hold:
 
 
 _PRODUCT = "a_product_reads_beyond_its_operand"
-_RULES: Rules[Hold] = Rules(
+RULES: Rules[Hold] = Rules(
     (
         Rule(_PRODUCT, "CTCGreedyDecoderSeqLen", _hold_sizes((_Size(0, 0), _Size(1, 0)))),
         Rule(_PRODUCT, "Einsum", _sharing(_of_einsum)),

@@ -54,7 +54,7 @@ def mend_onnx(model: ov.Model, file: Path) -> None:
         LoadFailed: naming the operator that cannot be corrected.
     """
     hold_axes(model)
-    rules = list(_RULES)
+    rules = list(RULES)
     if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
         rules.append(Rule("onnx_is_converted_otherwise", "Softmax", _flatten))
     shifts, scales = set[str](), set[str]()
@@ -256,7 +256,7 @@ def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
     return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
 
 
-_RULES: Sequence[Rule[Ask]] = (
+RULES: Sequence[Rule[Ask]] = (
     Rule(
         "onnx_is_converted_otherwise onnx_corners_are_not_aligned",
         "ConvolutionBackpropData GroupConvolutionBackpropData",

@@ -60,7 +60,8 @@ class _Binding:
 
 
 @cache
-def _binding() -> _Binding | None:
+def known_binding() -> _Binding | None:
+    """Look the parts of the binding up, once; None where they are not as they are known."""
     if not ov.__version__.startswith(KNOWN):
         return None
     try:
@@ -71,6 +72,6 @@ def _binding() -> _Binding | None:
 
 def release(compiled: ov.CompiledModel) -> None:
     """Free the memory of `compiled`, unless it is shared. The object must not be used again."""
-    binding = _binding()
+    binding = known_binding()
     if binding:
         binding.free(compiled)

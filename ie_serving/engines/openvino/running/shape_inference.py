@@ -43,7 +43,7 @@ forgotten. Fewer than accepted ones, since a client with wrong shapes sends many
 
 T = TypeVar("T")
 
-_thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
+TRIAL_THREAD = ThreadPoolExecutor(1, thread_name_prefix="shapes")
 """Shared by all models: each has one combination at a time here. OpenVINO frees the interpreter."""
 
 
@@ -101,7 +101,7 @@ class ShapeInference:
         if shapes in self.known or shapes in self._refused:
             return
         loop = asyncio.get_running_loop()
-        fit, refusal = await loop.run_in_executor(_thread, self.try_shapes, shapes)
+        fit, refusal = await loop.run_in_executor(TRIAL_THREAD, self.try_shapes, shapes)
         if refusal is not None:
             _remember(self._refused, shapes, refusal, REFUSED_LIMIT)
         elif fit:
@@ -188,7 +188,7 @@ def _remember(known: dict[Shapes, T], shapes: Shapes, what: T, most: int) -> Non
 
 def unfit(node: ov.Node) -> str | None:
     """Say why an operation fails with its present shapes; None if it does not."""
-    return next((rule.do(node) for _, rule in _RULES.of(node)), None)
+    return next((rule.do(node) for _, rule in RULES.of(node)), None)
 
 
 def _asks_beyond(node: ov.Node) -> str | None:
@@ -251,7 +251,7 @@ def _has_nothing(node: ov.Node) -> str | None:
     return None
 
 
-_RULES: Rules[Callable[[ov.Node], str | None]] = Rules(
+RULES: Rules[Callable[[ov.Node], str | None]] = Rules(
     (
         Rule("shapes_of_nothing_fail_late", "DepthToSpace SpaceToDepth", _has_nothing),
         Rule("shapes_of_nothing_fail_late", "PRelu", _slopes_do_not_fit),

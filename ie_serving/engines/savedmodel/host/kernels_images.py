@@ -81,27 +81,28 @@ def _decode(attributes: Attributes) -> Compute:
     if attributes.integer("ratio", 1) != 1 or not attributes.flag("fancy_upscaling", True):
         raise attributes.refused("has ratio or fancy_upscaling")
     image = _pillow(attributes)
-    return lambda contents: _decoded(image, contents.item(), channels)
+    return lambda contents: decoded(image, contents.item(), channels)
 
 
 def _decode_bmp(attributes: Attributes) -> Compute:
     if attributes.integer("channels") not in (0, 3):
         raise attributes.refused("has other channels than 3")
     image = _pillow(attributes)
-    return lambda contents: _decoded(image, contents.item(), 3, BMP)
+    return lambda contents: decoded(image, contents.item(), 3, BMP)
 
 
 def _decode_gif(attributes: Attributes) -> Compute:
     image = _pillow(attributes)
-    return lambda contents: _decoded(image, contents.item(), 3, GIF)[np.newaxis]
+    return lambda contents: decoded(image, contents.item(), 3, GIF)[np.newaxis]
 
 
-def _decoded(
+def decoded(
     library: ModuleType,
     data: bytes,
     channels: int,
     read: Mapping[str, Mapping[str, frozenset[int]]] = READ,
 ) -> Array:
+    """Decode an image as TensorFlow does. Raises: InvalidRequest."""
     try:
         # No other decoder of Pillow's may see a client's bytes.
         with library.open(io.BytesIO(data), formats=list(read)) as image:

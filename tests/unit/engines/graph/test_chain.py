@@ -60,7 +60,7 @@ async def test_outputs_of_a_step_stay_as_they_are(tmp_path: Path) -> None:
     steps = {name: {**step, "model": "same"} for name, step in CHAIN.items()}
     graph = filled(same=Model("x:f[-1]", "y:f[-1]", add)).graph(tmp_path, steps, outputs=outputs)
     assert await ask(graph, x=X) == {"first": [2, 3], "sent": [1, 2], "y": [3, 4]}
-    assert graph._chain is not None
+    assert graph.chain is not None
 
 
 @pytest.mark.parametrize(

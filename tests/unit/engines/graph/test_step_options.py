@@ -138,8 +138,8 @@ async def test_a_number_is_rounded_once_at_load_and_anew_for_another_dtype_alone
         rounded.append(dtype)
         return round_to(value, dtype)
 
-    round_to = condition._rounded
-    monkeypatch.setattr(condition, "_rounded", note)
+    round_to = condition.round_to
+    monkeypatch.setattr(condition, "round_to", note)
     models = filled()
     when = "max(first.y) < 2.7"
     graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})

@@ -221,7 +221,7 @@ async def test_the_rest_of_a_batch_is_not_begun_when_its_client_leaves(
     with pytest.raises(asyncio.CancelledError):
         await task
     go_on.set()
-    await asyncio.wrap_future(images._threads.submit(lambda: None))
+    await asyncio.wrap_future(images.DECODING_THREADS.submit(lambda: None))
     assert len(decoded) <= images.THREADS
 
 

@@ -174,7 +174,7 @@ def test_the_cause_of_a_signature_that_cannot_be_compiled_is_that_of_its_repeats
     def refused(*_: Any) -> None:
         raise LoadFailed("no memory")
 
-    monkeypatch.setattr(openvino_engine, "_runs", refused)
+    monkeypatch.setattr(openvino_engine, "program_of", refused)
     module = Net()
     with pytest.raises(LoadFailed) as failure:
         load(saved(tmp_path, module, {"a": module.scaled, "b": module.scaled}))

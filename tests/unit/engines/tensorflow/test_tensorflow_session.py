@@ -119,7 +119,7 @@ def test_a_keras_model_within_a_module_has_the_variables_of_the_file(tmp_path: P
     x = tf.TensorSpec([None, 2], tf.float32, "x")
     module.serve = tf.function(lambda x: {"y": module.model(x)}, input_signature=[x])
     tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
-    declared = session._session(job(tmp_path, {}))[1].signature_def["serving_default"]
+    declared = session.open_session(job(tmp_path, {}))[1].signature_def["serving_default"]
     wants = {"inputs": {"a": (declared.inputs["x"].name, "FP32")}}
     wants["outputs"] = {"b": (declared.outputs["y"].name, "FP32")}
     loaded = session.load(job(tmp_path, {"serving_default": wants}))

@@ -155,8 +155,8 @@ def test_the_process_and_its_memory_end_when_nothing_comes(
     monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", program))
     verifier = Verifier()
     assert findings(lite_exports / "sum" / "1", verifier).asked
-    (child,) = verifier._idle
-    process = child._process
+    (child,) = verifier.idle
+    process = child.process
     assert process is not None
     ended = os.pidfd_open(process.pid)
     assert wait([ended], 30)

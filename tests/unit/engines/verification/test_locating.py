@@ -52,7 +52,7 @@ def test_of_a_large_model_it_is_not_looked_for(tmp_path: Path) -> None:
     task = ComparisonTask(
         drawing(tmp_path), F32, large=True, limit_s=9, scratch=tmp_path / "scratch"
     )
-    _, shows = child.compare(task, child._InferenceSteps(StringIO(), frozenset()))
+    _, shows = child.compare(task, child.StepNotes(StringIO(), frozenset()))
     assert shows is None
 
 
@@ -68,14 +68,14 @@ def test_a_node_that_the_front_end_drops_is_named(
         helper.make_node("Neg", ["r"], ["y"]),
     )
     task = ComparisonTask(file, F32, large=False, limit_s=9, scratch=tmp_path / "scratch")
-    _, shows = child.compare(task, child._InferenceSteps(StringIO(), frozenset()))
+    _, shows = child.compare(task, child.StepNotes(StringIO(), frozenset()))
     assert shows is not None
     look = partial(
         child.first_different,
         task,
         shows,
         BY_SUFFIX[".onnx"].opened,
-        partial(child._compiled, task),
+        partial(child.compiled_program, task),
     )
     assert look() == 'Resize "r"'
     assert not task.scratch.exists()

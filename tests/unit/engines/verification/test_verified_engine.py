@@ -453,7 +453,7 @@ def test_of_a_large_model_finite_values_alone_are_asked_for(
     task = ComparisonTask(
         file, EngineOptions(), large=True, limit_s=9, scratch=tmp_path / "scratch"
     )
-    found, _ = child.compare(task, child._InferenceSteps(StringIO(), frozenset()))
+    found, _ = child.compare(task, child.StepNotes(StringIO(), frozenset()))
     assert isinstance(found, ReferenceOutputs)
     assert {request.kind for request, _ in found.answered} == {ValueKind.FINITE}
     assert len({request.label for request, _ in found.answered}) == labels

@@ -138,7 +138,7 @@ def exact_integers(model: ov.Model, mode: str) -> list[Flag]:
 
 
 def _may_be_inexact(node: ov.Node) -> bool:
-    is_known = bool(_RULES.of(node))
+    is_known = bool(ALL_RULES.of(node))
     return is_known and (kind_of(node) in HELD or node.get_type_name() in CONVERTS)
 
 
@@ -177,7 +177,7 @@ def _flags(node: ov.Node, made: Replacement) -> list[Flag]:
 def _replacement(node: ov.Node, values: Values) -> Replacement | None:
     if not _may_be_inexact(node) or values.stays(node):
         return None
-    ((_, rule),) = _RULES.of(node)
+    ((_, rule),) = ALL_RULES.of(node)
     return rule.do(node, values)
 
 
@@ -204,7 +204,7 @@ _REFUSED = (
 )
 """Inexact operations without an exact replacement."""
 
-_RULES: Rules[MakeExact] = Rules(
+ALL_RULES: Rules[MakeExact] = Rules(
     moving.RULES,
     arithmetic.RULES,
     RULES,

@@ -31,7 +31,7 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(threads_choice, "properties", _with_streams)
     monkeypatch.setattr(threads_choice, "compile_cached", counted)
-    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    monkeypatch.setattr(threads_choice, "looks_tiny", lambda model: False)
     return seen
 
 
@@ -42,7 +42,7 @@ def _with_streams(*given: Any) -> dict[str, str]:
 async def test_loads_after_two_that_chose_alike_compile_once(
     tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+    monkeypatch.setattr(threads_choice, "keeps_pace", lambda *given: True)
     add_one(tmp_path / "model")
     for expected in (["several", "one"], ["several", "one"], ["one"], ["one"]):
         compiles.clear()
@@ -56,7 +56,7 @@ def test_models_of_one_structure_share_a_choice(
     tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the models of a fleet; the fifth of them compiles once, with a cache or without."""
-    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+    monkeypatch.setattr(threads_choice, "keeps_pace", lambda *given: True)
     for name, expected in zip("abcdef", (2, 2, 2, 2, 1, 1), strict=True):
         compiles.clear()
         load(add_one(tmp_path / name), cache_dir=None if name == "f" else tmp_path / name / "cache")
@@ -95,7 +95,7 @@ def test_a_choice_counts_once_two_in_a_row_are_alike(tmp_path: Path) -> None:
 async def test_other_weights_at_the_same_place_are_measured_anew(
     tmp_path: Path, compiles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads_choice, "_keeps_up", lambda *given: True)
+    monkeypatch.setattr(threads_choice, "keeps_pace", lambda *given: True)
 
     def write(hidden: int) -> None:
         wide = op.constant(np.ones((2, hidden), np.float32))

@@ -333,7 +333,7 @@ def test_several_threads_that_seem_no_faster_are_measured_once_more(
 ) -> None:
     measured = iter([0.0005, 0.0005, again_s])  # several, one, several
     monkeypatch.setattr(latency_model, "latency", lambda *_: next(measured))
-    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    monkeypatch.setattr(threads_choice, "looks_tiny", lambda model: False)
     monkeypatch.setattr(threads_choice, "thread_limit", lambda: 2)
     with caplog.at_level("INFO"):
         load(add_one(tmp_path, [1, 2]))
@@ -364,7 +364,7 @@ def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
         return 0.0009 if inputs["x"].size == 1 else many_s
 
     monkeypatch.setattr(latency_model, "latency", latency)
-    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    monkeypatch.setattr(threads_choice, "looks_tiny", lambda model: False)
     with caplog.at_level("INFO"):
         model = load(add_one(tmp_path, [-1, -1]), ahead=ahead)
     (line,) = [each for each in caplog.text.splitlines() if "model compiled" in each]
@@ -447,7 +447,7 @@ def test_each_of_several_models_keeps_to_the_quota(
     """Also those that are too slow for one thread by choice: of 64 cores each would take all."""
     monkeypatch.setattr(threads_choice, "thread_limit", lambda: 1)
     monkeypatch.setattr(threads_choice, "TINY_S", -1.0)
-    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    monkeypatch.setattr(threads_choice, "looks_tiny", lambda model: False)
     with caplog.at_level("INFO"):
         for name in ("a", "b"):
             load(add_one(tmp_path / name))

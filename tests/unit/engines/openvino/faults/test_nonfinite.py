@@ -92,7 +92,7 @@ OWN: Mapping[str, Make] = {
 
 
 def test_each_operation_of_one_number_is_tried() -> None:
-    assert OWN.keys() == set(nonfinite._OWN.split())
+    assert OWN.keys() == set(nonfinite.OWN.split())
 
 
 BOTH: Mapping[str, Make] = {

@@ -51,8 +51,8 @@ def test_without_the_binding_as_it_is_known_python_frees(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     monkeypatch.setattr(module, name, value)
-    module._binding.cache_clear()
+    module.known_binding.cache_clear()
     model = compiled()
     release(model)
     assert model.inputs
-    module._binding.cache_clear()
+    module.known_binding.cache_clear()

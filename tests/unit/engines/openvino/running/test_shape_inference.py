@@ -55,7 +55,7 @@ def product(tmp_path: Path) -> Counting:
 @pytest.fixture(autouse=True)
 def thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with ThreadPoolExecutor(1) as threads:
-        monkeypatch.setattr(shape_inference, "_thread", threads)
+        monkeypatch.setattr(shape_inference, "TRIAL_THREAD", threads)
         yield
 
 

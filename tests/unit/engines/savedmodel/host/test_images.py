@@ -210,7 +210,7 @@ FILES = [encoded(COLOURS[: 20 + at], "JPEG") for at in range(9)]
 async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
     classifier: CompiledModel, judge: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, decode = threading.Barrier(2), kernels_images._decoded
+    both, decode = threading.Barrier(2), kernels_images.decoded
     names = set()
 
     def decoded(*given: Any) -> Any:
@@ -219,7 +219,7 @@ async def test_the_rows_of_a_batch_are_decoded_by_several_threads_at_a_time(
         return decode(*given)
 
     monkeypatch.setattr(kernels_loops, "THREADS", 2)
-    monkeypatch.setattr(kernels_images, "_decoded", decoded)
+    monkeypatch.setattr(kernels_images, "decoded", decoded)
     found = await answer(classifier, "serving_default", FILES[:8])
     assert len(names) == 2
     np.testing.assert_allclose(found, judge(tf.constant(FILES[:8])), rtol=1e-5, atol=1e-6)

@@ -143,8 +143,8 @@ class ServingApplication:
         closing.callback(self._repositories.shutdown)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
-        self._loads = GrowingPool(server.load_threads, "load", max(STALL_S, server.load_timeout_s))
-        closing.callback(self._loads.shutdown, wait=False, cancel_futures=True)
+        self.loads = GrowingPool(server.load_threads, "load", max(STALL_S, server.load_timeout_s))
+        closing.callback(self.loads.shutdown, wait=False, cancel_futures=True)
         self._tried = trial_loads(room, wanted=server.tries_loads)
         self._metrics = Metrics(wanted=bool(server.metrics_paths), is_ovms=server.is_ovms)
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
@@ -553,7 +553,7 @@ class ServingApplication:
             self._with_graphs(config, layered),  # outermost: the graph's models have layers
             config.engine,
             self._warm_up,
-            self._loads,
+            self.loads,
             repository.fetches,
             self._notes.noted,
             partial(self._used.before, config.name),

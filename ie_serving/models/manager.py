@@ -95,6 +95,7 @@ class ModelManager:
         desired: the configuration that was applied last.
         list_repository: lists a directory of models, by its base path; raises StorageError. None
             where no directories of models are watched.
+        tasks: loads, starts and ends of models that are under way.
     """
 
     def __init__(
@@ -126,8 +127,8 @@ class ModelManager:
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
-        self._tasks = Tasks()
-        self._successors = Successors(self._take_over, self._note_failed, self._tasks)
+        self.tasks = Tasks()
+        self._successors = Successors(self._take_over, self._note_failed, self.tasks)
         self._retiring: set[ModelStream] = set()
 
     async def start(self, configs: Sequence[ModelConfig]) -> None:
@@ -147,7 +148,7 @@ class ModelManager:
         strictly = [each for each in opened.values() if not each.config.repository]
         loading = [each for each in opened.values() if each.stream.is_admitted]
         async with reported(loading, opens_early=self._opens_early):
-            begun = [self._tasks.begin(begin_alone(each)) for each in alone]
+            begun = [self.tasks.begin(begin_alone(each)) for each in alone]
             await side_by_side(map(self._begin_strictly, strictly))
             if not self._opens_early:
                 await asyncio.gather(*begun)
@@ -168,7 +169,7 @@ class ModelManager:
         for name, served in opened.items():
             served.stream.recall(answered.get(name))
         self._commit(configs, opened)
-        begun = [(each, self._tasks.begin(begin_alone(each))) for each in opened.values()]
+        begun = [(each, self.tasks.begin(begin_alone(each))) for each in opened.values()]
         if not self._opens_early:
             awaited = [b for b in begun if b[0].config.name in answered or b[0].stream.is_on_demand]
             await until_they_answer(awaited)
@@ -264,7 +265,7 @@ class ModelManager:
         """
         if not self._awaits_all:
             return
-        reminder = self._tasks.begin(self._remind())
+        reminder = self.tasks.begin(self._remind())
         try:
             await asyncio.wait_for(self._all_served(), self._ready_after_s)
         except asyncio.TimeoutError:
@@ -309,8 +310,8 @@ class ModelManager:
         streams = [stream for _, stream in self.streams()]
         streams += [each.stream for each in self._prepared.entries.values()]
         left = [stream.leave() for stream in (*streams, *self._retiring)]
-        own = tuple(self._tasks)
-        self._tasks.cancel()
+        own = tuple(self.tasks)
+        self.tasks.cancel()
         self.served.entries = {}
         versions = [version for versions, _ in left for version in versions]
         works = [work for _, works in left for work in works]
@@ -366,7 +367,7 @@ class ModelManager:
         if not await self._is_listed(served) and not self._require_available:
             return
         if self._opens_early:
-            self._tasks.begin(load_alone(served))
+            self.tasks.begin(load_alone(served))
             return
         await load_alone(served)
         if self._require_available:
@@ -384,7 +385,7 @@ class ModelManager:
 
     def _begin_each_alone(self, fresh: Iterable[ServedModel]) -> None:
         for served in fresh:
-            self._tasks.begin(begin_alone(served))
+            self.tasks.begin(begin_alone(served))
 
     async def _prepare(self, fresh: Collection[ServedModel], agreed: Agreed) -> None:
         """Load all of `fresh`, or retire all of it and raise; also where others do not agree."""
@@ -484,7 +485,7 @@ class ModelManager:
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
             self._retiring.add(stream)
-            self._tasks.begin(self._retired(stream))
+            self.tasks.begin(self._retired(stream))
 
     async def _retired(self, stream: ModelStream) -> None:
         await stream.retire()

@@ -70,6 +70,7 @@ class ModelStream:
         answered: number and signatures of `default` when the model was last unloaded; None before.
         has_served: whether any version has been AVAILABLE.
         is_admitted: whether its wanted versions are to be in memory; see `models/residency`.
+        is_retired: whether the model is not configured any more.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class ModelStream:
         self._version_rules = rules.of_versions(name, source.url, self._advance)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions = Versions()
-        self._is_retired = False
+        self.is_retired = False
         self._nothing_to_do = False
         self._prepare_to_list()
         self._polls = 0
@@ -259,7 +260,7 @@ class ModelStream:
         try:
             await self.poll()
         finally:
-            if not self._is_retired:
+            if not self.is_retired:
                 self._schedule.follow(self)
 
     async def first_load(self) -> None:
@@ -341,7 +342,7 @@ class ModelStream:
     async def retire(self) -> None:
         """Want no version any more, and wait until all are gone."""
         # A listing may be under way in its thread; its result must not bring versions back.
-        self._is_retired = True
+        self.is_retired = True
         self._schedule.leave(self)
         self._wanted.listing = Listing({}, moving=False)
         self.aspire()
@@ -350,7 +351,7 @@ class ModelStream:
 
     def leave(self) -> tuple[Sequence[VersionControl], Collection["asyncio.Task[None]"]]:
         """Stop, as the process ends; give the versions, to be left, and work that is ending."""
-        self._is_retired = True
+        self.is_retired = True
         self._schedule.leave(self)
         versions, works = tuple(self._versions.values()), tuple(self._tasks)
         for version in versions:
@@ -426,7 +427,7 @@ class ModelStream:
     def listed(self, listing: Listing) -> None:
         """See `PolledModel`."""
         self._polls += 1
-        if self._is_retired:
+        if self.is_retired:
             return
         is_news = listing is not self._wanted.listing or not self._nothing_to_do
         if listing.fault and listing.fault != self._wanted.listing.fault:
@@ -520,7 +521,7 @@ class ModelStream:
         return self._versions[number].drop()
 
     def _why_given_up(self, number: int) -> str:
-        if self._is_retired:
+        if self.is_retired:
             return "its model was removed or replaced"
         if not self.is_admitted:
             return "its model is unloaded until it is asked for"
@@ -606,7 +607,7 @@ class ModelStream:
     @property
     def is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
-        if self._is_retired:  # nothing is wanted any more; it may never have been listed
+        if self.is_retired:  # nothing is wanted any more; it may never have been listed
             return True
         if not self._listed or not self._polls:
             return False

@@ -86,10 +86,13 @@ class Siblings:
     Args of the constructor:
         above: prefix of the parent.
         clock: seconds that only grow.
+
+    Attributes:
+        above: as given.
     """
 
     def __init__(self, above: Location, clock: Callable[[], float] = time.monotonic) -> None:
-        self._above = above
+        self.above = above
         self._clock = clock
         self._expected: set[_Turn] = set()
         self._marking = Lock()  # guards the announcements; held briefly, since the loop takes it
@@ -157,7 +160,7 @@ class Siblings:
             found = error
         except StorageError as error:  # most likely listing the parent is forbidden
             self._fewest = math.inf
-            log.info(Event("base paths are listed alone", path=self._above.url, cause=error))
+            log.info(Event("base paths are listed alone", path=self.above.url, cause=error))
             for turn in turns:
                 turn.outcome = None if turn.prefix else error
         if found is not None:
@@ -167,7 +170,7 @@ class Siblings:
     def _objects(self, remote: Remote, prefixes: Collection[str], began: float) -> FoundObjects:
         whole = "" in prefixes
         found: dict[str, list[Entry]] = defaultdict(list, {prefix: [] for prefix in prefixes})
-        begin, count = len(self._above.prefix), 0
+        begin, count = len(self.above.prefix), 0
         for count, each in enumerate(remote.everything(), 1):
             if count > len(prefixes) * EACH and not whole:
                 self._fewest = 2 * len(prefixes)  # so many could afford it, as far as is known
@@ -283,5 +286,9 @@ class Neighbours:
         return ParentListing(self._at(above), above)
 
     def _at(self, above: Location) -> Siblings:
+        return self.add(Siblings(above))
+
+    def add(self, siblings: Siblings) -> Siblings:
+        """Enter a parent of base paths, unless it is known already; give the one that is known."""
         # Held by its base paths alone: with the last model that lies there it goes.
-        return self._siblings.setdefault(above.url, Siblings(above))
+        return self._siblings.setdefault(siblings.above.url, siblings)

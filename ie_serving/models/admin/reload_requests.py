@@ -44,6 +44,9 @@ class PollRequests(Generic[K]):
     Args of the constructor:
         poll: makes a listing of one model, or of whatever a key stands for.
         pause_s: seconds after a listing before the next one of that model.
+
+    Attributes:
+        tasks: listings that are under way.
     """
 
     def __init__(self, poll: Callable[[K], Awaitable[None]], pause_s: float = PAUSE_S) -> None:
@@ -52,7 +55,7 @@ class PollRequests(Generic[K]):
         # Models being listed, or in the pause after it: the next listing, None when no request
         # waits for one.
         self._next: dict[K, ReloadTurn | None] = {}
-        self._tasks = Tasks()
+        self.tasks = Tasks()
 
     async def once(self, model: K) -> None:
         """List the repository as soon as the pause allows; return when the listing is done.
@@ -73,14 +76,14 @@ class PollRequests(Generic[K]):
 
     def close(self) -> None:
         """List nothing any more, as the process ends; requests that wait are cancelled."""
-        self._tasks.cancel()
+        self.tasks.cancel()
         for turn in filter(None, self._next.values()):
             turn.cancel()
         self._next.clear()
 
     def _begin(self, model: K, turn: ReloadTurn) -> None:
         self._next[model] = None
-        work = self._tasks.begin(self._run(model, turn))
+        work = self.tasks.begin(self._run(model, turn))
         work.add_done_callback(lambda _: turn.cancel())  # also where it was cancelled
 
     async def _run(self, model: K, turn: ReloadTurn) -> None:

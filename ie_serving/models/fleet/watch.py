@@ -183,6 +183,7 @@ class Fleet:
 
     Attributes:
         on_news: called when the listing of a repository has changed.
+        watched: what follows each repository.
     """
 
     def __init__(
@@ -191,21 +192,21 @@ class Fleet:
         self._open = open_directories
         self._polls = polls
         self._rules = rules
-        self._watched: dict[ModelRepository, WatchedRepository] = {}
+        self.watched: dict[ModelRepository, WatchedRepository] = {}
         self._requests = PollRequests(self._list)
         self.on_news: Callable[[], None] = lambda: None
 
     def follow(self, repositories: Sequence[ModelRepository]) -> None:
         """Watch these from now on, and no others."""
-        for repository in self._watched.keys() - set(repositories):
-            self._polls.leave(self._watched.pop(repository))
+        for repository in self.watched.keys() - set(repositories):
+            self._polls.leave(self.watched.pop(repository))
         for repository in repositories:
-            if repository not in self._watched:
-                watched = self._opened_repository(repository)
-                self._watched[repository] = watched
+            if repository not in self.watched:
+                watched = self._made(repository)
+                self.watched[repository] = watched
                 self._polls.follow(watched)
         # Repositories keep the order of the configuration, which decides between equal names.
-        self._watched = {each: self._watched[each] for each in repositories}
+        self.watched = {each: self.watched[each] for each in repositories}
 
     def close(self) -> None:
         """Watch and list nothing any more."""
@@ -218,7 +219,7 @@ class Fleet:
         Args:
             anew: list all; a request that comes during a listing waits for the next one.
         """
-        wanted = [r for r, each in self._watched.items() if anew or each.listed_last is None]
+        wanted = [r for r, each in self.watched.items() if anew or each.listed_last is None]
         found = await asyncio.gather(
             *(self._requests.once(each) for each in wanted), return_exceptions=True
         )
@@ -232,25 +233,25 @@ class Fleet:
 
     async def list_once(self, base_path: str) -> None:
         """List the repositories with that base path. Raises: StorageError."""
-        found = [each for each in self._watched.values() if each.repository.base_path == base_path]
+        found = [each for each in self.watched.values() if each.repository.base_path == base_path]
         await asyncio.gather(*map(self._polls.once, found))
 
     def shelves(self) -> Sequence[Shelf]:
         """Give all repositories as they were listed last; those that never were are left out."""
-        watched = [each for each in self._watched.values() if each.listed_last is not None]
+        watched = [each for each in self.watched.values() if each.listed_last is not None]
         return [each.shelf() for each in watched]
 
     def unlisted(self) -> Collection[ModelRepository]:
         """Give the repositories that were never listed."""
-        return {r for r, each in self._watched.items() if each.listed_last is None}
+        return {r for r, each in self.watched.items() if each.listed_last is None}
 
     def not_applied(self) -> None:
         """Take the next listing of each for news: the last one could not be applied."""
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             watched.is_applied = False
 
     async def _list(self, repository: ModelRepository) -> None:
-        watched = self._watched.get(repository)
+        watched = self.watched.get(repository)
         if watched is None:  # no longer followed
             return
         await self._polls.once(watched)

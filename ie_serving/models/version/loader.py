@@ -83,6 +83,7 @@ class LoadedVersion:
     """A version in memory, and the resources to release with it: its model, its local files.
 
     Attributes:
+        model: closes the model.
         stored: bytes of its files.
     """
 
@@ -92,7 +93,7 @@ class LoadedVersion:
         self.servable = servable
         self.directory = directory
         self.stored = stored
-        self._model = model
+        self.model = model
         self._files = files
         self._ending = Lock()
         self._is_freed = False
@@ -100,7 +101,7 @@ class LoadedVersion:
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
         # The model closes before its files, which the engine may have mapped into memory.
-        with self._ending, self._files, self._model:
+        with self._ending, self._files, self.model:
             self._is_freed = True
 
     @property

@@ -346,11 +346,12 @@ def _botocore_session() -> Boto:
     session = s3_definitions.session()
     # botocore's default parser guesses the format, which takes two thirds of a listing's time.
     parsers = session.get_component("response_parser_factory")
-    parsers.set_parser_defaults(timestamp_parser=_time)
+    parsers.set_parser_defaults(timestamp_parser=read_time)
     return session
 
 
-def _time(text: str) -> datetime:
+def read_time(text: str) -> datetime:
+    """Parse a time in any format that a store of the S3 protocol writes."""
     with suppress(ValueError, AttributeError):
         # Python 3.10 does not know the Z with which S3 writes UTC.
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -132,7 +132,7 @@ async def test_a_part_that_fails_to_close_keeps_no_other_open(
     with pytest.raises(RuntimeError, match="the file is stuck"):
         await built.close(PATIENCE_S)
     with pytest.raises(RuntimeError, match="after shutdown"):
-        built._loads.submit(int)
+        built.loads.submit(int)
 
 
 async def test_each_port_has_a_listener(built: ServingApplication) -> None:

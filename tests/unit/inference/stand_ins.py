@@ -76,13 +76,16 @@ class Heart:
         self.metrics = Metrics()
         self.servable = servable(self.engine)
 
-    async def plane(self, *, method_name_check: bool = False) -> DataPlane:
+    def models(self) -> ServedModels:
         models = ServedModels()
         stream: Any = Loaded(MODEL, [self.servable], {"stable": self.servable.version})
         models.entries = {MODEL: ServedModel(ModelConfig(name=MODEL, base_path="/nowhere"), stream)}
+        return models
+
+    async def plane(self, *, method_name_check: bool = False) -> DataPlane:
         self.metrics.keep([MODEL])
         return DataPlane(
-            models,
+            self.models(),
             self.metrics,
             ExampleCodec(parse_examples, serialize_examples),
             method_name_check=method_name_check,

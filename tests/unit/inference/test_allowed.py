@@ -28,8 +28,7 @@ ASKED: dict[str, Callable[[ServedModels, str], Any]] = {
 
 
 async def models_of(caller: Principal, view: str) -> ServedModels:
-    served = (await Heart().plane())._models
-    return VIEWS[view](AllowedModels(served, caller))
+    return VIEWS[view](AllowedModels(Heart().models(), caller))
 
 
 @pytest.mark.parametrize("view", VIEWS)

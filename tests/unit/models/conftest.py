@@ -56,7 +56,7 @@ class World:
         for manager in self._managers:
             await manager.close()
         for stream in self._streams:
-            if not stream._is_retired:
+            if not stream.is_retired:
                 await stream.retire()
         self.executor.shutdown()
 

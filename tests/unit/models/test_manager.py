@@ -241,7 +241,7 @@ async def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
     world.storages = {"cloud": Stopped}
     await manager.apply([world.config(), world.config("cloud")], all_or_nothing=False)
     await stopped.wait()
-    await asyncio.gather(*manager._tasks)
+    await asyncio.gather(*manager.tasks)
     await manager.close()
     assert "poll failed" not in caplog.text
 

@@ -81,7 +81,7 @@ class Fleet:
         above = Location.parse(f"s3://b/{prefix}", f"b/{prefix}")
         siblings = Siblings(above, clock=lambda: self.now)
         neighbours = Neighbours()
-        neighbours._siblings[above.url] = siblings
+        neighbours.add(siblings)
         places = [Location.parse(f"s3://b/{prefix}{n}", f"b/{prefix}{n}") for n in names]
         self.siblings = [neighbours.of(place) for place in places]
         remote = Side(self.bucket, above)

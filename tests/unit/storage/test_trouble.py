@@ -6,11 +6,13 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 import requests
 import trustme
 import urllib3
+from google.cloud import storage
 from google.resumable_media import DataCorruption
 
 from ie_serving.core.values.errors import (
@@ -24,7 +26,7 @@ from ie_serving.storage.backends import gcs, minio, s3
 from ie_serving.storage.backends.gcs import GcsOptions
 from ie_serving.storage.backends.s3 import S3Options
 from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
-from ie_serving.storage.base import Location
+from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.trouble import (
     MEANING,
     RetryLimits,
@@ -59,10 +61,14 @@ def test_each_backend_says_what_to_do(advice: dict[Trouble, str], never: set[Tro
     assert set(Trouble) - set(advice) == never
 
 
-def test_a_damaged_transfer_from_google_is_called_so() -> None:
-    remote = gcs.GcsRemote(Location("gs://b/m", "b", "m/"), GcsOptions(anonymous=True))
-    with pytest.raises(Corrupted) as caught, remote._client("read 1/m.bin"):
+def test_a_damaged_transfer_from_google_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: Any, **__: Any) -> None:
         raise DataCorruption(None, "Checksum mismatch")
+
+    monkeypatch.setattr(storage.Blob, "download_to_file", damaged)
+    remote = gcs.GcsRemote(Location("gs://b/m", "b", "m/"), GcsOptions(anonymous=True))
+    with pytest.raises(Corrupted) as caught:
+        remote.read(Entry("1/m.bin", 1, "1", 0.0), 0, 1, lambda data: None)
     assert "the bytes that arrived are not those that the store promises" in str(caught.value)
     assert "look for a faulty proxy, network or disk" in str(caught.value)
 

@@ -172,7 +172,7 @@ async def test_a_listing_that_is_cancelled_blocks_no_later_one() -> None:
     polls = PollRequests(store.poll, pause_s=0)
     (first,) = ask(polls, 1)
     await settle()
-    for task in polls._tasks:
+    for task in polls.tasks:
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(first, LIMIT_S)

@@ -61,7 +61,7 @@ class Watched:
 
     async def poll(self, after_s: float = 1.0) -> Listed:
         self.clock.now += after_s
-        (watched,) = self.fleet._watched.values()
+        (watched,) = self.fleet.watched.values()
         await self.polls.once(watched)
         return self.listed
 
@@ -85,7 +85,7 @@ async def test_a_directory_that_is_back_at_the_next_listing_was_never_gone() -> 
 async def test_a_directory_is_gone_after_two_listings_and_the_second_comes_soon() -> None:
     watched = Watched()
     await watched.poll()
-    (repository,) = watched.fleet._watched.values()
+    (repository,) = watched.fleet.watched.values()
     assert (repository.next_poll_s(), repository.is_quiet) == (60.0, True)
     watched.shelf.there = dict(BESIDE)
     await watched.poll()

@@ -181,7 +181,7 @@ async def test_code_that_hangs_in_its_close_holds_up_no_unload(
         go_on.wait(LIMIT_S)
         closed.set()
 
-    loaded._model.callback(hang)
+    loaded.model.callback(hang)
     await stand.loader.unload(loaded)
     assert not closed.is_set()
     assert [record.getMessage() for record in caplog.records] == [

@@ -98,4 +98,4 @@ def test_one_client_serves_all_models_of_a_bucket() -> None:
     ],
 )
 def test_times_of_any_format_are_read(text: str) -> None:
-    assert s3._time(text).timestamp() == 1795341600
+    assert s3.read_time(text).timestamp() == 1795341600

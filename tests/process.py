@@ -87,7 +87,7 @@ class Process:
             error: where its standard error goes, if not with its standard output.
         """
         self.lines: list[str] = []
-        self._unread: queue.Queue[str | None] = queue.Queue()
+        self.unread: queue.Queue[str | None] = queue.Queue()
         args = [str(COMMANDS / command[0]), *map(str, command[1:])]
         is_ours = args[0] in [str(COMMANDS / name) for name in FORKED]
         forked = args if is_ours else args[1:] if _is_of_tests(args) else []
@@ -114,8 +114,8 @@ class Process:
         assert self.popen.stdout
         for line in self.popen.stdout:
             self.lines.append(line.rstrip("\n"))
-            self._unread.put(line.rstrip("\n"))
-        self._unread.put(None)
+            self.unread.put(line.rstrip("\n"))
+        self.unread.put(None)
 
     @property
     def log(self) -> str:
@@ -136,7 +136,7 @@ class Process:
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                line = self._unread.get(timeout=max(0.0, deadline - time.monotonic()))
+                line = self.unread.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 pytest.fail(f"no line with {pattern!r} in time:\n{self.log}")
             if line is None:

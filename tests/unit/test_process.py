@@ -47,13 +47,13 @@ def test_progress_begins_the_patience_anew(shell: Shell, monkeypatch: pytest.Mon
     """On a clock that is 10 s later at each look."""
     asked = shell("echo step; echo step; echo ready")
     assert asked.exit_code() == 0
-    clock, unread, waits = itertools.count(0.0, 10.0), asked._unread.get, []
+    clock, unread, waits = itertools.count(0.0, 10.0), asked.unread.get, []
 
     def get(timeout: float) -> str | None:
         waits.append(timeout)
         return unread(timeout=timeout)
 
-    monkeypatch.setattr(asked._unread, "get", get)
+    monkeypatch.setattr(asked.unread, "get", get)
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     assert asked.line("ready", 30.0, progress="step") == "ready"
     assert waits == [20.0, 20.0, 20.0]

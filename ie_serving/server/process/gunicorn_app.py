@@ -255,7 +255,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def reap_workers(self) -> None:
         """Collect ended children: workers, and as process 1 also adopted orphans."""
-        while (ended := _ended_child()) is not None:
+        while (ended := ended_child()) is not None:
             pid, code = ended
             worker = self.WORKERS.pop(pid, None)
             if worker is None:
@@ -297,7 +297,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         raise StopIteration
 
 
-def _ended_child() -> tuple[int, int] | None:
+def ended_child() -> tuple[int, int] | None:
+    """Give process id and status of one child that has ended; None if none has."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:

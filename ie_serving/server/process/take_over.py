@@ -167,7 +167,7 @@ class Successor:
         return time.monotonic() - self._began > LONGEST_S
 
     def cause(self, code: int) -> str:
-        """Return why it has ended, from the end of its output; `code` is that of `_ended_child`."""
+        """Return why it has ended, from the end of its output; `code` is that of `ended_child`."""
         if self.is_late:  # its last output does not say why it was ended
             return f"process {self.pid} was not ready within {LONGEST_S:g} s, and was ended"
         told = _content(self._report)[1:] or _content(self._said)

@@ -76,6 +76,9 @@ class ConfigChanges:
         ledger: numbers of changes.
         apply: changes this worker.
         newest: returns the configuration that a worker has applied last.
+
+    Attributes:
+        tasks: the change that this worker follows.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class ConfigChanges:
         self._newest = newest
         self._lock = ConfigLock(member.crew.lock, self._check_leader)
         self._changing = asyncio.Lock()  # this worker leads or follows one change at a time
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self._not_applied = ""
 
     async def begin(self) -> None:
@@ -100,7 +103,7 @@ class ConfigChanges:
 
     def close(self) -> None:
         """End the change that is being followed, as the process ends."""
-        self._tasks.cancel()
+        self.tasks.cancel()
 
     async def change(self, how: ChangeKind, make: Callable[[], WantedConfig]) -> None:
         """Change all workers to another configuration; return when each has changed.
@@ -170,8 +173,8 @@ class ConfigChanges:
 
     def _look(self) -> None:
         """Follow another worker's change, or catch up with a change that was missed."""
-        if not self._tasks and (self._newest_change() or self._ledger.is_behind):
-            self._tasks.begin(self._follow())
+        if not self.tasks and (self._shown() or self._ledger.is_behind):
+            self.tasks.begin(self._follow())
 
     def _newest_change(self) -> ConfigChange | None:
         """Return the change that another worker leads; None if already followed."""

@@ -36,7 +36,8 @@ from ie_serving.telemetry.request.request_id import made_ids
 
 log = logging.getLogger(__name__)
 
-_STDOUT_NUMBER = 1
+STDOUT_NUMBER = 1
+"""File descriptor of standard output."""
 STDOUT: Final = "-"
 """The target for standard output, as in gunicorn."""
 GATHER_S: Final = 0.1
@@ -59,6 +60,9 @@ class AccessLog:
         target: file that lines are appended to; `-` is standard output.
         form: form of the lines, `text` or `json`.
 
+    Attributes:
+        waiting: entries whose lines the thread has not taken yet.
+
     Raises:
         ServingError: the file cannot be opened.
     """
@@ -66,7 +70,7 @@ class AccessLog:
     def __init__(self, target: str, form: str = "text") -> None:
         self._lines = writer_of(form)
         self._file = LineFile(target)
-        self._waiting: deque[LogRow] = deque()
+        self.waiting: deque[LogRow] = deque()
         # Each counter is written by one thread alone.
         self._refused = self._failed = self._told = 0
         self._tell_at = 0.0
@@ -88,7 +92,7 @@ class AccessLog:
     def end(self, entry: RequestEntry) -> None:
         """Take the entry of a request, and end it. Never waits."""
         entry.ended = now()
-        waiting = self._waiting
+        waiting = self.waiting
         # A `LogRow`, made inline to save a call.
         waiting.append(
             (
@@ -115,7 +119,7 @@ class AccessLog:
         if self._mark >= MOST_WAITING_LINES:
             self._refused += 1
             with suppress(IndexError):  # the thread has emptied the queue meanwhile
-                self._waiting.pop()
+                self.waiting.pop()
             return
         self._mark = MOST_WAITING_LINES
         self._wake.set()
@@ -141,7 +145,7 @@ class AccessLog:
                 pass
             # The next entry wakes the thread, also one that came since the queue was empty.
             self._mark = 0
-            if self._waiting:
+            if self.waiting:
                 self._wake.set()
         self._write_all()
 
@@ -149,7 +153,7 @@ class AccessLog:
         """Write pending lines; return whether there were any."""
         with suppress(OSError):  # reported with the next lines, which are lost
             self._file.renew()
-        waiting = self._waiting
+        waiting = self.waiting
         is_any = bool(waiting)
         while waiting:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
@@ -227,7 +231,7 @@ _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 def _opened(target: str) -> int:
     if target == STDOUT:
-        return _STDOUT_NUMBER
+        return STDOUT_NUMBER
     try:
         return os.open(target, _APPEND, 0o644)
     except OSError as error:

@@ -214,13 +214,13 @@ def _http(entry: RequestEntry) -> tuple[str, dict[str, str | int], bool]:
     if not known:
         attributes["http.request.method_original"] = entry.asked.method[:32]
     name = method if known else "HTTP"
-    if route := _route(entry.asked.path, code):
+    if route := route_of(entry.asked.path, code):
         attributes["http.route"] = route
         name = f"{name} {route}"
     return name, attributes, code >= SERVER_ERROR
 
 
-def _route(path: str, code: int) -> str:
+def route_of(path: str, code: int) -> str:
     """Return the route of a path, which is the same for all models; empty if it has none."""
     found = _MODEL.fullmatch(path)
     if found:

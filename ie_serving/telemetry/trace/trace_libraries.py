@@ -6,7 +6,8 @@ from typing import Final
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.hints import Hint
 
-_EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
+EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
+"""The module that the extra otel installs."""
 _PROTOCOL: Final = "http/protobuf"
 
 
@@ -37,6 +38,6 @@ def check(url: str, protocol: str) -> None:
 
 def _is_there() -> bool:
     try:
-        return find_spec(_EXPORTER) is not None
+        return find_spec(EXPORTER) is not None
     except ModuleNotFoundError:  # a parent package is missing
         return False

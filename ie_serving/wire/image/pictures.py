@@ -90,7 +90,7 @@ def decode(data: bytes, channels: int) -> Array:
         QueueFull, RequestTooLarge: the budget of bytes has no room for it.
         NotSupported: Pillow is not installed.
     """
-    library = _pillow()
+    library = pillow()
     if not data:
         raise InvalidTensor(f"is empty: send a whole {KINDS}")
     check_pieces(data)
@@ -110,7 +110,8 @@ def decode(data: bytes, channels: int) -> Array:
 
 
 @cache
-def _pillow() -> ModuleType:
+def pillow() -> ModuleType:
+    """Import Pillow with its decoders. Raises: NotSupported."""
     try:
         from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
     except ImportError as error:

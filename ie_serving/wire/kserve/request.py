@@ -244,7 +244,7 @@ class SlicedInferBody(InferBody):
             if array is None:
                 # The whole body is read again: only unusual bodies pay for both.
                 whole = parse_object(self._whole)
-                return _body(self._whole, whole, None, self._regions).decode(signature)
+                return infer_body(self._whole, whole, None, self._regions).decode(signature)
             self._keep({tensor.name: as_declared(array, tensor)})
         return super().decode(signature)
 
@@ -262,14 +262,14 @@ def parse_at_once(body: BodyBytes, length: int | None, regions: Regions = OFF) -
     if len(text) >= SLICED:
         return None
     found = cut(text) if length is None and len(text) <= LARGE_TEXT else None
-    known = _known.get(found.around) if found else None
+    known = KNOWN.get(found.around) if found else None
     if found and known and (values := values_of(found)) is not None:
         return known.again(values, found.values)
     document = parse_strictly(text)
     if len(text) > LARGE_TEXT and (document is None or not _is_plain(document)):
         return None
     try:
-        made = _body(text, object_of(document, text), _tail(body, length), regions)
+        made = infer_body(text, object_of(document, text), _tail(body, length), regions)
     except UnusualField:
         return None
     if found and made.id is None and document is not None and is_plain(found):
@@ -277,15 +277,15 @@ def parse_at_once(body: BodyBytes, length: int | None, regions: Regions = OFF) -
     return made
 
 
-_known: Final[dict[tuple[bytes, bytes], InferBody]] = {}
+KNOWN: Final[dict[tuple[bytes, bytes], InferBody]] = {}
 """Requests without their values, by the text around these."""
 
 
 def _remember(found: CutText, made: InferBody) -> None:
     if (kept := made.without_values()) is not None:
-        if len(_known) >= MOST:
-            _known.clear()
-        _known[found.around] = kept
+        if len(KNOWN) >= MOST:
+            KNOWN.clear()
+        KNOWN[found.around] = kept
 
 
 def parse_infer(body: BodyBytes, length: int | None, regions: Regions = OFF) -> InferBody:
@@ -303,9 +303,9 @@ def parse_infer(body: BodyBytes, length: int | None, regions: Regions = OFF) -> 
     text = bytes(body if length is None else body[:length])
     found = sliced(text) if length is None and len(text) >= SLICED else None
     if found is None:
-        return _body(text, parse_object(text), _tail(body, length), regions)
+        return infer_body(text, parse_object(text), _tail(body, length), regions)
     document, rest, cuts = found
-    tensors = _tensors(document, None, regions)
+    tensors = tensors_of(document, None, regions)
     return SlicedInferBody(text, rest, document, tensors, cuts, regions)
 
 
@@ -313,11 +313,13 @@ def _tail(body: BodyBytes, length: int | None) -> RawTail | None:
     return None if length is None else RawTail(memoryview(body)[length:])
 
 
-def _body(text: bytes, document: Lazy, tail: RawTail | None, regions: Regions) -> InferBody:
-    return InferBody(text, document, _tensors(document, tail, regions), regions)
+def infer_body(text: bytes, document: Lazy, tail: RawTail | None, regions: Regions) -> InferBody:
+    """Make the body of a document that is parsed as a whole."""
+    return InferBody(text, document, tensors_of(document, tail, regions), regions)
 
 
-def _tensors(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[InputTensor]:
+def tensors_of(document: Lazy, tail: RawTail | None, regions: Regions) -> Sequence[InputTensor]:
+    """Read the members of the inputs. Raises: InvalidRequest, NotFound, NotSupported."""
     if "inputs" not in list(document):
         raise InvalidRequest('the request has no "inputs": send a list of tensors')
     given = entries(document, "inputs")

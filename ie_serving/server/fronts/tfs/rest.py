@@ -116,6 +116,8 @@ class RestApi:
 
     Attributes:
         invoke: runs a model on the body of a request, also for routes of other servers.
+        looks: what answers without a model, by the verb.
+        runs: what runs a model, by the verb.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class RestApi:
         self._config = config
         self._pages = fixed_pages(health, metrics, server.metrics_pages)
         self.invoke = Invocations(plane, interface, server.max_message_bytes).answer
-        self._runs: dict[str, RunModel] = {
+        self.runs: dict[str, RunModel] = {
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
@@ -159,7 +161,7 @@ class RestApi:
             "set_log_level": partial(self._changed, log.change),
         }
         self._secure = secure
-        self._looks: dict[str, LookUp] = {
+        self.looks: dict[str, LookUp] = {
             "status": self._status,
             "models": self._list,
             "config": lambda *_: config.status(),
@@ -182,7 +184,7 @@ class RestApi:
             reply = await self._rarely(request)
         else:
             try:
-                given = await self._runs[asked.verb](request, asked.model, began)
+                given = await self.runs[asked.verb](request, asked.model, began)
                 reply = given if isinstance(given, Reply) else Reply(200, JSON_REPLY, given)
             except Exception as error:
                 reply = refusal(error)
@@ -196,7 +198,7 @@ class RestApi:
 
     async def run(self, verb: str, request: Request, model: ModelSpec) -> Reply:
         """Answer a POST of that verb, before `finished`. Raises: ServingError."""
-        given = await self._runs[verb](request, model, time.perf_counter())
+        given = await self.runs[verb](request, model, time.perf_counter())
         return given if isinstance(given, Reply) else Reply(200, JSON_REPLY, given)
 
     async def finished(self, head: RequestHead, reply: AnyReply) -> AnyReply:
@@ -258,7 +260,7 @@ class RestApi:
             return self._generated(asked, request, began)
         if asked.verb == "metadata":
             return self._metadata(asked.model, began)
-        return 200, JSON, self._looks[asked.verb](asked.model, began)
+        return 200, JSON, self.looks[asked.verb](asked.model, began)
 
     async def _generated(self, asked: Route, request: "falcon.asgi.Request", began: float) -> Page:
         # Imported here: few servers get such requests.

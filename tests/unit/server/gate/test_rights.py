@@ -121,7 +121,7 @@ async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
     of_others = {ASK, ALIVE, DOCUMENT, *PAGE_VERBS, *(right for _, right in kserve.VERBS.values())}
-    assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
+    assert {*api.runs, *api.looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
         assert set(verbs) == set(fixed_pages(NEVER, NEVER, dict.fromkeys(metrics_paths, ())))

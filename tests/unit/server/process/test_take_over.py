@@ -14,7 +14,7 @@ import pytest
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import ServingError
 from ie_serving.server.process import take_over
-from ie_serving.server.process.gunicorn_app import _ended_child
+from ie_serving.server.process.gunicorn_app import ended_child
 from ie_serving.server.process.take_over import VARIABLE, Succession, inherited, of_successor
 from tests.process import until
 
@@ -38,7 +38,7 @@ def ended(succession: Succession) -> None:
     """Wait for the successor's end, as the arbiter does, among children that other tests left."""
 
     def is_over() -> bool:
-        if child := _ended_child():
+        if child := ended_child():
             succession.note_end(*child)
         return not succession.is_under_way
 

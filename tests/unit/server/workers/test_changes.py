@@ -306,7 +306,7 @@ async def test_a_worker_that_ends_leaves_no_change_behind(workers: list[Worker])
     workers[2].prepares.clear()
     change = asyncio.ensure_future(workers[0].change(ChangeKind.ALL_OR_NOTHING, "a"))
     await until(workers[1])
-    (following,) = workers[2].changes._tasks
+    (following,) = workers[2].changes.tasks
     stop(workers[2])
     workers[2].changes.close()
     await asyncio.wait([following], timeout=PATIENCE_S)

@@ -218,7 +218,7 @@ def test_a_file_that_was_moved_is_let_go_when_that_is_asked(tmp_path: Path) -> N
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
     """Standard output is a pipe without a reader: its two ends."""
     reading, writing = os.pipe()
-    monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
+    monkeypatch.setattr(access_log, "STDOUT_NUMBER", writing)
     yield reading, writing
     os.close(reading)
 
@@ -263,7 +263,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(
     writing = fcntl.fcntl(low, fcntl.F_DUPFD, 1024)
     os.close(low)
     os.set_blocking(writing, False)
-    monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
+    monkeypatch.setattr(access_log, "STDOUT_NUMBER", writing)
     log = AccessLog("-")
     for number in range(1000):
         log.end(entry(answered_by=("m", number)))
@@ -281,7 +281,7 @@ def test_a_disk_that_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
     with closing(AccessLog("/dev/full")) as log:
         for _ in range(3):
             log.end(entry())
-            until(lambda: not log._waiting)
+            until(lambda: not log.waiting)
     until(lambda: log.dropped == 3)
     assert caplog.records[0].getMessage().endswith('cause="No space left on device"')
 

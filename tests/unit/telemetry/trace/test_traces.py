@@ -23,8 +23,8 @@ from ie_serving.telemetry.request.entry import (
 )
 from ie_serving.telemetry.request.observers import ObservedInferences, RequestWatch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
-from ie_serving.telemetry.trace import trace_libraries, traces
-from ie_serving.telemetry.trace.spans import _route
+from ie_serving.telemetry.trace import installed, traces
+from ie_serving.telemetry.trace.spans import route_of
 from ie_serving.telemetry.trace.traces import Traces
 from tests.tables import named_by
 
@@ -242,7 +242,7 @@ def test_parts_of_a_request_are_bounded() -> None:
 )
 def test_routes_are_few(path: str, code: int, route: str) -> None:
     """A program that counts spans by name counts as many names as there are routes."""
-    assert _route(path, code) == route
+    assert route_of(path, code) == route
 
 
 def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
@@ -272,7 +272,7 @@ def test_an_exporter_that_cannot_send_is_refused(monkeypatch: pytest.MonkeyPatch
     trace_libraries.check("", "grpc")
     trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")
     with pytest.raises(ServingError, match='"grpc" is asked for'):
-        trace_libraries.check("http://collector:4317/v1/traces", "grpc")
-    monkeypatch.setattr(trace_libraries, "_EXPORTER", "opentelemetry.absent.http")
+        installed.check("http://collector:4317/v1/traces", "grpc")
+    monkeypatch.setattr(installed, "EXPORTER", "opentelemetry.absent.http")
     with pytest.raises(ServingError, match="extra otel"):
         trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")

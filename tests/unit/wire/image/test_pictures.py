@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, NotSupported, QueueFull, RequestTooLarge
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.image.pictures import MOST_PIXELS, MOST_SCANS, _pillow, decode
+from ie_serving.wire.image.pictures import MOST_PIXELS, MOST_SCANS, decode, pillow
 from tests.unit.wire.image.pictures import encoded, noise, png_header, saved, smooth
 
 RGB, GREY = 3, 1
@@ -223,7 +223,7 @@ def test_pixels_are_counted_while_they_are_used() -> None:
 def test_without_pillow_the_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded(PIXELS)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    _pillow.cache_clear()
+    pillow.cache_clear()
     with pytest.raises(NotSupported, match=r"pip install '.\[images"):
         decode(data, RGB)
 

@@ -137,7 +137,7 @@ def test_it_is_read_as_by_the_whole_parser(data: st.DataObject) -> None:
     """Requests with the text around the values, and parts of the values, of others before them."""
     texts = [data.draw(requests()) for _ in range(2)]
     values = [data.draw(lists()) for _ in range(3)]
-    request._known.clear()
+    request.KNOWN.clear()
     for _ in range(6):
         before, behind = data.draw(st.sampled_from(texts))
         given_values = data.draw(st.sampled_from(values))
@@ -176,14 +176,14 @@ def test_a_request_that_came_before_is_not_parsed_but_for_its_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome(X.encode(), remembers=True)
-    monkeypatch.setattr(request, "_tensors", None)
+    monkeypatch.setattr(request, "tensors_of", None)
     assert "[3.0, 4.0]" in str(outcome(X.replace("[1,2]", "[3,4]").encode(), remembers=True))
 
 
 def test_few_requests_are_remembered_and_none_with_an_id() -> None:
-    request._known.clear()
+    request.KNOWN.clear()
     outcome(X.replace("}]}", '}],"id":"7"}').encode(), remembers=True)
-    assert not request._known
+    assert not request.KNOWN
     for number in range(1000):
         outcome(X.replace('"x"', f'"x{number}"').encode(), remembers=True)
-    assert 0 < len(request._known) <= request.MOST
+    assert 0 < len(request.KNOWN) <= request.MOST

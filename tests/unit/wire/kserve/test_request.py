@@ -49,7 +49,7 @@ def arrays(found: InferBody | RawBody) -> Any:
 
 def slowly(text: bytes) -> InferBody:
     """Read by the reader of what is no strict JSON, and of errors."""
-    return request._body(text, object_of(parse_document(text), text), None, OFF)
+    return request.infer_body(text, object_of(parse_document(text), text), None, OFF)
 
 
 @st.composite
@@ -271,7 +271,7 @@ def _told(text: bytes) -> object:
 
 def _told_whole(text: bytes) -> object:
     try:
-        whole = request._body(text, parse_object(text), None, OFF)
+        whole = request.infer_body(text, parse_object(text), None, OFF)
         return {name: each.tobytes() for name, each in arrays(whole).items()}
     except ServingError as error:
         return str(error)

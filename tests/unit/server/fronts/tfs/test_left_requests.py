@@ -91,7 +91,7 @@ def gathered(request: Held) -> Model:
     """Requests wait for the only lane, to share a batch."""
     inner, _ = in_line(request)
     queue = Queue(inner, signature(-1, -1), BatchRules(rows=8), Record())
-    return BatchedModel(inner, {SERVING_DEFAULT: queue}, {}), lambda: queue._gatherer.waiting
+    return BatchedModel(inner, {SERVING_DEFAULT: queue}, {}), lambda: queue.waiting
 
 
 @asynccontextmanager

@@ -31,6 +31,9 @@ class FollowedFleet:
         change: the edit, an `ApplyEdit`.
         is_lenient: whether the server starts although a directory cannot be listed.
         is_explicit: whether clients decide which models are loaded.
+
+    Attributes:
+        tasks: readings of the models that are under way.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class FollowedFleet:
         self._is_explicit = is_explicit
         self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self._left_out: Sequence[str] = ()
 
     def follow(self, repositories: Sequence[ModelRepository]) -> None:
@@ -67,7 +70,7 @@ class FollowedFleet:
         """Change nothing any more."""
         self._fleet.on_news = lambda: None
         self._fleet.close()
-        self._tasks.cancel()
+        self.tasks.cancel()
 
     async def first(self, configured: Sequence[ModelConfig]) -> Sequence[ModelConfig]:
         """Give all models at the server's start.
@@ -124,7 +127,7 @@ class FollowedFleet:
         return found, unlisted
 
     def _note(self) -> None:
-        self._tasks.begin(self._refresh_alone())
+        self.tasks.begin(self._refresh_alone())
 
     async def _refresh_alone(self) -> None:
         try:

@@ -276,14 +276,15 @@ class _NextYield(threading.local):
     at = 0.0
 
 
-_due = _NextYield()
+DUE = _NextYield()
+"""When this thread may give way again."""
 
 
 def give_way() -> None:
     """Leave the interpreter to requests for a moment, in a loading thread; not all the time."""
-    if SPARE_CPU.this_thread_loads and time.perf_counter() >= _due.at:
+    if SPARE_CPU.this_thread_loads and time.perf_counter() >= DUE.at:
         time.sleep(AWAY_S)
-        _due.at = time.perf_counter() + AT_WORK_S
+        DUE.at = time.perf_counter() + AT_WORK_S
 
 
 class YieldingList(list[T]):

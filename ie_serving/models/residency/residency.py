@@ -120,6 +120,11 @@ class Residency:
         """Loads that wait for busy models; each adds LOOK_S to the pause."""
         self._sweep: asyncio.Task[None] | None = None
 
+    @property
+    def in_memory(self) -> list[str]:
+        """Name the models in memory, and those on their way into it."""
+        return [*self._entries]
+
     def on_demand(self, config: ModelConfig) -> LoadOnDemand | None:
         """Give what brings a model into memory; None for one that is always loaded."""
         return self.load if self._rules.is_on_demand(config) else None

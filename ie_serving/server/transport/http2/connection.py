@@ -75,6 +75,7 @@ class Http2Connection(FrameReader):
         clock: monotonic, in seconds.
 
     Attributes:
+        headers: reader of the blocks that the client sends.
         life: state of the connection.
         streams: the open ones, and how the others were closed.
     """
@@ -91,7 +92,7 @@ class Http2Connection(FrameReader):
         super().__init__(Sender(self.streams, wake), clock)
         self._accept = accept
         self._window = ReceiveWindow(0, CONNECTION_WINDOW)
-        self._headers = HeaderReader(interpret)
+        self.headers = HeaderReader(interpret)
 
     # Called by the driver.
 
@@ -286,7 +287,7 @@ class Http2Connection(FrameReader):
     ) -> None:
         """See `FrameReader`: the headers of a new stream, or the trailers of one."""
         # Decoded even if it is refused below: our HPACK table must follow the client's.
-        head = self._headers.known.get(block) or self._headers.decode(block)
+        head = self.headers.known.get(block) or self.headers.decode(block)
         if not number & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
         ends = bool(flags & frames.END_STREAM)

@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(giving_way, "time", found)
     monkeypatch.setattr(giving_way, "SPARE_CPU", Load())
-    monkeypatch.setattr(giving_way._due, "at", 0.0)
+    monkeypatch.setattr(giving_way.DUE, "at", 0.0)
     return found
 
 

@@ -166,6 +166,6 @@ async def test_a_first_listing_that_comes_while_models_are_read_takes_none_away(
     assert await asyncio.to_thread(read.begun.wait, 10.0)
     await watched.poll()
     read.go_on.set()
-    while followed._tasks:
-        await asyncio.wait(followed._tasks, timeout=10.0)
+    while followed.tasks:
+        await asyncio.wait(followed.tasks, timeout=10.0)
     assert [] not in changes

@@ -1,8 +1,10 @@
 """What models that are loaded on demand hold of the budget, while they come and go."""
 
 import asyncio
+import gc
 import sys
 import time
+import weakref
 from collections.abc import Mapping
 from typing import cast
 
@@ -147,7 +149,6 @@ async def test_the_size_of_other_files_of_a_model_does_not_refuse_it() -> None:
     memory.held[""] = 40  # so that the files of before would not fit any more
     model.stored_bytes = 20
     await memory.residency.load(memory.model("other", 20))
-    memory.residency._forget("m")
     await memory.residency.load(model)
     assert memory.held == {"": 40, "m": 20, "other": 20}
 
@@ -221,14 +222,17 @@ async def test_a_model_that_is_not_pinned_any_more_holds_nothing_of_the_budget(
 async def test_a_model_that_is_removed_leaves_nothing_behind() -> None:
     """Also without a budget, which would unload it some day."""
     memory = Memory(budget=0)
+    await memory.residency.load(memory.model("stays", 60))
     goes = memory.model("goes", 60)
-    for each in (memory.model("stays", 60), goes):
-        await memory.residency.load(each)
+    await memory.residency.load(goes)
     memory.residency.keep(["stays"])
     goes.dismiss()  # as its removal does
     await asyncio.sleep(0)
-    assert [*memory.residency._entries] == ["stays"]
-    assert [each.stream.name for each in memory.residency._by_use] == ["stays"]
+    assert memory.residency.in_memory == ["stays"]
+    left = weakref.ref(goes)
+    del goes
+    gc.collect()
+    assert left() is None
 
 
 async def test_a_model_that_is_removed_holds_the_budget_until_it_is_out() -> None:
@@ -244,7 +248,7 @@ async def test_a_model_that_is_removed_holds_the_budget_until_it_is_out() -> Non
     goes.end()
     await load
     assert memory.held == {"": BASE, "large": 80}
-    assert [*memory.residency._entries] == ["large"]
+    assert memory.residency.in_memory == ["large"]
 
 
 async def test_a_model_that_does_not_leave_memory_holds_no_other_one_up(
@@ -286,12 +290,12 @@ async def test_a_model_that_is_removed_while_it_is_loaded_leaves_nothing_behind(
     load = asyncio.create_task(memory.residency.load(goes))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert [*memory.residency._entries] == ["goes"]
+    assert memory.residency.in_memory == ["goes"]
     memory.residency.keep([])
     goes.end()
     await load
     await asyncio.sleep(0.01)
-    assert not memory.residency._entries
+    assert not memory.residency.in_memory
 
 
 async def test_a_configuration_that_is_refused_leaves_a_model_pinned() -> None:

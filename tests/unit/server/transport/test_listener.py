@@ -6,7 +6,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import uvloop
@@ -116,12 +115,20 @@ async def test_a_connection_that_comes_in_a_step_is_told_a_moment_later(
                 [DrainStep(Line.warn, 0), DrainStep(Line.end_all_but(first), PATIENCE_S)]
             )
         )
-        late = Line(heard)
-        late.listener, late.transport = listener, Mock(close=lambda: late.connection_lost(None))
-        asyncio.get_running_loop().call_later(0.01, listener.opened, late)
-        asyncio.get_running_loop().call_later(0.2, first.end)
+        late, loop = Line(heard), asyncio.get_running_loop()
+        late.listener = listener
+        ours, theirs = socket.socketpair()
+
+        async def come() -> None:
+            await asyncio.sleep(0.01)
+            await loop.connect_accepted_socket(lambda: late, ours)
+
+        coming = asyncio.ensure_future(come())
+        loop.call_later(0.2, first.end)
         await asyncio.wait_for(drain, PATIENCE_S / 2)
         assert heard == ["warned", "closed", "closed"]
+        await coming
+        theirs.close()
         writer.close()
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
 from hyperframe.frame import GoAwayFrame, HeadersFrame, PingFrame
@@ -63,11 +63,14 @@ async def test_a_client_that_left_before_it_had_a_transport_is_not_waited_for(
     """Its protocol is made, and told of nothing: neither of a begin nor of an end."""
     connects: list[Callable[[], asyncio.BaseProtocol]] = []
 
-    async def create_server(connect: Callable[[], asyncio.BaseProtocol], **_: object) -> Mock:
-        connects.append(connect)
-        return Mock()
+    loop = asyncio.get_running_loop()
+    make = loop.create_server
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_server", create_server)
+    async def create_server(connect: Callable[[], asyncio.BaseProtocol], **given: Any) -> Any:
+        connects.append(connect)
+        return await make(connect, **given)
+
+    monkeypatch.setattr(loop, "create_server", create_server)
     server = Http2Server({}, max_message_bytes=1)
     await server.listen([socket.create_server(("127.0.0.1", 0))])
     gone = connects[0]()

@@ -180,7 +180,7 @@ def test_trailers_of_a_refused_stream_pass_the_decoder(
         talk.say(sent)
     again = bytes(encoder.encode([("x-checksum", "a value that the table takes")]))
     assert len(again) == 1
-    (field,) = talk.connection._headers.decode(again).fields
+    (field,) = talk.connection.headers.decode(again).fields
     assert field == (b"x-checksum", b"a value that the table takes")
 
 

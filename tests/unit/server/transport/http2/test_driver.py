@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from ie_serving.server.transport.filling import DirectReads
+from ie_serving.server.transport.http2 import driver as driver_module
 from ie_serving.server.transport.http2.driver import (
     LARGE_READ,
     LIMITS_S,
@@ -258,13 +260,13 @@ async def test_messages_that_are_read_directly_arrive_whole(
 ) -> None:
     """Two calls whose frames alternate, and small messages between them that are kept meanwhile."""
     directly: list[int] = []
-    came = SocketDriver._came
 
-    def counting(driver: SocketDriver, count: int) -> None:
-        directly.append(count)
-        came(driver, count)
+    class Counting(DirectReads):
+        def buffer_updated(self, nbytes: int) -> None:
+            directly.append(nbytes)
+            super().buffer_updated(nbytes)
 
-    monkeypatch.setattr(SocketDriver, "_came", counting)
+    monkeypatch.setattr(driver_module, "DirectReads", Counting)
     contents = {1: pattern(LIMIT - 10), 3: pattern(LIMIT - 11)[::-1]}
     peer = await served.connect(PREFACE, settings({4: 1 << 30}), window_update(0, 1 << 30))
     peer.send(*(headers(number, call_headers("Echo")) for number in contents))

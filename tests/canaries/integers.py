@@ -53,7 +53,7 @@ def dividing() -> bool:
 @fault(
     "`ReduceMax`, `ReduceMin`: as float32: the largest of 2147483646 is -2147483648",
     done="in two steps: without the lowest 8 bits, then by those",
-    tests=("integers/test_comparing.py::test_the_greatest_and_the_least",),
+    tests=("integers/test_comparing.py::test_the_greatest_and_the_least_are_exact",),
 )
 def the_greatest() -> bool:
     return int(of(lambda x: op.reduce_max(x, const([0]), False), ints(2**31 - 2, 5))) != 2**31 - 2
@@ -63,7 +63,7 @@ def the_greatest() -> bool:
     "`Relu`, `Clamp`, `Floor`, `Ceiling`: as float32",
     done="`Maximum`, `Minimum`; integers stay as they are",
     tests=(
-        "integers/test_comparing.py::test_relu_rounding_and_booleans",
+        "integers/test_comparing.py::test_relu_rounding_and_booleans_are_exact",
         "integers/test_comparing.py::test_limits_are_exact",
     ),
 )
@@ -87,7 +87,7 @@ def fused_selections() -> bool:
 @fault(
     "`Convert` to boolean: -2147483648 is false",
     done="compared with 0",
-    tests=("integers/test_comparing.py::test_relu_rounding_and_booleans",),
+    tests=("integers/test_comparing.py::test_relu_rounding_and_booleans_are_exact",),
 )
 def booleans() -> bool:
     return of(lambda x: op.convert(x, "boolean"), ints(-(2**31))).tolist() != [True]
@@ -150,7 +150,7 @@ def from_doubles() -> bool:
     "`Power`: as float32",
     done="squares are multiplied; exponents that a request chooses are refused below 0, as by "
     "TensorFlow, and above 31",
-    tests=("integers/test_arithmetic.py::test_exponents_of_a_request",),
+    tests=("integers/test_arithmetic.py::test_exponents_of_a_request_are_exact_or_refused",),
 )
 def powers() -> bool:
     return of(lambda x: op.power(x, const(2, np.int32)), ints(4097)).tolist() != [4097**2]
@@ -289,7 +289,9 @@ def inverted_bits() -> bool:
     "`Bucketize`, `SearchSorted` among constants beyond 32 bits: these are cut to the ends of"
     " int32",
     done="those two ends are refused",
-    tests=("integers/test_fixed.py::test_places_among_constants_beyond_32_bits",),
+    tests=(
+        "integers/test_fixed.py::test_places_among_constants_beyond_32_bits_are_exact_or_refused",
+    ),
 )
 def wide_boundaries() -> bool:
     return of(

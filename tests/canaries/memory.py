@@ -306,8 +306,8 @@ def regions_without_their_channels_write_elsewhere() -> bool:
     done="the request is refused (`sizes.py`)",
     where="transforms of a size that values or open shapes decide; one flag",
     tests=(
-        "test_sizes.py::test_no_transform_of_size_0",
-        "test_sizes.py::test_no_numbers_of_one_frequency",
+        "test_sizes.py::test_a_transform_of_size_0_is_refused",
+        "test_sizes.py::test_numbers_of_one_frequency_are_refused",
     ),
 )
 def a_transform_of_nothing_ends_the_process() -> bool:

@@ -166,7 +166,9 @@ def claiming(directory: Path) -> list[str]:
         pytest.param({"m.cbm": b""}, "catboost", id="CatBoost"),
     ],
 )
-def test_the_driver_of_files(tmp_path: Path, files: dict[str, bytes], driver: str) -> None:
+def test_a_driver_is_found_by_its_files(
+    tmp_path: Path, files: dict[str, bytes], driver: str
+) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     assert claiming(tmp_path) == [driver]
@@ -187,7 +189,7 @@ def test_the_driver_of_files(tmp_path: Path, files: dict[str, bytes], driver: st
         pytest.param({"assets/m.pkl": b""}, id="an asset"),
     ],
 )
-def test_files_of_no_driver(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_files_of_no_driver_are_claimed_by_none(tmp_path: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -385,7 +387,9 @@ async def test_it_gives_what_it_is_told_to(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_faults_of_params(tmp_path: Path, params: dict[str, object], fault: str) -> None:
+def test_a_fault_of_params_is_told_with_its_key(
+    tmp_path: Path, params: dict[str, object], fault: str
+) -> None:
     with pytest.raises(LoadFailed, match=fault):
         load(tmp_path, EngineOptions(params=params))
 

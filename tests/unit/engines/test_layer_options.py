@@ -19,7 +19,7 @@ from ie_serving.engines.layer_options import batch_sizes
         pytest.param("[]", (), id="an empty list as text"),
     ],
 )
-def test_sizes(value: object, meant: tuple[int, ...]) -> None:
+def test_sizes_mean_the_same_as_text_and_as_json(value: object, meant: tuple[int, ...]) -> None:
     assert batch_sizes(value, "p") == meant
 
 

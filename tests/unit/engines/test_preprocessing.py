@@ -44,7 +44,9 @@ from ie_serving.engines.preprocessing import (
         pytest.param(precision, "i64", PropertyPair("i64"), id="OpenVINO's own word"),
     ],
 )
-def test_value(parse: Parser[Any], value: object, meant: object) -> None:
+def test_a_value_is_read_in_the_words_of_openvino_model_server(
+    parse: Parser[Any], value: object, meant: object
+) -> None:
     assert parse(value, "p") == meant
 
 
@@ -72,7 +74,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(precision, "string", "CLIENT:MODEL", id="no number"),
     ],
 )
-def test_fault(parse: Parser[Any], value: object, fault: str) -> None:
+def test_a_value_that_cannot_be_is_refused(parse: Parser[Any], value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "p")
     assert fault in str(caught.value)

@@ -14,7 +14,7 @@ from tests.unit.engines.graph.shelf import Model, ask, filled
 
 
 @pytest.mark.parametrize("rows", [0, 1, 17])
-async def test_for_each(tmp_path: Path, rows: int) -> None:
+async def test_a_step_runs_once_for_each_entry(tmp_path: Path, rows: int) -> None:
     models = filled()
     steps = {"last": {"model": "add", "for_each": "request.rows", "in": {"x": "item"}}}
     graph = models.graph(tmp_path, steps)

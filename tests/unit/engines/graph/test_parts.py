@@ -177,7 +177,9 @@ async def test_values_that_pass_are_logged_and_counted(
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (0, 3, 4), (2, 0, 4)])
-async def test_for_each_of_lists_within_lists(directory: Path, shape: tuple[int, ...]) -> None:
+async def test_a_step_runs_once_for_each_entry_of_lists_within_lists(
+    directory: Path, shape: tuple[int, ...]
+) -> None:
     both = Model("a:f[-1] b:f[-1]", "y:f[-1]", lambda a, b: {"y": a + b})
     each = {"a": "request.a", "b": "request.b"}
     step = {"model": "both", "in": {"a": "item.a", "b": "item.b"}, "for_each": each}

@@ -88,7 +88,7 @@ def plain(steps: Steps, step: dict[str, Any], x: float, n: int) -> float | None:
 
 
 @given(graphs(), st.integers(0, 3), st.integers(1, 2))
-async def test_random_graphs(steps: Steps, x: int, n: int) -> None:
+async def test_random_graphs_give_what_their_definition_says(steps: Steps, x: int, n: int) -> None:
     name = [*steps][-1]
     needed = {name: steps[name]}
     ahead = [name]

@@ -63,7 +63,9 @@ async def test_a_fallback_that_the_step_reads_runs_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("error", "calls"), [(QueueFull("q"), 3), (InvalidRequest("r"), 1)])
-async def test_retries(tmp_path: Path, error: Exception, calls: int) -> None:
+async def test_a_step_is_tried_again_where_another_try_may_help(
+    tmp_path: Path, error: Exception, calls: int
+) -> None:
     models = filled(double=failing(error))
     steps = {**CHAIN, "last": {**CHAIN["last"], "retries": 2}}
     with pytest.raises(type(error)):
@@ -88,7 +90,9 @@ async def test_retries(tmp_path: Path, error: Exception, calls: int) -> None:
         ("max(request.x) < 0", [1], []),
     ],
 )
-async def test_when(tmp_path: Path, when: str, x: list[int], run: list[str]) -> None:
+async def test_a_step_runs_when_its_condition_holds(
+    tmp_path: Path, when: str, x: list[int], run: list[str]
+) -> None:
     models = filled()
     graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
     assert await ask(graph, x=x) == {"y": [4] if "last" in run else []}

@@ -215,7 +215,9 @@ class TestParametersOfAVersion:
         ),
     ],
 )
-def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def test_the_settings_become_rules_of_batches(
+    given: Mapping[str, Any], expected: Mapping[str, Any]
+) -> None:
     most = given.get("most")
     batching = {name: value for name, value in given.items() if name != "most"}
     found = rules_of(Batching(**batching), most=most)

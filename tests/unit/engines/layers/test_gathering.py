@@ -353,7 +353,9 @@ class History:
 
 
 @given(RULES, EVENTS)
-def test_any_history(rules: BatchRules, events: list[tuple[str, int, str]]) -> None:
+def test_every_part_is_sent_once_in_order_within_the_limits(
+    rules: BatchRules, events: list[tuple[str, int, str]]
+) -> None:
     """Every part is sent once, in order, with its like, within the limits, or left before."""
     history = History(Gatherer(rules))
     for event in events:

@@ -70,7 +70,7 @@ def test_an_input_of_any_rank_takes_none() -> None:
 
 
 @pytest.mark.parametrize("dtype", DataType)
-def test_element_types(dtype: DataType) -> None:
+def test_only_some_element_types_take_images(dtype: DataType) -> None:
     assert (image_form(spec(1, 8, 8, 3, dtype=dtype)) is not None) is (dtype in TYPES)
 
 
@@ -106,7 +106,7 @@ def test_without_bounds_an_image_keeps_its_size() -> None:
         pytest.param(0, 2, 1, id="at most two"),
     ],
 )
-def test_channels(low: int, high: int, channels: int) -> None:
+def test_the_number_of_channels_follows_from_the_bounds(low: int, high: int, channels: int) -> None:
     bounds = ((1, 1), (8, 8), (8, 8), (low, high))
     shape = (1, 8, 8, low if low == high else -1)
     form = image_form(spec(*shape, layout="NHWC", bounds=bounds))

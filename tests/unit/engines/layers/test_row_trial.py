@@ -53,7 +53,7 @@ def of(inputs: list[TensorSpec], outputs: list[TensorSpec]) -> Signature:
         ),
     ],
 )
-def test_shapes(signature: Signature, why: str) -> None:
+def test_rows_are_refused_by_their_shapes(signature: Signature, why: str) -> None:
     found = refused_by_shapes(signature)
     assert why in found
     assert bool(why) == bool(found)

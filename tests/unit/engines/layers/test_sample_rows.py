@@ -23,7 +23,9 @@ def taking(dtype: DataType, *shape: int, bounds: ImageBounds | None = None) -> S
     ],
     ids=["fixed", "open", "a range"],
 )
-def test_shapes(signature: Signature, shapes: list[tuple[int, ...]]) -> None:
+def test_rows_to_try_have_shapes_that_the_signature_takes(
+    signature: Signature, shapes: list[tuple[int, ...]]
+) -> None:
     assert [each["x"].shape for each in candidates(signature, 5)] == shapes
     assert has_open_rows(signature) == (len(shapes) > 1)
 

@@ -50,7 +50,7 @@ def test_an_event_moves_as_written_here_or_is_refused_and_changes_nothing(
         assert sequence.apply(event) is SequenceStage[following] is sequence.stage
 
 
-def test_every_event_in_every_stage() -> None:
+def test_every_event_in_every_stage_leads_as_written_here() -> None:
     check_moves(TRANSITIONS, SequenceStage, SequenceEvent, MOVES)
 
 

@@ -301,7 +301,9 @@ async def test_signatures_without_state_pass_through() -> None:
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])
-async def test_over_openvino_hundreds_of_sequences_at_once(tmp_path: Path, execution: str) -> None:
+async def test_hundreds_of_sequences_keep_their_states_over_openvino(
+    tmp_path: Path, execution: str
+) -> None:
     own = EngineOptions(nireq=2, execution=execution).having(Sequences(stateful=True))
     model: CompiledModel = wrapped(OpenVinoEngine()).compile(accumulator(tmp_path), own)
     assert isinstance(model, Layer)

@@ -120,7 +120,9 @@ def test_ids_that_are_chosen_here_are_not_guessed_and_fit_into_a_double() -> Non
         ),
     ],
 )
-def test_refusals(ask: Callable[[SequenceTable], object], kind: type[Exception], text: str) -> None:
+def test_a_request_out_of_its_sequence_is_refused(
+    ask: Callable[[SequenceTable], object], kind: type[Exception], text: str
+) -> None:
     sequences = table()
     started(sequences, 5)
     with pytest.raises(kind) as refusal:

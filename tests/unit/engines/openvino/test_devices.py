@@ -23,7 +23,7 @@ ONE_GPU = ["CPU", "GPU"]
         pytest.param("BATCH:CPU(8)", ["CPU"], id="a batch"),
     ],
 )
-def test_hardware(device: str, named: list[str]) -> None:
+def test_a_device_string_names_its_hardware(device: str, named: list[str]) -> None:
     assert devices.hardware(device) == named
 
 

@@ -36,7 +36,7 @@ OPEN = InputShape(frozenset({"anything"}), None)
         pytest.param([X], {"shape": (2, 5), "batch_size": 9}, {0: (2, 5)}, id="shape wins"),
     ],
 )
-def test_new_shapes(
+def test_new_shapes_follow_from_batch_size_and_shape(
     inputs: list[InputShape], options: dict[str, Any], shapes: dict[int, Any]
 ) -> None:
     assert new_shapes(inputs, OpenVinoOptions(**options)) == shapes

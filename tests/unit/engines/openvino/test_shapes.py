@@ -56,7 +56,7 @@ def test_objects_read_back_as_json_and_as_the_text_of_2020(
         pytest.param("{'a': (1,2), \"b:0\": [3]}", {"a": (1, 2), "b:0": (3,)}, id="mixed quotes"),
     ],
 )
-def test_shape(value: object, meant: ShapeOption) -> None:
+def test_a_shape_is_read_in_every_documented_form(value: object, meant: ShapeOption) -> None:
     assert shape(value, "p") == meant
 
 

@@ -13,5 +13,5 @@ CLOSED    CLOSED   CLOSED   CLOSED    CLOSED
 """
 
 
-def test_every_event_in_every_stage() -> None:
+def test_every_event_in_every_stage_leads_as_written_here() -> None:
     check_moves(TRANSITIONS, ProcessStage, ProcessEvent, MOVES)

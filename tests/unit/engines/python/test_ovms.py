@@ -146,7 +146,9 @@ async def test_strings_are_buffers(tmp_path: Path, given: Any, texts: Any, buffe
         ),
     ],
 )
-async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> None:
+async def test_a_tensor_becomes_the_output_that_is_declared(
+    tmp_path: Path, made: str, gives: Any, expected: Any
+) -> None:
     model = node(tmp_path, f"return [{made}]", NUMBERS, gives)
     assert (await answer(model, input=[0.0]))["output"].tolist() == expected
     model.close()
@@ -175,7 +177,7 @@ async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> 
         ),
     ],
 )
-async def test_faults(tmp_path: Path, ends: str, fault: str) -> None:
+async def test_a_wrong_return_value_is_told(tmp_path: Path, ends: str, fault: str) -> None:
     model = node(tmp_path, ends, NUMBERS, NUMBERS)
     with pytest.raises(ServingError) as raised:
         await answer(model, input=[0.0])
@@ -274,14 +276,14 @@ async def test_a_generator_answers_a_stream(tmp_path: Path) -> None:
     model.close()
 
 
-def test_a_tensor_of_a_tensor_and_parts_of_one() -> None:
+def test_a_tensor_is_made_of_a_tensor_and_cut_into_parts() -> None:
     tensor = Tensor("a", Tensor("b", b"1234"), (2, 2), "mine")
     assert (tensor.name, tensor.shape, tensor.datatype, tensor.size) == ("a", (2, 2), "mine", 4)
     assert tensor[:2].shape == (2,)
     assert np.asarray(tensor).tolist() == [*b"1234"]
 
 
-def test_the_buffer_of_a_tensor() -> None:
+def test_a_tensor_has_the_buffer_of_its_data() -> None:
     assert bytes(Tensor(name="a", data=np.int32(3))) == b"\3\0\0\0"
     tensor = Tensor(name="a", buffer=np.int16([1, 2]))
     assert (tensor.data.format, tensor.data.tolist(), tensor.datatype) == ("h", [1, 2], "INT16")

@@ -308,7 +308,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "guide" / "streams.md").read_text()
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
-async def test_the_peaks_of_the_docs(tmp_path: Path, isolation: str) -> None:
+async def test_the_peaks_of_the_docs_are_found(tmp_path: Path, isolation: str) -> None:
     model = served(tmp_path, PEAKS, isolation=isolation)
 
     async def items() -> AsyncIterator[Any]:

@@ -72,7 +72,7 @@ def exported(directory: Path, module: Any, *inputs: Any) -> Path:
     return directory / "m.pt2"
 
 
-async def test_torch_script(tmp_path: Path, net: Any) -> None:
+async def test_torch_script_answers_as_pytorch(tmp_path: Path, net: Any) -> None:
     model = load(scripted(tmp_path, net), INPUTS)
     assert told(model) == {"x": "float [-1, 4]", "output": "float [-1, 3]"}
     assert np.allclose((await answer(model, x=ROWS))["output"], expected(net), atol=1e-5)
@@ -101,7 +101,7 @@ def test_several_exports_may_be_loaded_at_once(tmp_path: Path, net: Any) -> None
         each.result().close()
 
 
-async def test_several_tensors_of_several_types(tmp_path: Path) -> None:
+async def test_several_tensors_of_several_types_are_answered(tmp_path: Path) -> None:
     file = exported(tmp_path, Two(), torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
     model = load(file, EngineOptions(allow_pickle=True))
     outputs = {"sum": "float [-1]", "half": "bfloat16 [-1, 4]", "n": "int64 [-1]"}
@@ -114,7 +114,7 @@ async def test_several_tensors_of_several_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("classes", [3, 7])
-async def test_weights_with_their_class(tmp_path: Path, classes: int) -> None:
+async def test_weights_are_loaded_with_their_class(tmp_path: Path, classes: int) -> None:
     net = LOADED["Net"](classes).eval()
     (tmp_path / "net.py").write_text(NET)
     torch.save(net.state_dict(), tmp_path / "m.pt")

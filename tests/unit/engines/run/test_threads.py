@@ -68,7 +68,7 @@ ROOT = "/sys/fs/cgroup"
         pytest.param("0::/../other", {"cpu.max": "100000 50000"}, 2.0, id="outside of the root"),
     ],
 )
-def test_cgroup_quota(
+def test_the_tightest_quota_of_a_cgroup_counts(
     tmp_path: Path, own: str, files: Mapping[str, str], quota: float | None
 ) -> None:
     tree = {"/proc/self/cgroup": own, **{f"{ROOT}/{name}": text for name, text in files.items()}}
@@ -171,7 +171,7 @@ TWO_NODES = {
         pytest.param([], {}, None, id="no affinity on this system"),
     ],
 )
-def test_cores_of_one_node(
+def test_the_cores_of_one_node_are_counted(
     usable: Sequence[int], tree: Mapping[str, str], threads: int | None
 ) -> None:
     assert cores_of_one_node(usable, tree.get) == threads

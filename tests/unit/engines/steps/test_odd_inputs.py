@@ -59,7 +59,7 @@ def taken(inputs: Mapping[str, StepInput], draw: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "more"), KINDS, ids=lambda each: str(each or ""))
 @given(st.data())
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_odd_inputs(name: str, more: Mapping[str, Any], data: Any) -> None:
+def test_odd_inputs_are_answered_or_refused(name: str, more: Mapping[str, Any], data: Any) -> None:
     row = TABLE[name]
     options = row.read({**OPTIONS.get(name, {}), **more}, None)
     told = {"step": "s"} if row.named else {}

@@ -198,7 +198,7 @@ def listed(found: dict[str, Array]) -> list[Any]:
     return [(label, round(float(s), 3), np.round(b, 3).tolist()) for label, s, b in rows]
 
 
-def test_boxes_of_an_ssd() -> None:
+def test_boxes_of_an_ssd_are_read() -> None:
     box = pytest.approx([0.1, 0.2, 0.3, 0.4])
     found = run("ssd_boxes", {"detections": SSD}, labels=["none", "cat"])
     assert listed(found) == [(b"cat", 0.9, box), (b"2", 0.6, box)]
@@ -229,7 +229,7 @@ BEST = [
         ("v5", np.insert(YOLO, 4, 0.5, axis=1)[np.newaxis] * f(1, 1, 1, 1, 1, 2, 2)),
     ],
 )
-def test_boxes_of_a_yolo(form: str, output: Array) -> None:
+def test_boxes_of_a_yolo_are_read(form: str, output: Array) -> None:
     size = {"height": 400, "width": 400}
     found = run("yolo_boxes", {"output": output}, form=form, labels=["a", "b"], **size)
     assert listed(found) == [
@@ -238,7 +238,7 @@ def test_boxes_of_a_yolo(form: str, output: Array) -> None:
     assert len(listed(run("yolo_boxes", {"output": output}, form=form, overlap=1, **size))) == 4
 
 
-def test_boxes_of_a_grid_with_anchors() -> None:
+def test_boxes_of_a_grid_with_anchors_are_read() -> None:
     """One cell of 2 x 2, of the second anchor, is sure; all of its raw values are 0 but two."""
     cells = np.full((2, 7, 2, 2), -20, np.float32)
     cells[1, :, 0, 1] = (0, 0, 0, np.log(2), 20, -20, 20)
@@ -304,7 +304,9 @@ BOXES = arrays(
 
 
 @given(BOXES, st.floats(0, 0.99), st.randoms())
-def test_suppression(boxes: Array, most: float, random: Any) -> None:
+def test_suppression_leaves_the_best_of_overlapping_boxes(
+    boxes: Array, most: float, random: Any
+) -> None:
     """What is left does not overlap much; what is not overlaps a better one of its class."""
     boxes = np.concatenate((boxes[:, :2], boxes[:, :2] + boxes[:, 2:]), axis=1)
     scores = f(*[random.random() for _ in boxes])
@@ -322,7 +324,7 @@ def test_suppression(boxes: Array, most: float, random: Any) -> None:
 # -- words ------------------------------------------------------------------------------------
 
 
-def test_the_best_classes() -> None:
+def test_the_best_classes_are_given_in_order() -> None:
     probs = f([0.1, 0.7, 0.2], [0.5, 0.5, 0.0])
     found = run("classifier_output", {"probs": probs}, labels=["a", "b", "c"], top_n=2)
     assert found["label"].tolist() == [[b"b", b"c"], [b"a", b"b"]]

@@ -25,7 +25,7 @@ def saved(directory: Path, model: Any) -> Path:
 
 
 @pytest.mark.parametrize("labels", [LABELS, NAMES, LABELS > 0], ids=["int", "text", "two"])
-async def test_a_classifier(tmp_path: Path, labels: Any) -> None:
+async def test_a_classifier_gives_labels_and_probabilities(tmp_path: Path, labels: Any) -> None:
     fitted = catboost.CatBoostClassifier(**FEW).fit(X, labels)
     model = load(saved(tmp_path, fitted), EngineOptions())
     classes = len(set(labels))
@@ -40,7 +40,7 @@ async def test_a_classifier(tmp_path: Path, labels: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", ["RMSE", "Poisson", "Quantile", "MultiRMSE"])
-async def test_values(tmp_path: Path, loss: str) -> None:
+async def test_a_regression_gives_values(tmp_path: Path, loss: str) -> None:
     target = X[:, :2] if loss == "MultiRMSE" else LABELS
     fitted = catboost.CatBoostRegressor(loss_function=loss, **FEW).fit(X, target)
     model = load(saved(tmp_path, fitted), EngineOptions())

@@ -68,7 +68,7 @@ def test_columns_without_pandas_fail_at_load(
         load(tmp_path / "m.joblib", options)
 
 
-async def test_one_column(tmp_path: Path) -> None:
+async def test_one_column_is_one_input(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed; see `make drivers`")
     table = pandas.DataFrame({"city": ["a", "b", "a", "b"]})
     steps = make_column_transformer((OneHotEncoder(), ["city"]))
@@ -82,7 +82,7 @@ async def test_one_column(tmp_path: Path) -> None:
     model.close()
 
 
-async def test_columns(tmp_path: Path) -> None:
+async def test_columns_are_inputs_of_their_own(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed; see `make drivers`")
     table = pandas.DataFrame({"age": [20.0, 30, 40, 50], "city": ["a", "b", "a", "b"]})
     steps = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["city"]))

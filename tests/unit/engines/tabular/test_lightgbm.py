@@ -35,7 +35,9 @@ def saved(directory: Path, booster: Any) -> Path:
         pytest.param(fitted("multiclassova", num_class=3), 3, id="one against all"),
     ],
 )
-async def test_a_classifier(tmp_path: Path, booster: Any, classes: int) -> None:
+async def test_a_classifier_gives_labels_and_probabilities(
+    tmp_path: Path, booster: Any, classes: int
+) -> None:
     model = load(saved(tmp_path, booster), EngineOptions())
     scores = f"double [-1, {classes}]"
     assert told(model) == {"x": "double [-1, 4]", "label": "int64 [-1]", "probabilities": scores}
@@ -49,7 +51,7 @@ async def test_a_classifier(tmp_path: Path, booster: Any, classes: int) -> None:
 
 
 @pytest.mark.parametrize("objective", ["regression", "poisson", "quantile", "cross_entropy"])
-async def test_values(tmp_path: Path, objective: str) -> None:
+async def test_a_regression_gives_values(tmp_path: Path, objective: str) -> None:
     booster = fitted(objective, TWO)
     model = load(saved(tmp_path, booster), EngineOptions())
     assert told(model)["y"] == "double [-1]"

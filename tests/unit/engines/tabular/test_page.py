@@ -16,7 +16,9 @@ pytestmark = pytest.mark.skipif(find_spec("skops") is None, reason="skops is not
 PAGE = Path(__file__).parents[4] / "docs" / "guide" / "libraries.md"
 
 
-async def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_example_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found

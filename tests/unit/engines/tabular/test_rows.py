@@ -98,7 +98,9 @@ async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> No
     ("write", "dtype"),
     [(sklearn, "double"), (xgboost, "float"), (lightgbm, "double"), (catboost, "float")],
 )
-async def test_wrong_inputs(tmp_path: Path, write: Write, dtype: str, rows: Any, text: str) -> None:
+async def test_wrong_rows_are_refused_and_right_ones_answered_after_them(
+    tmp_path: Path, write: Write, dtype: str, rows: Any, text: str
+) -> None:
     write(tmp_path)
     model = every([]).compile(tmp_path, EngineOptions())
     for _ in range(2):

@@ -62,7 +62,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("file", ["m.skops", "m.joblib", "m.pkl"])
 @pytest.mark.parametrize("labels", [LABELS, NAMES], ids=["int", "text"])
 @pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS)
-async def test_a_classifier(
+async def test_a_classifier_gives_labels_and_probabilities(
     tmp_path: Path, make: Callable[[], Any], labels: Any, file: str
 ) -> None:
     fitted = make().fit(X, labels)
@@ -88,7 +88,7 @@ async def test_a_classifier(
         pytest.param(KMeans(3, n_init=1).fit(X), "int32 [-1]", id="clusters"),
     ],
 )
-async def test_values(tmp_path: Path, fitted: Any, output: str) -> None:
+async def test_a_regression_gives_values(tmp_path: Path, fitted: Any, output: str) -> None:
     model = load(saved(tmp_path, fitted), ALLOWED)
     assert told(model)["y"] == output
     assert np.allclose((await answer(model, x=X))["y"], fitted.predict(X), atol=1e-5)
@@ -103,7 +103,7 @@ async def test_a_classifier_without_probabilities_gives_labels(tmp_path: Path) -
     model.close()
 
 
-async def test_texts(tmp_path: Path) -> None:
+async def test_texts_are_classified(tmp_path: Path) -> None:
     texts = ["good wine", "bad beer", "good beer", "bad wine"]
     fitted = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(
         texts, [1, 0, 1, 0]
@@ -120,7 +120,7 @@ async def test_texts(tmp_path: Path) -> None:
     model.close()
 
 
-def test_signatures_for_classify_and_regress(tmp_path: Path) -> None:
+def test_estimators_have_signatures_for_classify_and_regress(tmp_path: Path) -> None:
     classifier = load(saved(tmp_path, LogisticRegression(max_iter=1000).fit(X, NAMES)), ALLOWED)
     binding = classifier.signatures["classify"].examples
     assert classifier.signatures["classify"].method == Method.CLASSIFY.value
@@ -139,7 +139,9 @@ def test_signatures_for_classify_and_regress(tmp_path: Path) -> None:
         pytest.param(strings("a"), InvalidTensor, "to be double but string", id="texts"),
     ],
 )
-async def test_wrong_inputs(tmp_path: Path, rows: Any, kind: type[Exception], text: str) -> None:
+async def test_wrong_values_are_refused_and_right_ones_answered_after_them(
+    tmp_path: Path, rows: Any, kind: type[Exception], text: str
+) -> None:
     model = load(saved(tmp_path, LogisticRegression(max_iter=1000).fit(X, LABELS)), ALLOWED)
     for _ in range(2):
         with pytest.raises(kind, match=text):

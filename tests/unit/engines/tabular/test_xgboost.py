@@ -37,7 +37,9 @@ def booster(**params: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["m.json", "m.ubj", "m.bst"])
 @pytest.mark.parametrize("labels", [TWO, LABELS], ids=["two", "three"])
-async def test_a_classifier(tmp_path: Path, labels: Any, name: str) -> None:
+async def test_a_classifier_gives_labels_and_probabilities(
+    tmp_path: Path, labels: Any, name: str
+) -> None:
     fitted = xgboost.XGBClassifier(**FEW).fit(X, labels)
     model = load(saved(tmp_path, fitted, name), EngineOptions())
     classes = len(set(labels))
@@ -80,7 +82,9 @@ def test_the_old_binary_format_is_called_so(tmp_path: Path) -> None:
         pytest.param(lambda: booster(objective="binary:logitraw"), "float [-1]", id="raw"),
     ],
 )
-async def test_values(tmp_path: Path, make: Callable[[], Any], output: str) -> None:
+async def test_a_regression_gives_values(
+    tmp_path: Path, make: Callable[[], Any], output: str
+) -> None:
     made = make()
     model = load(saved(tmp_path, made), EngineOptions())
     assert told(model)["y"] == output
@@ -89,7 +93,7 @@ async def test_values(tmp_path: Path, make: Callable[[], Any], output: str) -> N
     model.close()
 
 
-async def test_classes_instead_of_probabilities(tmp_path: Path) -> None:
+async def test_classes_are_given_where_the_model_gives_no_probabilities(tmp_path: Path) -> None:
     """multi:softmax itself gives labels; its probabilities are those of multi:softprob."""
     made = booster(objective="multi:softmax", num_class=3)
     model = load(saved(tmp_path, made), EngineOptions())

@@ -351,7 +351,7 @@ def test_the_reference_does_not_serve_what_has_ended_its_process(
         ("Sqrt", set()),
     ],
 )
-def test_the_real_comparison(
+def test_the_real_comparison_finds_values_that_differ(
     tmp_path: Path, verifier: Verifier, operator: str, kinds: set[ValueKind]
 ) -> None:
     """OpenVINO's ReLU of NaN is 0."""

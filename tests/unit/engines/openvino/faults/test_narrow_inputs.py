@@ -294,7 +294,7 @@ async def test_readers_of_numbers_get_no_magnitudes(
     assert answer["z"].tolist() == np.abs(doubled(sent)).tolist()
 
 
-async def test_concatenations_of_concatenations(tmp_path: Path) -> None:
+async def test_readers_of_concatenations_of_concatenations_get_numbers(tmp_path: Path) -> None:
     x = parameter("x", (-1,))
     inner = joined(x)
     outer = op.concat([inner, inner], 0)

@@ -171,7 +171,7 @@ def test_boxes_without_an_area_overlap_nothing(tmp_path: Path, threshold: float)
         np.testing.assert_allclose(chosen, expected, rtol=1e-5, err_msg=kind)
 
 
-def test_boxes_by_their_centres(tmp_path: Path) -> None:
+def test_boxes_by_their_centres_are_suppressed_rightly(tmp_path: Path) -> None:
     boxes, scores = np.zeros((ROWS, 4), np.float32), np.linspace(1, 0.1, ROWS, dtype=np.float32)
     boxes[0] = boxes[1] = (5, 5, 2, 2)
     places, chosen = answer(saved(tmp_path, -np.inf, "center"), boxes, scores)

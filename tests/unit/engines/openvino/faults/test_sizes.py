@@ -239,7 +239,7 @@ def _axes(*axes: int) -> Any:
 
 
 @pytest.mark.parametrize("name", TO_NOTHING)
-async def test_no_transform_of_size_0(tmp_path: Path, name: str) -> None:
+async def test_a_transform_of_size_0_is_refused(tmp_path: Path, name: str) -> None:
     """They ended the process: the load measured them with zeros, and clients might ask for them."""
     model = load(unary(tmp_path, (1,), DataType.FP32, TO_NOTHING[name]))
     with pytest.raises(InvalidTensor, match="or for none"):
@@ -261,7 +261,7 @@ def _less_one(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", TO_NUMBERS)
-async def test_no_numbers_of_one_frequency(tmp_path: Path, name: str) -> None:
+async def test_numbers_of_one_frequency_are_refused(tmp_path: Path, name: str) -> None:
     """They are none: the process ended, in the load, which measures sizes of 1."""
     model = load(unary(tmp_path, (-1, -1, 2), DataType.FP32, TO_NUMBERS[name]))
     with pytest.raises(InvalidTensor, match="or for none"):

@@ -97,14 +97,18 @@ async def test_a_query_without_keys_gives_0(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
-async def test_celu(tmp_path: Path, kind: Any, alpha: float) -> None:
+async def test_celu_is_computed_as_by_the_reference(
+    tmp_path: Path, kind: Any, alpha: float
+) -> None:
     given = {"x": (floats(2, 5) * 4).astype(kind)}
     write(tmp_path, helper.make_node("Celu", ["x"], ["y"], alpha=alpha), given, {"x": (0,)})
     await check(tmp_path, given, atol=1e-2 if kind is np.float16 else 1e-5)
 
 
 @pytest.mark.parametrize("opened", [(), (0, 1)])
-async def test_swiglu(tmp_path: Path, opened: tuple[int, ...]) -> None:
+async def test_swiglu_is_computed_as_by_the_reference(
+    tmp_path: Path, opened: tuple[int, ...]
+) -> None:
     given = {"a": floats(2, 5) * 4, "b": floats(2, 5)}
     node = helper.make_node("SwiGLU", ["a", "b"], ["y"], alpha=0.5)
     await check(write(tmp_path, node, given, dict.fromkeys("ab", opened)), given)
@@ -224,7 +228,9 @@ def test_numbers_of_which_frequencies_may_be_missing_are_refused(
 
 
 @pytest.mark.parametrize("opset", [17, 19])
-async def test_one_side_of_older_opsets(tmp_path: Path, opset: int) -> None:
+async def test_one_side_of_older_opsets_is_computed_as_by_the_reference(
+    tmp_path: Path, opset: int
+) -> None:
     node = helper.make_node("DFT", ["x"], ["y"], onesided=1, axis=2)
     await check(write(tmp_path, node, {"x": REAL}, opset=opset), {"x": REAL}, atol=1e-4)
 

@@ -51,7 +51,7 @@ SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
         pytest.param(["notes.txt"], "the model is missing", id="nothing known"),
     ],
 )
-def test_missing(files: list[str], text: str | None) -> None:
+def test_the_file_that_a_directory_lacks_is_named(files: list[str], text: str | None) -> None:
     found = missing(files)
     assert found == text if text is None else text in (found or "")
 

@@ -43,7 +43,9 @@ def test_anything_else_is_named_and_the_own_names_serve(
     ],
     ids=str,
 )
-def test_aliases(renames: dict[str, str], names: list[str]) -> None:
+def test_names_that_the_mapping_has_become_aliases(
+    renames: dict[str, str], names: list[str]
+) -> None:
     assert aliases(["a", "b"], KNOWN, renames, "inputs") == names
 
 

@@ -90,7 +90,7 @@ async def test_every_number_can_be_computed_with(tmp_path: Path, dtype: DataType
         max_size=6,
     )
 )
-def test_one_request_after_another_of_any_shape(
+def test_requests_of_any_shape_follow_one_another_without_a_trace(
     arrays: list[Array], any_shape: CompiledPrograms
 ) -> None:
     """Tensors are kept between requests; nothing of an earlier one may show."""

@@ -465,7 +465,7 @@ def test_a_constant_pattern_is_checked_at_load() -> None:
         kernel.check(Attributes(node), [None, pattern, rewrite])
 
 
-def test_fingerprints_of_every_length() -> None:
+def test_fingerprints_of_every_length_are_those_of_tensorflow() -> None:
     data = [bytes((at * 7 + length) % 256 for at in range(length)) for length in range(260)]
     most = 2**63 - 1
     expected = tf.strings.to_hash_bucket_fast(tf.constant(data), most).numpy()

@@ -96,7 +96,9 @@ KERNEL = [[1.0, 2.0], [3.0, 4.0]]
         ),
     ],
 )
-def test_partition(build: Build, before: list[str], model: list[str], after: list[str]) -> None:
+def test_a_node_runs_before_in_or_after_the_model(
+    build: Build, before: list[str], model: list[str], after: list[str]
+) -> None:
     found = divided(build)
     assert found.names(Placement.BEFORE) == before
     assert found.names(Placement.MODEL) == model

@@ -97,7 +97,7 @@ def test_refused_at_all_magnitudes(name: str, numbers: list[tuple[int, int]]) ->
     assert refused(COMPUTE[name][0], a, b) == (~inside).tolist()
 
 
-def test_exponents_of_a_request() -> None:
+def test_exponents_of_a_request_are_exact_or_refused() -> None:
     base = np.array([2, -3, 0, 0, 7, -1, 1, 46340], np.int32)
     exponent = np.array([30, 19, 0, 5, 11, 31, 30, 2], np.int32)
     expected = [int(x) ** int(y) for x, y in zip(base, exponent, strict=True)]
@@ -241,14 +241,14 @@ def test_quotients_and_remainders_are_exact(dtype: type, fixed: bool) -> None:
         max_size=100,
     ),
 )
-def test_exact_at_all_magnitudes(name: str, numbers: list[tuple[int, int]]) -> None:
+def test_divisions_are_exact_at_all_magnitudes(name: str, numbers: list[tuple[int, int]]) -> None:
     build, expected = DIVIDE[name]
     a, b = np.array(numbers, np.int32).T
     assert np.array_equal(served(build, a, b), expected(a, b))
 
 
 @BY_KIND
-def test_exact_beside_every_multiple(name: str) -> None:
+def test_divisions_are_exact_beside_every_multiple(name: str) -> None:
     """Where a rounded quotient is an integer and the quotient is not, or the other way round."""
     build, expected = DIVIDE[name]
     random = np.random.default_rng(13)

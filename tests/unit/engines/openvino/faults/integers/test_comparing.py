@@ -87,7 +87,7 @@ REDUCE: dict[str, Any] = {
 
 
 @DTYPES
-def test_the_greatest_and_the_least(dtype: type, fixed: bool) -> None:
+def test_the_greatest_and_the_least_are_exact(dtype: type, fixed: bool) -> None:
     numbers = held(dtype)
     x = np.stack([numbers, numbers[::-1], np.roll(numbers, 3)])
     builds = {
@@ -130,7 +130,7 @@ def test_limits_are_exact(limits: tuple[int, int], dtype: type, fixed: bool) -> 
 
 
 @DTYPES
-def test_relu_rounding_and_booleans(dtype: type, fixed: bool) -> None:
+def test_relu_rounding_and_booleans_are_exact(dtype: type, fixed: bool) -> None:
     x = held(dtype)
     boolean = lambda n: op.convert(n, "boolean")  # noqa: E731
     builds = {"floor": op.floor, "ceiling": op.ceiling, "relu": op.relu, "boolean": boolean}

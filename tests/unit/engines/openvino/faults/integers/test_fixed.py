@@ -25,7 +25,7 @@ def places(x: Any, kind: type) -> Any:
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_hashes_of_places(kind: type) -> None:
+def test_hashes_of_places_are_exact(kind: type) -> None:
     def build(x: Any) -> Any:
         spread = op.multiply(places(x, kind), constant(40503, kind))
         return op.floor_mod(spread, constant(65537, kind))
@@ -115,7 +115,7 @@ def over(given: Any, step: Any, *, sliced: bool) -> Any:
     return build
 
 
-def test_rows_of_a_constant_in_a_loop() -> None:
+def test_rows_of_a_constant_in_a_loop_are_exact() -> None:
     table = np.array([LARGE, LARGE + 2, 2**31 - 1, 12345], np.int32)
 
     def step(row: Any, each: Any) -> Any:
@@ -169,7 +169,7 @@ ENDS = np.array([-(2**31), -(2**31) + 1, -5, 100, LARGE, 2**31 - 2, 2**31 - 1], 
 
 
 @pytest.mark.parametrize("name", SEARCH)
-def test_places_among_constants_beyond_32_bits(name: str) -> None:
+def test_places_among_constants_beyond_32_bits_are_exact_or_refused(name: str) -> None:
     """They are cut to the ends of int32, which differ from all numbers but those ends."""
     limits = [-(2**40), -(2**33), -5, 100, 2**33, 2**40]
     side = "right" if name in ("bucketize without", "sorted right") else "left"

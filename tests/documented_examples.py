@@ -141,10 +141,12 @@ KIBERNETIKA = (
     Example(
         74,
         "curl URL/predict/ -F bytes_input=@input.jpg",
-        f"{KSERVING}::test_a_picture_in_and_a_picture_out",
+        f"{KSERVING}::test_a_picture_goes_in_and_a_picture_comes_out",
     ),
-    Example(74, "raw_input=yes", "and `raw_input=yes` are refused"),
-    Example(75, "out_mime_type image/*", f"{KSERVING}::test_a_picture_in_and_a_picture_out"),
+    Example(74, "raw_input=yes", "`raw_input=yes` is refused"),
+    Example(
+        75, "out_mime_type image/*", f"{KSERVING}::test_a_picture_goes_in_and_a_picture_comes_out"
+    ),
     Example(
         76,
         "POST /serving-proxy, PredictJSON",
@@ -160,52 +162,72 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(
         100, "STFS_B64_AUTOCONVERT", f"{STFS_COMMAND}::test_the_variable_that_is_called_otherwise"
     ),
-    Example(101, "--enable_ssl --secret_pem --secret_key", f"{STFS_COMMAND}::test_encryption"),
+    Example(
+        101,
+        "--enable_ssl --secret_pem --secret_key",
+        f"{STFS_COMMAND}::test_encryption_takes_a_certificate_and_a_key",
+    ),
     Example(
         102,
         "--reload_models",
         f"{STFS_COMMAND}::test_models_are_not_polled_with_reload_models_false",
     ),
-    Example(102, "--custom_op_paths", f"{STFS_COMMAND}::test_custom_operations"),
+    Example(
+        102,
+        "--custom_op_paths",
+        f"{STFS_COMMAND}::test_custom_operations_are_every_library_of_the_directories",
+    ),
     Example(102, "--session_config", f"{STFS_COMMAND}::test_session_options_have_no_effect"),
-    Example(103, "--enable_auth --auth_username --auth_password", f"{STFS_COMMAND}::test_one_user"),
+    Example(
+        103,
+        "--enable_auth --auth_username --auth_password",
+        f"{STFS_COMMAND}::test_one_user_is_authenticated",
+    ),
     Example(103, "--enable_cors", f"{STFS}::test_a_browser_may_ask_before_it_asks"),
     Example(103, "--download_inference_images", "`true` is refused: uploads stay in memory"),
-    Example(104, "--model_config_file", f"{STFS_COMMAND}::test_several_models"),
+    Example(
+        104, "--model_config_file", f"{STFS_COMMAND}::test_several_models_are_read_from_a_file"
+    ),
     Example(
         106,
         "--model_platform tensorflow, onnx, scikitlearn, xgboost",
-        f"{STFS_COMMAND}::test_platforms",
+        f"{STFS_COMMAND}::test_a_platform_chooses_its_driver",
     ),
     Example(
         106,
         "--model_platform mxnet, pytorch_onnx, h2o, spark",
         f"{STFS_COMMAND}::test_platforms_that_are_refused_with_advice",
     ),
-    Example(107, "--model_platform pmml", f"{STFS}::test_pmml"),
+    Example(107, "--model_platform pmml", f"{STFS}::test_pmml_answers_a_flat_record"),
     Example(108, "<model>-signature.json", "Files `*-signature.json` are not read"),
-    Example(113, "POST / with data", f"{STFS}::test_post"),
-    Example(113, "curl -X POST -d", f"{STFS}::test_curl"),
-    Example(114, "POST / multipart, field image", f"{STFS}::test_an_image_of_the_user"),
-    Example(114, "POST / multipart, field images", f"{STFS_BODY}::test_files_of_a_form"),
+    Example(113, "POST / with data", f"{STFS}::test_a_post_is_answered_as_in_the_readme"),
+    Example(113, "curl -X POST -d", f"{STFS}::test_curl_is_answered_as_in_the_readme"),
+    Example(114, "POST / multipart, field image", f"{STFS}::test_an_image_of_the_user_is_answered"),
+    Example(
+        114, "POST / multipart, field images", f"{STFS_BODY}::test_files_of_a_form_become_inputs"
+    ),
     Example(115, "GET /v1/models", f"{STFS}::test_the_list_of_models_describes_each_model"),
     Example(
         116, "GET /v1/models/NAME that is not there", f"{STFS}::test_unknown_models_are_not_found"
     ),
-    Example(117, "gen_json", f"{STFS}::test_generated_data"),
-    Example(118, "gen_client?language=", f"{STFS}::test_generated_clients"),
+    Example(117, "gen_json", f"{STFS}::test_generated_data_are_answered"),
+    Example(118, "gen_client?language=", f"{STFS}::test_generated_clients_run"),
     Example(119, "GET /health", f"{STFS}::test_health_is_open_to_all"),
     Example(120, "GET /", "a table of models, versions and tensors, without forms"),
     Example(
         121, "/json_inference, /image_inference, /generate_clients", "The test pages of the browser"
     ),
     Example(123, "a bare list in data", f"{STFS_BODY}::test_the_only_input_needs_no_name"),
-    Example(124, "predict, predict_proba, predict_log_proba", f"{STFS}::test_scikit_learn"),
+    Example(
+        124,
+        "predict, predict_proba, predict_log_proba",
+        f"{STFS}::test_scikit_learn_answers_with_its_three_results",
+    ),
     Example(125, "run_profile", "`run_profile`: true is refused"),
     Example(
         126, "preprocess_function.marshal", "which ran code of `*.marshal` files: true is refused"
     ),
-    Example(127, "clients in bash, Python, JavaScript", f"{STFS}::test_generated_clients"),
+    Example(127, "clients in bash, Python, JavaScript", f"{STFS}::test_generated_clients_run"),
 )
 
 EDI_KERNELS = (
@@ -237,7 +259,7 @@ EDI_KERNELS = (
     Example(
         164,
         "python kernel.py with input.json",
-        f"{UNIT}/commands/test_kernel_run.py::test_a_package_of_edi_with_its_input_beside_it",
+        f"{UNIT}/commands/test_kernel_run.py::test_a_package_of_edi_runs_on_its_input",
     ),
     Example(167, "README.md beside it", "| `README.md` | optional |"),
     Example(168, "model.json", f"{EDI}::test_the_kernel_is_told_of_its_package"),
@@ -328,7 +350,7 @@ KONDUIT_SERVING = (
     Example(
         247, "variables of each request", f"{KONDUIT}::test_each_request_has_variables_of_its_own"
     ),
-    Example(247, "lists and texts", f"{KONDUIT}::test_lists_and_texts"),
+    Example(247, "lists and texts", f"{KONDUIT}::test_scripts_take_and_give_lists_and_texts"),
     Example(247, "image -> PNG", f"{KONDUIT}::test_a_picture_is_a_file_of_png"),
     Example(
         250,
@@ -343,7 +365,11 @@ KONDUIT_SERVING = (
     ),
     Example(250, "konduit build, profile, pythonpaths", "a package is installed by pip"),
     Example(251, "konduit config -p with a switch", "not there: write the file"),
-    Example(252, "PMML by a Python step", f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier"),
+    Example(
+        252,
+        "PMML by a Python step",
+        f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier_gives_labels_and_probabilities",
+    ),
 )
 
 OPENVINO_MODEL_SERVER = (
@@ -356,7 +382,7 @@ OPENVINO_MODEL_SERVER = (
     Example(
         58,
         "pipeline_config_list over REST and gRPC",
-        f"{GRAPHS}::test_a_pipeline_of_openvino_model_server",
+        f"{GRAPHS}::test_a_pipeline_of_openvino_model_server_is_answered",
     ),
     Example(58, "demultiply_count of the pipeline", f"{PIPELINES}::test_a_request_that_is_a_list"),
     Example(
@@ -366,16 +392,30 @@ OPENVINO_MODEL_SERVER = (
     Example(
         62, "a shared library as base_path", f"{PIPELINES}::test_a_library_is_refused_by_its_name"
     ),
-    Example(63, "mediapipe_config_list: models in a row", f"{MEDIAPIPE}::test_models_in_a_row"),
-    Example(63, "mediapipe_config_list: a Python node", f"{GRAPHS}::test_a_graph_of_mediapipe"),
+    Example(
+        63,
+        "mediapipe_config_list: models in a row",
+        f"{MEDIAPIPE}::test_models_in_a_row_become_steps",
+    ),
+    Example(
+        63,
+        "mediapipe_config_list: a Python node",
+        f"{GRAPHS}::test_a_graph_of_mediapipe_is_answered",
+    ),
     Example(63, "subconfig.json", f"{MEDIAPIPE}::test_models_of_the_graph_s_own_file"),
     Example(63, "other calculators", f"{MEDIAPIPE}::test_a_graph_that_cannot_be_served_is_refused"),
-    Example(63, "a graph in model_config_list", f"{MEDIAPIPE}::test_a_graph_among_the_models"),
+    Example(
+        63, "a graph in model_config_list", f"{MEDIAPIPE}::test_a_graph_among_the_models_is_served"
+    ),
     Example(63, "--model_path with a graph", f"{PYTHON_NODES}::test_a_directory_is_a_graph"),
-    Example(63, "Python nodes, quickstart", f"{PYTHON_NODES}::test_the_quickstart"),
+    Example(63, "Python nodes, quickstart", f"{PYTHON_NODES}::test_the_quickstart_is_answered"),
     Example(63, "access inputs via index", f"{PYTHON_NODES}::test_names_and_the_order_of_tags"),
     Example(63, "custom types", f"{PYTHON_NODES}::test_a_node_gets_the_buffer_as_it_was_sent"),
-    Example(63, "incomplete inputs", f"{PYTHON_NODES}::test_incomplete_inputs"),
+    Example(
+        63,
+        "incomplete inputs",
+        f"{PYTHON_NODES}::test_incomplete_inputs_are_kept_until_they_are_complete",
+    ),
     Example(63, "incomplete outputs", f"{PYTHON_NODES}::test_a_node_may_leave_out_outputs"),
     Example(63, "generative mode", f"{PYTHON_NODES}::test_a_generator_answers_one_by_one"),
     Example(

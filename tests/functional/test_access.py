@@ -199,13 +199,13 @@ def test_keys_come_in_two_headers_and_passwords_in_one(server: Guarded) -> None:
         pytest.param(issuer.token(sub="part", kid="none"), id="by an unknown key"),
     ],
 )
-def test_wrong_tokens(server: Guarded, wrong: str) -> None:
+def test_wrong_tokens_are_refused_over_both_interfaces(server: Guarded, wrong: str) -> None:
     given = {"authorization": f"Bearer {wrong}"}
     assert server.rest.post(PREDICT, content=BODY, headers=given).status_code == 401
     assert server.predict(given) is UNKNOWN
 
 
-def test_a_rotated_key(server: Guarded) -> None:
+def test_a_rotated_key_is_not_believed_any_more(server: Guarded) -> None:
     """A key that its issuer has withdrawn is not believed any more, on open connections either."""
     new = {"authorization": f"Bearer {issuer.token(issuer.ec_key(1), kid='two', sub='part')}"}
     assert (server.predict(bearer("part")), server.predict(new)) == (OK, UNKNOWN)
@@ -428,7 +428,9 @@ def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: in
 
 
 @pytest.mark.parametrize("transport", ["http2", "grpcio"])
-def test_certificates_and_closed_health(tmp_path: Path, transport: str) -> None:
+def test_a_certificate_names_its_caller_and_closed_health_asks_for_one(
+    tmp_path: Path, transport: str
+) -> None:
     """The client's certificate names the caller; one that the file lacks may not read health."""
     authority = Authority(tmp_path)
     pair, edge, other = authority.server(), authority.client("edge"), authority.client("other")

@@ -60,7 +60,9 @@ def of_size(*sizes: int) -> Callable[[Any], object]:
         pytest.param(of_size(), "Obtained shape []", id="a scalar"),
     ],
 )
-def test_tensors_over_grpc(server: Server, change: Callable[[Any], object], text: str) -> None:
+def test_a_malformed_tensor_over_grpc_is_refused(
+    server: Server, change: Callable[[Any], object], text: str
+) -> None:
     request = predict_request("digits", image=IMAGE)
     change(request.inputs["image"])
     with rpc_refused("INVALID_ARGUMENT", text):

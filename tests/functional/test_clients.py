@@ -202,7 +202,7 @@ def posted(server: Server, directory: Path, *fields: str) -> tuple[str, bytes]:
     return run.stderr.decode(), run.stdout
 
 
-def test_a_file_in_a_file_out(server: Server, tmp_path: Path) -> None:
+def test_a_file_sent_in_comes_back_as_a_file(server: Server, tmp_path: Path) -> None:
     fields = ("image=@cat.png", "text=cat", "out_filter=image", "out_mime_type=image/png")
     assert posted(server, tmp_path, *fields) == ("image/png", PNG)
 
@@ -217,13 +217,13 @@ def test_a_browser_is_to_believe_the_type_that_was_asked_for(server: Server) -> 
     assert reply.headers["content-security-policy"] == "sandbox"
 
 
-def test_texts_of_some_outputs(server: Server, tmp_path: Path) -> None:
+def test_texts_of_some_outputs_are_a_list(server: Server, tmp_path: Path) -> None:
     fields = ("image=@cat.png", "text=cat", "out_filter=text", "out_mime_type=text/plain")
     kind, body = posted(server, tmp_path, *fields)
     assert (kind, json.loads(body)) == ("application/json", ["cat"])
 
 
-def test_some_outputs_as_rows(server: Server, tmp_path: Path) -> None:
+def test_some_outputs_are_answered_as_rows(server: Server, tmp_path: Path) -> None:
     kind, body = posted(server, tmp_path, "image=@cat.png", "text=cat", "out_filter=text")
     assert (kind, json.loads(body)) == ("application/json", {"predictions": ["cat"]})
 

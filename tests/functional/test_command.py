@@ -20,7 +20,7 @@ from tests.process import PATIENCE_S, Process, free_ports, until
 from tests.tables import named_by
 
 
-def test_version() -> None:
+def test_the_command_tells_its_version() -> None:
     process = Process("ie_serving", "--version")
     assert process.exit_code() == 0
     assert "ie_serving" in process.log
@@ -181,7 +181,7 @@ def test_ctrl_c_ends_it_cleanly(serve: Serve) -> None:
     assert "Traceback" not in server.log
 
 
-def test_health_and_reflection(digits: Server) -> None:
+def test_health_and_reflection_are_served_beside_the_api(digits: Server) -> None:
     from grpc_health.v1 import health_pb2, health_pb2_grpc
     from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
         ProtoReflectionDescriptorDatabase,

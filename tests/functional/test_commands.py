@@ -99,7 +99,7 @@ def test_status_fails_where_something_does_not_serve(world: World) -> None:
 
 @pytest.mark.parametrize("form", ["npy", "npz", "csv", "json"])
 @pytest.mark.parametrize("interface", ["rest", "grpc"])
-def test_predict_of_each_kind_of_file(
+def test_predict_sends_each_kind_of_file(
     world: World, tmp_path: Path, form: str, interface: str
 ) -> None:
     file, answer = tmp_path / f"in.{form}", tmp_path / "out.npz"
@@ -177,7 +177,7 @@ def test_labels_are_set_all_or_none(world: World) -> None:
     assert world.run("labels", "list", "digits").out == "stable=1\n"
 
 
-def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> None:
+def test_a_reload_takes_another_configuration(world: World, tmp_path: Path) -> None:
     file = tmp_path / "models.config"
     file.write_text(
         f'model_config_list {{ config {{ name: "digits" base_path: "{world.folder}/digits"'
@@ -323,7 +323,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
         yield server, folder
 
 
-def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
+def test_status_speaks_tls_and_sends_its_key(closed: tuple[Server, Path]) -> None:
     server, folder = closed
     url, ca = f"https://localhost:{server.rest_port}", f"--ca={folder / 'authority.pem'}"
     shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
@@ -349,7 +349,7 @@ def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
     assert unencrypted.err.endswith("use https://\n")
 
 
-def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
+def test_predict_over_grpc_speaks_tls_and_sends_its_key(closed: tuple[Server, Path]) -> None:
     server, folder = closed
     shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
     asked = ("predict", "--model_name=digits", f"--url=grpcs://localhost:{server.port}", *shown)
@@ -377,7 +377,7 @@ EACH = [
 
 
 @pytest.mark.parametrize("words", EACH, ids=" ".join)
-def test_each_command_with_tls_a_certificate_and_a_key(
+def test_each_command_takes_tls_a_certificate_and_a_key(
     closed: tuple[Server, Path], words: tuple[str, ...]
 ) -> None:
     server, folder = closed
@@ -392,7 +392,7 @@ def test_each_command_with_tls_a_certificate_and_a_key(
     assert ie_serving(*words, *ways, data=data).code == REFUSED
 
 
-def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
+def test_a_made_up_program_speaks_tls_and_sends_its_key(closed: tuple[Server, Path]) -> None:
     server, folder = closed
     url, ca = f"--url=https://localhost:{server.rest_port}", f"--ca={folder / 'authority.pem'}"
     shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
@@ -412,7 +412,7 @@ def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -
         assert (ended.code, bool(re.search(cause, ended.err))) == (code, True), ended.err
 
 
-def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(
+def test_a_reload_by_rpc_takes_tls_a_certificate_and_a_key(
     closed: tuple[Server, Path], tmp_path: Path
 ) -> None:
     server, folder = closed

@@ -47,7 +47,7 @@ def states(document: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def test_the_states_of_all_models(server: Server) -> None:
+def test_the_states_of_all_models_are_told(server: Server) -> None:
     reply = server.rest.get("/v1/config")
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "application/json"

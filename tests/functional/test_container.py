@@ -117,7 +117,9 @@ def test_the_build_is_locked_from_what_the_project_asks_for() -> None:
         pytest.param(["ie_serving", "--help"], "usage: ie_serving", id="help of the server's"),
     ],
 )
-def test_the_forms_of_a_command(run: Run, command: list[str], first_line: str) -> None:
+def test_each_form_of_a_command_starts_the_server_it_means(
+    run: Run, command: list[str], first_line: str
+) -> None:
     process = run(*command)
     assert process.exit_code() == 0
     assert process.lines[0].startswith(first_line)
@@ -136,7 +138,7 @@ def test_flags_of_openvino_model_server_start_ie_serving(run: Run, flags: list[s
     assert "['digits']" in server.line(READY)
 
 
-def test_a_configuration_file_of_openvino_model_server(run: Run, tmp_path: Path) -> None:
+def test_a_configuration_file_of_openvino_model_server_is_served(run: Run, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     place = ["--config_path", str(config)]
     managed = run("--add_to_config", *place, "--model_name", "digits", "--model_path", str(SAMPLE))

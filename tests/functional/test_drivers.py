@@ -166,7 +166,7 @@ def test_answers_are_the_librarys_over_both_ports(server: Server, model: str) ->
     }
 
 
-def test_metadata(server: Server) -> None:
+def test_metadata_describe_a_model_of_another_library(server: Server) -> None:
     reply = server.rest.get("/v1/models/iris/metadata").json()
     signatures = reply["metadata"]["signature_def"]["signatureDef"]
     assert signatures.keys() == {"serving_default", "classify"}
@@ -178,7 +178,7 @@ def test_metadata(server: Server) -> None:
     assert signatures["classify"]["methodName"] == "tensorflow/serving/classify"
 
 
-def test_classify_and_regress(server: Server) -> None:
+def test_classify_and_regress_answer_as_the_library(server: Server) -> None:
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name, request.model_spec.signature_name = "iris", "classify"
     example = request.input.example_list.examples.add()

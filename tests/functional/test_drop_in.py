@@ -117,7 +117,7 @@ def test_the_status_of_a_version_that_serves(server: Server) -> None:
     assert reply.json() == {"model_version_status": [of_rest]}
 
 
-def test_metadata_over_grpc(server: Server) -> None:
+def test_metadata_are_told_over_grpc(server: Server) -> None:
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     reply = server.prediction.GetModelMetadata(named(request, "half_plus_two"), PATIENCE_S)
     assert answered(reply) == ("half_plus_two", "")
@@ -165,7 +165,7 @@ def test_metadata_over_rest_is_the_whole_of_what_the_export_declares(server: Ser
 
 
 @pytest.mark.parametrize("model", GENERATIONS)
-def test_classify(server: Server, model: str) -> None:
+def test_classify_answers_as_the_original(server: Server, model: str) -> None:
     request = named(classification_pb2.ClassificationRequest(), model, "classify_x_to_y")
     reply = server.prediction.Classify(with_example(request), PATIENCE_S)
     assert answered(reply) == (model, "classify_x_to_y")
@@ -174,7 +174,7 @@ def test_classify(server: Server, model: str) -> None:
 
 
 @pytest.mark.parametrize("model", GENERATIONS)
-def test_regress(server: Server, model: str) -> None:
+def test_regress_answers_as_the_original(server: Server, model: str) -> None:
     request = named(regression_pb2.RegressionRequest(), model, "regress_x_to_y")
     reply = server.prediction.Regress(with_example(request), PATIENCE_S)
     assert answered(reply) == (model, "regress_x_to_y")
@@ -199,7 +199,7 @@ def test_several_inferences_in_one_call(server: Server, model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "value"), [("half_plus_two", 3.0), ("second_generation", 3.0), ("half_plus_three", 4)]
 )
-def test_predict_of_the_models_of_a_file(
+def test_predict_answers_for_the_models_of_a_file(
     server: Server, model: str, value: float, only: tuple[str, ...]
 ) -> None:
     """With a tensor that lacks the last dimension, which is 1: the original's client sends it."""
@@ -218,7 +218,7 @@ def test_predict_of_the_models_of_a_file(
         ("unknown_operations", "serving_default", 3.0),
     ],
 )
-def test_predict_of_every_kind_of_export(
+def test_predict_answers_for_every_kind_of_export(
     server: Server, model: str, signature: str, value: float
 ) -> None:
     assert predict(server.prediction, model, signature) == value
@@ -226,11 +226,11 @@ def test_predict_of_every_kind_of_export(
 
 @pytest.mark.skipif(importlib.util.find_spec("tf_keras") is None, reason="no tf_keras")
 @pytest.mark.parametrize("model", ["keras", "keras_mirrored"])
-def test_predict_of_keras(server: Server, model: str) -> None:
+def test_predict_answers_for_models_of_keras(server: Server, model: str) -> None:
     assert predict(server.prediction, model, rank=2) == 2.0
 
 
-def test_predict_over_a_unix_socket(server: Server, root: Path) -> None:
+def test_predict_answers_over_a_unix_socket(server: Server, root: Path) -> None:
     with grpc.insecure_channel(f"unix:{root / 'grpc.sock'}") as channel:
         prediction = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         assert predict(prediction, "half_plus_two") == 3.0

@@ -41,7 +41,7 @@ def typed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Typed]:
 
 @pytest.mark.deployed
 @pytest.mark.parametrize("typed", TYPED, indirect=True)
-def test_the_readme_and_the_notebook_beside_it(typed: Typed) -> None:
+def test_the_readme_and_the_notebook_beside_it_run_as_they_stand(typed: Typed) -> None:
     typed.page((typed.folder / "README.md").read_text())
     for notebook in typed.folder.glob("*.ipynb"):
         shown, saved = executed(notebook), outputs(nbformat.read(notebook, 4))
@@ -71,7 +71,7 @@ def outputs(book: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.deployed
 @pytest.mark.parametrize("typed", ["kubernetes"], indirect=True)
-def test_kubernetes_from_nothing(typed: Typed, tmp_path: Path) -> None:
+def test_the_page_on_kubernetes_runs_from_nothing(typed: Typed, tmp_path: Path) -> None:
     """The chart and the server are real; the cluster is `stand_in_cluster.py`."""
     commands = tmp_path / "bin"
     commands.mkdir()

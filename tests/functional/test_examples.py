@@ -74,7 +74,7 @@ def best(classes: Any) -> str:
     return str(max(classes, key=lambda entry: entry.score).label)
 
 
-def test_classify(server: Server) -> None:
+def test_classify_names_the_digits_over_both_interfaces(server: Server) -> None:
     request = fill(classification_pb2.ClassificationRequest(), "name_it")
     response = server.prediction.Classify(request, PATIENCE_S)
     named = [best(entry.classes) for entry in response.result.classifications]
@@ -87,7 +87,7 @@ def test_classify(server: Server) -> None:
     assert over_rest == named
 
 
-def test_regress(server: Server) -> None:
+def test_regress_gives_the_digits_over_both_interfaces(server: Server) -> None:
     request = fill(regression_pb2.RegressionRequest(), "number_it")
     response = server.prediction.Regress(request, PATIENCE_S)
     assert [entry.value for entry in response.result.regressions] == DIGITS

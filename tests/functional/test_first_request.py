@@ -58,20 +58,20 @@ def output(*command: str) -> str:
 @pytest.mark.parametrize(
     "number", [pytest.param(0, id="gRPC", marks=pytest.mark.deployed), pytest.param(1, id="REST")]
 )
-def test_python(server: Server, tmp_path: Path, number: int) -> None:
+def test_the_program_in_python_runs(server: Server, tmp_path: Path, number: int) -> None:
     program = tmp_path / "client.py"
     program.write_text(with_ports(code("python")[number], server))
     assert json.loads(output(sys.executable, str(program))) == ANSWER
 
 
-def test_curl(server: Server) -> None:
+def test_the_command_with_curl_runs(server: Server) -> None:
     (command,) = code("sh")
     assert json.loads(output("sh", "-c", with_ports(command, server))) == {"predictions": ANSWER}
 
 
 @pytest.mark.deployed
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java here")
-def test_java(server: Server, tmp_path: Path) -> None:
+def test_the_program_in_java_runs(server: Server, tmp_path: Path) -> None:
     (text,) = code("java")
     program = tmp_path / "OverRest.java"
     program.write_text(with_ports(text, server))

@@ -77,7 +77,7 @@ def compare(server: Server, graph: RandomGraph, chance: random.Random) -> str:
     return "right" if wanted else "open"
 
 
-def test_random_graphs(tmp_path: Path) -> None:
+def test_random_graphs_are_answered_as_by_numpy(tmp_path: Path) -> None:
     """Every answer is numpy's; no process dies, and no defect is logged."""
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(1 << 32))
     began, counted = time.monotonic(), Counter[str]()

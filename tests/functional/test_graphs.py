@@ -196,7 +196,7 @@ def predict(server: Server, model: str, x: object) -> dict[str, Any]:
     return {**found, "version": reply.model_spec.version.value}
 
 
-def test_the_example_of_the_page(server: Server) -> None:
+def test_the_example_of_the_page_is_answered_as_printed(server: Server) -> None:
     """Over both interfaces; also by the path of a version, as the page asks."""
     answer = {"score": [5.0, -0.5], "scaled": [[0.5, 1.0, 1.5, 2.0], [-0.5, 0.0, 0.0, 0.0]]}
     assert predict(server, "scored", ROWS) == {**answer, "version": 1}
@@ -207,7 +207,7 @@ def test_the_example_of_the_page(server: Server) -> None:
     assert reply == json.loads(shown)
 
 
-def test_the_pictures_of_the_page(server: Server, root: Path) -> None:
+def test_the_pictures_of_the_page_are_drawn_as_shown(server: Server, root: Path) -> None:
     """Only the port and the name of the graph differ; `colours` is a model here."""
     address = f"localhost:{server.rest_port}/v1/models/found:predict"
     assert "localhost:8000/v1/models/colours:predict" in ASK
@@ -246,7 +246,7 @@ def test_a_custom_node_is_python_code(server: Server) -> None:
     assert 'step "count" (kernel "count.py:Count"): too many rows' in reply.json()["error"]
 
 
-def test_metadata(server: Server) -> None:
+def test_metadata_describe_a_graph(server: Server) -> None:
     found = server.rest.get("/v1/models/scored/metadata").json()["metadata"]["signature_def"]
     default = found["signatureDef"]["serving_default"]
     shapes = {
@@ -260,13 +260,13 @@ def test_a_graph_in_a_repository_uses_a_graph(server: Server) -> None:
     assert predict(server, "nested", ROWS) == {"twice": [5.0, -0.5], "version": 7}
 
 
-def test_a_pipeline_of_openvino_model_server(server: Server) -> None:
+def test_a_pipeline_of_openvino_model_server_is_answered(server: Server) -> None:
     body = {"inputs": {"tables": [ROWS, ROWS, ROWS[::-1]]}}
     reply = server.rest.post("/v1/models/piped:predict", json=body).json()
     assert reply == {"outputs": [[5.0, -0.5], [5.0, -0.5], [-0.5, 5.0]]}
 
 
-def test_a_graph_of_mediapipe(server: Server) -> None:
+def test_a_graph_of_mediapipe_is_answered(server: Server) -> None:
     """A model and a Python node, as OpenVINO Model Server has them in graph.pbtxt; with dtypes."""
     given = {"inputs": {"text": ["hello"], "rows": [ROWS[0]]}}
     reply = server.rest.post("/v1/models/both:predict", json=given)

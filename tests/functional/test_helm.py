@@ -105,7 +105,7 @@ def test_a_model_that_verify_installs_is_replaced_pod_by_pod(deployed: Any, tmp_
     assert [item["path"] for item in items] == ["1/model.xml", "1/model.bin"]
 
 
-def test_the_values_of_the_documentation(
+def test_the_values_of_the_documentation_are_deployed(
     made: Mapping[str, list[Manifest]], deployed: Any, tmp_path: Path
 ) -> None:
     settings = deployed("documentation").settings(tmp_path)
@@ -126,7 +126,7 @@ def test_a_directory_of_models_that_requests_load(deployed: Any, tmp_path: Path)
     assert server.idle_unload_timeout_s == 3600
 
 
-def test_a_canary_a_shadow_and_the_volume_of_their_files(deployed: Any, tmp_path: Path) -> None:
+def test_a_canary_and_a_shadow_get_a_volume_for_their_files(deployed: Any, tmp_path: Path) -> None:
     resnet, digits = deployed("canary").settings(tmp_path).models
     assert resnet.split and resnet.rollback
     assert (digits.shadow.label, digits.shadow.path) == ("candidate", "/records/digits")
@@ -139,7 +139,7 @@ def test_a_canary_a_shadow_and_the_volume_of_their_files(deployed: Any, tmp_path
         assert {"name": "records", "mountPath": "/records"} in mounts
 
 
-def test_tls(deployed: Any, tmp_path: Path) -> None:
+def test_tls_mounts_its_secret_and_changes_the_probes(deployed: Any, tmp_path: Path) -> None:
     server = deployed("tls").settings(tmp_path).server
     assert (server.tls_certificate, server.tls_key) == ("/tls/tls.crt", "/tls/tls.key")
     assert deployed("tls").volumes["tls"]["secret"]["secretName"] == "a"
@@ -156,7 +156,7 @@ def test_probes_without_a_certificate_look_whether_the_port_is_open(deployed: An
         assert "httpGet" not in container[name]
 
 
-def test_keys(deployed: Any, tmp_path: Path) -> None:
+def test_keys_are_mounted_from_their_secret(deployed: Any, tmp_path: Path) -> None:
     assert deployed("keys").settings(tmp_path).server.api_key_file == "/auth/all"
     assert deployed("keys").volumes["auth"]["secret"]["secretName"] == "a"
     assert deployed("keys").mounts["/auth"]["readOnly"] is True
@@ -172,7 +172,9 @@ def test_the_grace_period_follows_the_drain(deployed: Any, tmp_path: Path) -> No
     assert pod["terminationGracePeriodSeconds"] > longest
 
 
-def test_models_and_configuration(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+def test_models_become_a_configuration_file_unless_one_is_given(
+    made: Mapping[str, list[Manifest]], deployed: Any
+) -> None:
     text = kind(made["configuration"], "ConfigMap")["data"]["config.json"]
     assert json.loads(text) == {
         "model_config_list": [{"config": BASIC["models"][0]}],
@@ -189,14 +191,14 @@ def test_a_volume_of_one_node_is_let_go_of_first(name: str, strategy: str, deplo
     assert deployed(name).spec["strategy"]["type"] == strategy
 
 
-def test_claims_of_yours(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+def test_given_claims_are_used(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
     assert "PersistentVolumeClaim" not in {each["kind"] for each in made["claims"]}
     volumes = deployed("claims").volumes
     assert volumes["repository"]["persistentVolumeClaim"]["claimName"] == "a"
     assert volumes["cache"]["persistentVolumeClaim"]["claimName"] == "b"
 
 
-def test_an_authority_of_yours(deployed: Any, tmp_path: Path) -> None:
+def test_a_given_authority_is_mounted_and_named(deployed: Any, tmp_path: Path) -> None:
     found = deployed("authority")
     assert found.environ(tmp_path) == {"MINIO_CA_BUNDLE": f"{tmp_path}/ca/ca.pem"}
     assert found.volumes["ca"]["configMap"]["name"] == "b"
@@ -280,7 +282,7 @@ def test_another_platform_chooses_the_user(deployed: Any) -> None:
     assert context.keys().isdisjoint({"runAsUser", "runAsGroup", "fsGroup"})
 
 
-def test_an_image_by_digest_and_flags_of_yours(deployed: Any, tmp_path: Path) -> None:
+def test_an_image_by_digest_and_given_flags_are_used(deployed: Any, tmp_path: Path) -> None:
     assert deployed("digest").container["image"] == f"a/b@sha256:{'0' * 64}"
     assert deployed("flags").settings(tmp_path).server.max_message_bytes == 64 << 20
     assert deployed("flags").container["env"] == [{"name": "TZ", "value": "UTC"}]
@@ -398,7 +400,7 @@ def test_every_value_of_the_old_charts_has_one_here() -> None:
                 within = within[step]
 
 
-def test_an_install_of_2020(
+def test_an_install_of_2020_goes_on_with_its_values(
     made: Mapping[str, list[Manifest]], deployed: Any, tmp_path: Path
 ) -> None:
     old = deployed("of 2020")
@@ -416,7 +418,7 @@ def test_an_install_of_2020(
     ]
 
 
-def test_a_model_of_2020(deployed: Any, tmp_path: Path) -> None:
+def test_a_model_of_2020_goes_on_with_its_values(deployed: Any, tmp_path: Path) -> None:
     settings = deployed("a model of 2020").settings(tmp_path)
     (model,) = settings.models
     assert (model.name, model.base_path) == ("resnet", "s3://models/resnet")

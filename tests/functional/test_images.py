@@ -217,7 +217,7 @@ def test_numbers_are_answered_as_before(server: Server) -> None:
     np.testing.assert_array_equal(_posted(server, "rows", json={"instances": sent.tolist()}), sent)
 
 
-def test_an_image_beside_numbers(server: Server) -> None:
+def test_an_image_is_sent_beside_numbers(server: Server) -> None:
     data = encoded(noise(24, 32))
     body = {"inputs": {"x": in_base64(data), "factor": 2.0}}
     by_json = _posted(server, "two", json=body)

@@ -159,7 +159,7 @@ def test_a_chain_answers_as_the_libraries_do(
     assert np.allclose(found.reshape(-1, 3), iris.predict_proba(rows * 10), atol=1e-5)
 
 
-def test_an_output_filter_and_a_large_request(server: Server) -> None:
+def test_an_output_filter_leaves_outputs_out_and_large_requests_pass(server: Server) -> None:
     asked = request("", cm=np.float32(FLOWERS).repeat(200, 0))
     asked.output_filter.append("name")
     reply = server.prediction.Predict(asked, timeout=PATIENCE_S)
@@ -218,7 +218,9 @@ def png(*pixels: tuple[int, int, int]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["bytes", "string"])
-def test_a_picture_in_and_a_picture_out(server: Server, kind: str, tmp_path: Path) -> None:
+def test_a_picture_goes_in_and_a_picture_comes_out(
+    server: Server, kind: str, tmp_path: Path
+) -> None:
     """`curl URL/predict/ -F "bytes_input=@input.jpg"`, with curl."""
     (tmp_path / "in.png").write_bytes(png((255, 0, 0), (0, 0, 255)))
     form = (f"{kind}_frame=@{tmp_path}/in.png", "out_filters=picture", "out_mime_type=image/png")

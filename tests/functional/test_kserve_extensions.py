@@ -48,7 +48,7 @@ def plain(found: Any) -> Any:
     return MessageToDict(found, preserving_proto_field_name=True)
 
 
-def test_the_configuration_of_a_model(client: Any) -> None:
+def test_the_configuration_of_a_model_is_told(client: Any) -> None:
     found = plain(client.get_model_config("digits", "2"))
     config = found.get("config", found)
     assert config["max_batch_size"] == 2**31 - 1
@@ -88,7 +88,7 @@ def test_errors_are_json(server: Server, method: str, path: str, status: int, te
     assert text in json.loads(reply.content)["error"]
 
 
-def test_the_extensions_of_the_server(client: Any) -> None:
+def test_the_server_names_its_extensions(client: Any) -> None:
     found = plain(client.get_server_metadata())["extensions"]
     assert {"model_configuration", "model_repository", "logging", "trace"} <= {*found}
 
@@ -105,7 +105,7 @@ def classes(client: Any, wanted: int, **more: Any) -> Any:
     return client.infer("digits", [image], outputs=outputs, request_id="7")
 
 
-def test_classes_of_an_output(client: Any) -> None:
+def test_classes_of_an_output_are_answered(client: Any) -> None:
     reply = classes(client, 3)
     values = client_values(client)
     for row, found in zip(values, reply.as_numpy("probabilities"), strict=True):
@@ -122,7 +122,7 @@ def client_values(client: Any) -> Any:
     return client.infer("digits", [image]).as_numpy("probabilities")
 
 
-def test_classes_as_json(server: Server) -> None:
+def test_classes_are_answered_as_json(server: Server) -> None:
     body = {
         "inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [1.0] * 64}],
         "outputs": [{"name": "probabilities", "parameters": {"classification": 1}}],
@@ -137,7 +137,7 @@ def test_classes_as_json(server: Server) -> None:
         assert '"classification" of output "probabilities"' in refused.json()["error"]
 
 
-def test_labels_of_classes(serve: Serve, tmp_path: Path) -> None:
+def test_labels_of_classes_come_from_a_file(serve: Serve, tmp_path: Path) -> None:
     version = tmp_path / "1"
     shutil.copytree(SAMPLE / "1", version)
     labels = [f"digit {number}" for number in range(10)]

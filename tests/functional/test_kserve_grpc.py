@@ -62,7 +62,7 @@ def infer(server: Server, request: bytes) -> service_pb2.ModelInferResponse:
     return service_pb2.ModelInferResponse.FromString(call(request, timeout=PATIENCE_S))
 
 
-def test_the_server_and_its_model(client: Any) -> None:
+def test_the_server_and_its_model_tell_whether_they_are_ready(client: Any) -> None:
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.is_model_ready("digits")
@@ -73,7 +73,7 @@ def test_the_server_and_its_model(client: Any) -> None:
     assert client.get_server_metadata().name == "ie_serving"
 
 
-def test_metadata(client: Any) -> None:
+def test_metadata_describe_a_version(client: Any) -> None:
     told = client.get_model_metadata("digits", "2")
     assert (told.name, list(told.versions)) == ("digits", ["2"])
     assert [(each.name, each.datatype, list(each.shape)) for each in told.inputs] == [
@@ -105,7 +105,7 @@ def test_an_inference_answers_as_predict_does(client: Any, server: Server, rows:
 
 
 @pytest.mark.parametrize("version", ["", "2"])
-def test_requested_outputs(client: Any, version: str) -> None:
+def test_only_requested_outputs_are_answered(client: Any, version: str) -> None:
     wanted = [triton.InferRequestedOutput("digit")]
     for _ in range(3):
         reply = client.infer("digits", [image()], outputs=wanted, model_version=version)
@@ -145,7 +145,7 @@ def test_a_stream(client: Any) -> None:
     client.stop_stream()
 
 
-def test_a_deadline(client: Any) -> None:
+def test_a_request_ends_at_its_deadline(client: Any) -> None:
     with pytest.raises(Refused, match="Deadline Exceeded"):
         client.infer("digits", [image(ROWS_OF_8_MB)], client_timeout=0.001)
 

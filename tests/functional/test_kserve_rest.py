@@ -119,7 +119,7 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
         client.get_model_metadata("nobody")
 
 
-def test_statistics_of_a_version_of_a_model_and_of_all(client: Any, server: Server) -> None:
+def test_statistics_are_told_of_a_version_a_model_and_all(client: Any, server: Server) -> None:
     image = tensor("image", np.zeros((1, 64), np.float32))
     before = client.get_inference_statistics("digits", "1")["model_stats"][0]["inference_count"]
     client.infer("digits", [image], model_version="1")
@@ -266,7 +266,7 @@ def test_data_may_be_flat_or_nested(server: Server, data: object) -> None:
     assert (output["shape"], output["data"]) == ([2, 2], [1, 2, 3, 4])
 
 
-def test_a_request_without_json(server: Server) -> None:
+def test_a_request_without_json_is_answered(server: Server) -> None:
     image = np.zeros((2, 64), np.float32).tobytes()
     reply = asked(server, image, **{HEADER: "0"})
     length = int(reply.headers[HEADER])
@@ -280,7 +280,7 @@ def test_a_request_without_json(server: Server) -> None:
     assert asked(server, image[:-1], **{HEADER: "0"}).status_code == 400
 
 
-def test_large_bodies(client: Any, server: Server) -> None:
+def test_large_bodies_are_answered_in_binary_and_in_json(client: Any, server: Server) -> None:
     array = np.arange(400_000, dtype=np.float32).reshape(1000, 400)
     for binary in (True, False):
         given = tensor("x", array, binary=binary)

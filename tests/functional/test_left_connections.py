@@ -408,26 +408,32 @@ def test_rest_on_one_port(server: Left, point: str) -> None:
 
 @pytest.mark.parametrize("server", on("plain", BUT_TLS), indirect=True)
 @pytest.mark.parametrize("point", half(GRPC, 0))
-def test_grpc(server: Left, point: str) -> None:
+def test_a_client_of_grpc_that_leaves_is_not_counted_any_more(server: Left, point: str) -> None:
     for leave in LEAVE:
         leaves(server.client(GRPC[point], server.port, "h2"), server, leave)
 
 
 @pytest.mark.parametrize("server", ["TLS"], indirect=True)
 @pytest.mark.parametrize("point", half(GRPC, 1))
-def test_grpc_over_tls(server: Left, point: str) -> None:
-    test_grpc(server, point)
+def test_a_client_of_grpc_over_tls_that_leaves_is_not_counted_any_more(
+    server: Left, point: str
+) -> None:
+    test_a_client_of_grpc_that_leaves_is_not_counted_any_more(server, point)
 
 
 @pytest.mark.parametrize("server", list(SERVERS)[2:], indirect=True)
 @pytest.mark.parametrize("point", [*IDLE_GRPC, "a call is worked on"])
-def test_grpc_of_other_servers(server: Left, point: str) -> None:
-    test_grpc(server, point)
+def test_a_client_of_grpc_that_leaves_other_servers_is_not_counted_any_more(
+    server: Left, point: str
+) -> None:
+    test_a_client_of_grpc_that_leaves_is_not_counted_any_more(server, point)
 
 
 @pytest.mark.parametrize("server", ENCRYPTED, indirect=True)
 @pytest.mark.parametrize("point", HANDSHAKE)
-def test_handshake(server: Left, point: str) -> None:
+def test_a_client_that_leaves_its_handshake_is_not_counted_any_more(
+    server: Left, point: str
+) -> None:
     for port in (server.rest_port, server.port):
         for leave in (close, reset):
             leaves(server.client(HANDSHAKE[point], port), server, leave)

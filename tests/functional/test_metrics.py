@@ -51,7 +51,7 @@ def server(base: Path) -> Iterator[Server]:
         yield server.ready()
 
 
-def test_requests_of_both_interfaces_by_version_method_and_code(server: Server) -> None:
+def test_requests_are_counted_by_version_method_and_code(server: Server) -> None:
     server.rest.post("/v1/models/digits:predict", content=BODY)
     server.prediction.Predict(predict(), PATIENCE_S)
     server.prediction.Predict(predict(), PATIENCE_S)

@@ -208,7 +208,7 @@ def test_a_form_is_data(server: Server) -> None:
     assert reply.json() == {"y": array([2, 5])}
 
 
-def test_a_form_with_a_picture_compressed_by_gzip(server: Server) -> None:
+def test_a_form_compressed_by_gzip_is_answered(server: Server) -> None:
     boundary = "--b\r\ncontent-disposition: form-data; name="
     text = f'{boundary}"which"\r\n\r\nmodel\r\n{boundary}"x"\r\n\r\n[3]\r\n--b--\r\n'
     headers = {"content-type": "multipart/form-data; boundary=b", "content-encoding": "gzip"}

@@ -150,7 +150,7 @@ def test_each_page_that_is_named_is_there(server: Server) -> None:
             assert server.rest.get(path).status_code == httpx.codes.OK, path
 
 
-def test_one_model_alone(server: Server) -> None:
+def test_a_document_describes_one_model_where_it_is_asked(server: Server) -> None:
     made = document(server, "?model=photos")
     assert [each["name"] for each in made["tags"]] == ["photos"]
     for query, status in (("?model=none", 404), ("?model=a&model=b", 400), ("?x=1", 400)):

@@ -67,7 +67,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.deployed
-def test_from_a_scikit_learn_model_to_a_service(trained: Path, tmp_path: Path) -> None:
+def test_the_page_leads_from_a_scikit_learn_model_to_a_service(
+    trained: Path, tmp_path: Path
+) -> None:
     _, serve, ask = blocks("From a scikit-learn model to a service")
     shutil.copytree(trained, tmp_path / "models")
     models = tmp_path / "models" / "iris"
@@ -94,7 +96,7 @@ def test_from_a_scikit_learn_model_to_a_service(trained: Path, tmp_path: Path) -
         assert 'ie_serving_requests_total{model_name="iris",version="2"' in metrics
 
 
-def test_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
+def test_the_page_leads_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
     code, serve, ask, answer, _ = blocks("From ten lines of Python to a service")
     kernel = tmp_path / "models" / "risk" / "1" / "kernel.py"
     kernel.parent.mkdir(parents=True)
@@ -117,7 +119,7 @@ def test_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.deployed
-def test_hooks_around_the_scikit_learn_model(trained: Path, tmp_path: Path) -> None:
+def test_the_page_puts_hooks_around_the_scikit_learn_model(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "models")
     hooks, entry, ask, answer = blocks("Hooks around a model")
     (tmp_path / "models" / "iris" / "1" / "hooks.py").write_text(hooks)

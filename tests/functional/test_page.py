@@ -84,7 +84,9 @@ def programs(page: Any, words: str) -> str:
     return str(shown.text_content())
 
 
-def test_models_states_and_a_failure_with_its_cause(browser: Any, server: Server) -> None:
+def test_the_page_shows_models_states_and_a_failure_with_its_cause(
+    browser: Any, server: Server
+) -> None:
     server.rest.post("/v1/models/ranker:predict", json={"instances": ["no number"]})
     with tab(browser, server.url) as page:
         assert "available" in row(page, "digits").text_content()

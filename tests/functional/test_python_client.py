@@ -257,7 +257,9 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
 
 @pytest.mark.parametrize("kind", [Client, Waiting])
 @pytest.mark.parametrize("scheme", ["https", "grpcs"])
-def test_tls_and_keys(closed: tuple[Server, Path], kind: Any, scheme: str) -> None:
+def test_the_client_speaks_tls_and_sends_its_key(
+    closed: tuple[Server, Path], kind: Any, scheme: str
+) -> None:
     server, folder = closed
     shown = {"certificate": folder / "friend.crt", "private_key": folder / "friend.key"}
     where: dict[str, Any] = {"url": url(server, scheme), **shown, "timeout_s": PATIENCE_S}
@@ -308,7 +310,7 @@ def files(echo: Server, tmp_path: Path) -> list[Path]:
     return files
 
 
-def test_the_pages_programs_run(files: list[Path]) -> None:
+def test_the_programs_of_the_page_run(files: list[Path]) -> None:
     for file in files:
         assert output_of(sys.executable, file, cwd=ROOT)[-1] == "[1]"
 

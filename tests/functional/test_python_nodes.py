@@ -292,7 +292,7 @@ def texts(*each: bytes) -> Any:
 
 
 @pytest.mark.parametrize("shape", [[25], [1]])
-def test_the_quickstart(client: Any, shape: list[int]) -> None:
+def test_the_quickstart_is_answered(client: Any, shape: list[int]) -> None:
     data = b"Make this text uppercase."
     results = client.infer("louder", [raw("text", data, shape)])
     assert results.as_numpy("louder").tobytes() == b"MAKE THIS TEXT UPPERCASE."
@@ -416,14 +416,14 @@ def test_names_and_the_order_of_tags(client: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
-def test_nodes_and_converters_in_a_row(client: Any, dtype: str) -> None:
+def test_nodes_and_converters_run_in_a_row(client: Any, dtype: str) -> None:
     value = np.array([[1, 2, 3]], dtype)
     word = {"float32": "FP32", "float64": "FP64"}.get(dtype, dtype.upper())
     reply = client.infer("more", [array("first", value, word)]).as_numpy("last")
     assert (reply.dtype, reply.tolist()) == (value.dtype, [[3, 4, 5]])
 
 
-def test_converters_alone(client: Any) -> None:
+def test_converters_alone_pass_their_input_on(client: Any) -> None:
     reply = client.infer("passed", [array("in", np.float32([1.5]), "FP32")])
     assert reply.as_numpy("out").tolist() == [1.5]
 
@@ -439,7 +439,7 @@ def test_a_node_may_leave_out_outputs(client: Any) -> None:
     assert bad.as_numpy("which").tobytes() == b"error_message"
 
 
-def test_incomplete_inputs(client: Any) -> None:
+def test_incomplete_inputs_are_kept_until_they_are_complete(client: Any) -> None:
     assert not client.infer("labelled", [raw("labels", b"cat,dog", [7])]).get_response().outputs
     for number, label in enumerate((b"cat", b"dog")):
         reply = client.infer("labelled", [raw("image", bytes([number]), [1])])
@@ -478,7 +478,7 @@ def test_metadata_names_what_is_known(client: Any) -> None:
     assert [each["name"] for each in found["outputs"]] == ["said"]
 
 
-def test_clients_of_tensorflow_serving(server: Server) -> None:
+def test_clients_of_tensorflow_serving_are_answered(server: Server) -> None:
     """Dtypes say what tensors are; strings stand behind their lengths for the node alone."""
     request = predict_request("more", first=tf.make_tensor_proto([[1.5]], np.float64))
     reply = server.prediction.Predict(request, PATIENCE_S).outputs["last"]

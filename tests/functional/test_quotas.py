@@ -31,7 +31,7 @@ def test_an_affinity_mask(tmp_path: Path) -> None:
     assert chosen(tmp_path, sys.executable, "-c", enter) == (1, 1, 1)
 
 
-def test_a_quota(tmp_path: Path, group: Path) -> None:
+def test_threads_follow_a_quota(tmp_path: Path, group: Path) -> None:
     with limited(group, PERIOD_US):
         assert chosen(tmp_path, *inside(group)) == (1, 1, 1)
 
@@ -42,7 +42,7 @@ def test_a_part_of_a_processor_counts_as_one(tmp_path: Path, group: Path) -> Non
         assert chosen(tmp_path, *inside(group))[1] == 2
 
 
-def test_a_quota_of_a_group_above(tmp_path: Path, group: Path) -> None:
+def test_threads_follow_a_quota_of_a_group_above(tmp_path: Path, group: Path) -> None:
     with limited(group.parent, PERIOD_US // 2):
         assert chosen(tmp_path, *inside(group)) == (1, 1, 1)
 

@@ -120,14 +120,14 @@ def test_the_lines_of_both_pages_are_the_same() -> None:
     assert LINES["Keras 3"] == readers_models.LINE
 
 
-def test_from_keras_by_the_readme(typed: Typed) -> None:
+def test_the_readme_leads_from_keras_to_an_answer(typed: Typed) -> None:
     export(readers_models.__file__, typed.folder)
     served_by_the_readme(typed)
 
 
 @pytest.mark.deployed
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_from_other_libraries_by_the_readme(typed: Typed, library: str) -> None:
+def test_the_readme_leads_from_other_libraries_to_an_answer(typed: Typed, library: str) -> None:
     if library == "PyTorch" and find_spec("torch") is None:
         pytest.skip("torch is not installed; see `make drivers`")
     saves = LIBRARIES[library] + LINES[library]
@@ -175,7 +175,7 @@ def test_a_model_of_ones_own(typed: Typed) -> None:
     until(is_served)
 
 
-def test_an_operator_of_tensorflow_serving(typed: Typed) -> None:
+def test_the_page_leads_an_operator_of_tensorflow_serving(typed: Typed) -> None:
     export(readers_models.__file__, typed.folder)
     page = (START / "from-tensorflow-serving.md").read_text()
     page = re.sub(r"(?<=[ =])/models/", f"{typed.folder}/models/", page)
@@ -184,7 +184,7 @@ def test_an_operator_of_tensorflow_serving(typed: Typed) -> None:
     assert "half_plus_two, version 123" in typed.printed
 
 
-def test_an_operator_of_openvino_model_server(typed: Typed) -> None:
+def test_the_page_leads_an_operator_of_openvino_model_server(typed: Typed) -> None:
     models = [{"config": {"name": "digits", "base_path": str(SAMPLE), "nireq": 2}}]
     config = typed.folder / "models" / "config.json"
     config.write_text(json.dumps({"model_config_list": models}))

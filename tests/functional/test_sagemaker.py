@@ -82,7 +82,7 @@ def invoke(client: httpx.Client, body: Any, kind: str, **more: str) -> httpx.Res
         pytest.param("application/x-npy", npy(np.array(ROWS, np.int64)), id="npy of integers"),
     ],
 )
-def test_each_form_of_a_request(
+def test_each_form_of_a_request_is_answered(
     client: httpx.Client, expected: Any, kind: str, body: str | bytes
 ) -> None:
     reply = invoke(client, body, kind)
@@ -99,7 +99,7 @@ def test_each_form_of_a_request(
         ("application/x-npy", npy([[1, 2], [3, 4.5]])),
     ],
 )
-def test_each_form_of_a_reply(client: httpx.Client, kind: str, body: str | bytes) -> None:
+def test_each_form_of_a_reply_is_given(client: httpx.Client, kind: str, body: str | bytes) -> None:
     def asked(accept: str) -> httpx.Response:
         headers = {"content-type": kind, "accept": accept, ATTRIBUTES: "tfs-model-name=double"}
         return client.post("/invocations", content=body, headers=headers)
@@ -135,7 +135,9 @@ def test_several_outputs_are_no_table(client: httpx.Client) -> None:
         ("tfs-method=classify", 400, "classify"),
     ],
 )
-def test_custom_attributes(client: httpx.Client, attributes: str, status: int, text: str) -> None:
+def test_custom_attributes_choose_model_version_and_method(
+    client: httpx.Client, attributes: str, status: int, text: str
+) -> None:
     reply = client.post("/invocations", json={"instances": ROWS}, headers={ATTRIBUTES: attributes})
     assert reply.status_code == status, reply.text
     assert text in reply.text

@@ -36,7 +36,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("version", ACCURACY)
-def test_accuracy_on_images_never_seen_in_training(version: str) -> None:
+def test_the_accuracy_on_held_out_images_is_the_documented_one(version: str) -> None:
     truth = json.loads((DIGITS / "held_out.json").read_text())["digit"]
     guesses = probabilities(REPOSITORY, version).argmax(axis=1)
     assert np.mean(guesses == truth) == pytest.approx(ACCURACY[version], abs=0.0005)

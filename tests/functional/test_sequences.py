@@ -194,7 +194,7 @@ def test_a_sequence_goes_on_over_either_interface(server: Server) -> None:
 
 
 @INTERFACES
-def test_refusals(server: Server, interface: str) -> None:
+def test_a_request_out_of_its_sequence_is_refused(server: Server, interface: str) -> None:
     client = Client(server, "few", interface)
     client.ask(1, START)
     client.ask(2, START)

@@ -323,7 +323,7 @@ def test_strings_are_compared_and_kept(serve: Serve, tmp_path: Path) -> None:
     assert shadow.log_metadata.model_spec.name == "loud"
 
 
-def test_models_on_demand_and_several_workers(serve: Serve, base: Path) -> None:
+def test_models_on_demand_have_shadows_in_several_workers(serve: Serve, base: Path) -> None:
     file = configure(base, shadow=CANARY, load="on_demand")
     server = serve("ie_serving", "config", f"--config_path={file}", "--workers=2", *FLAGS)
     compared(server, "different", 1, tfs_grpc)

@@ -228,7 +228,9 @@ def test_a_reply_in_json_says_where_the_output_is(server: Server, region: Any) -
         client.unregister_system_shared_memory()
 
 
-async def test_clients_of_an_event_loop(server: Server, kind: str, region: Any) -> None:
+async def test_clients_of_an_event_loop_share_memory(
+    server: Server, kind: str, region: Any
+) -> None:
     module = {"http": triton_http_aio, "grpc": triton_grpc_aio}[kind]
     async with module.InferenceServerClient(address(server, kind)) as client:
         await client.register_system_shared_memory("r", f"/tests-{os.getpid()}", 2 * BYTES)

@@ -305,7 +305,7 @@ def _interfaces(server: Server) -> Iterator[tuple[Asks, Asks]]:
         yield over_rest, over_grpc
 
 
-def test_everything_at_once(
+def test_a_fleet_survives_everything_at_once(
     tmp_path: Path, serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world = World(tmp_path, serve)

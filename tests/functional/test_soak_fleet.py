@@ -67,7 +67,7 @@ def answers(server: Server, model: str) -> bool:
     return server.rest.post(f"/v1/models/{model}:predict", json=body).status_code == 200
 
 
-def test_models_on_disk(
+def test_two_thousand_models_on_disk_cost_little_when_idle(
     model: Path,
     tmp_path: Path,
     started: Callable[..., Server],
@@ -93,7 +93,7 @@ def test_models_on_disk(
     assert share <= MOST_IDLE
 
 
-def test_models_in_a_bucket(
+def test_two_thousand_models_in_a_bucket_cost_little_when_idle(
     model: Path,
     tmp_path: Path,
     started: Callable[..., Server],

@@ -126,7 +126,7 @@ def bursts_over_grpc(server: Server) -> Iterator[None]:
         pytest.param(bursts_over_grpc, REQUESTS // 10, id="gRPC"),
     ],
 )
-def test_requests_of_changing_shapes(
+def test_memory_stays_over_requests_of_changing_shapes(
     open_sizes: Server,
     capfd: pytest.CaptureFixture[str],
     bursts: Callable[[Server], Iterator[None]],
@@ -146,7 +146,7 @@ def test_requests_of_changing_shapes(
 
 
 @pytest.mark.parametrize("interface", ["REST", "gRPC"])
-def test_a_storm_of_large_requests(
+def test_memory_comes_back_after_a_storm_of_large_requests(
     open_sizes: Server, capfd: pytest.CaptureFixture[str], interface: str
 ) -> None:
     ask_at_once(open_sizes, posted((1, 10)), 1)

@@ -139,7 +139,7 @@ def closed(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     "beside",
     [{}, {"model_name": "default", "model_version": 1}, {"signature_name": "serving_default"}],
 )
-def test_post(plain: Old, beside: dict[str, Any]) -> None:
+def test_a_post_is_answered_as_in_the_readme(plain: Old, beside: dict[str, Any]) -> None:
     """README.md, "Multiple Models" and "Supported Client"."""
     reply = plain.http.post("/", json={"data": DATA, **beside})
     assert reply.status_code == 200, reply.text
@@ -147,7 +147,7 @@ def test_post(plain: Old, beside: dict[str, Any]) -> None:
     assert reply.headers["access-control-allow-origin"] == "*"
 
 
-def test_curl(plain: Old) -> None:
+def test_curl_is_answered_as_in_the_readme(plain: Old) -> None:
     """README.md, "Supported Client": bash."""
     argv = ["curl", "-sH", "Content-Type: application/json", "-X", "POST", "-d"]
     body = json.dumps({"data": DATA})
@@ -156,7 +156,7 @@ def test_curl(plain: Old) -> None:
 
 
 @pytest.mark.parametrize("language", ["python", "bash", "javascript"])
-def test_generated_clients(plain: Old, tmp_path: Path, language: str) -> None:
+def test_generated_clients_run(plain: Old, tmp_path: Path, language: str) -> None:
     """README.md, "Generated Client"."""
     page = plain.http.get("/v1/models/default/gen_client", params={"language": language})
     found = answer(tmp_path, language, page.text)
@@ -164,7 +164,7 @@ def test_generated_clients(plain: Old, tmp_path: Path, language: str) -> None:
 
 
 @pytest.mark.skipif(not find_spec("pypmml") or not shutil.which("java"), reason="pypmml, or Java")
-def test_pmml(plain: Old) -> None:
+def test_pmml_answers_a_flat_record(plain: Old) -> None:
     """README.md, "Supported Models", PMML: one flat record."""
     record = dict(zip(NAMES, FLOWER, strict=True))
     reply = plain.http.post("/", json={"model_name": "pmml", "data": record})
@@ -172,7 +172,7 @@ def test_pmml(plain: Old) -> None:
     assert reply.json() == {"result": {"species": "setosa"}}
 
 
-def test_generated_data(plain: Old) -> None:
+def test_generated_data_are_answered(plain: Old) -> None:
     """README.md, "Generated Client"."""
     made = plain.http.get("/v1/models/default/gen_json").json()
     assert made == {"data": {"keys": [[1], [1]], "features": 2 * [9 * [1.0]]}}
@@ -220,7 +220,9 @@ def test_the_list_of_models_describes_each_model(plain: Old, models: Path) -> No
         pytest.param({"data": DATA, "signature_name": "s"}, 400, "s", id="no such signature"),
     ],
 )
-def test_refusals(plain: Old, body: Any, status: int, words: str) -> None:
+def test_a_wrong_request_is_refused_with_its_own_code(
+    plain: Old, body: Any, status: int, words: str
+) -> None:
     """Each with its own code, where the original has 500 or 200."""
     reply = plain.http.post("/", json=body)
     assert reply.status_code == status
@@ -257,7 +259,7 @@ def test_the_api_of_tensorflow_serving_is_there_too(plain: Old) -> None:
 
 @pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 @pytest.mark.parametrize("data", [[FLOWER], {"data": [FLOWER]}])
-def test_scikit_learn(plain: Old, models: Path, data: Any) -> None:
+def test_scikit_learn_answers_with_its_three_results(plain: Old, models: Path, data: Any) -> None:
     """README.md, "Supported Models"."""
     import joblib
 
@@ -302,7 +304,7 @@ def test_health_is_open_to_all(closed: Old) -> None:
     assert closed.http.get("/health").text == "healthy"
 
 
-def test_an_image_of_the_user(closed: Old, tmp_path: Path) -> None:
+def test_an_image_of_the_user_is_answered(closed: Old, tmp_path: Path) -> None:
     """README.md, "Image Model" and "Authentication": `curl -F 'image=@...'`, by its user."""
     opened = BytesIO()
     Image.new("RGB", (2, 2), (200, 10, 30)).save(opened, "PNG")

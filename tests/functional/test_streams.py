@@ -184,7 +184,7 @@ def test_a_client_that_reads_nothing_is_held_back(server: Server) -> None:
     assert held < 60  # of a MB each: windows of client and server, what is in flight, and buffers
 
 
-def test_too_many_options(server: Server) -> None:
+def test_an_option_beyond_its_limit_is_refused(server: Server) -> None:
     talk = Talk(server, in_flight="65")
     talk.send(predict(1))
     with rpc_refused("INVALID_ARGUMENT", 'in_flight is "65"; expected a number from 1 to 64'):

@@ -70,12 +70,12 @@ ANSWERS = "0 [2.0]\n1 [4.0]\n2 [6.0]\n"
 
 
 @pytest.mark.deployed
-def test_beside_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
+def test_the_client_runs_beside_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
     prepared(tmp_path)
     assert run(tmp_path, "-c", client(server)) == ANSWERS
 
 
-def test_without_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
+def test_the_client_runs_without_tensorflow_serving_api(server: Server, tmp_path: Path) -> None:
     prepared(tmp_path)
     (tmp_path / "protos").symlink_to(PROTOS)
     typed(tmp_path, block("", "-Iprotos"))

@@ -45,7 +45,7 @@ def test_make_ndarray_reads_tensors_written_here(
 
 
 @pytest.mark.parametrize("tensor_content", [True, False])
-def test_strings_both_ways(tensor_content: bool) -> None:
+def test_strings_pass_both_ways(tensor_content: bool) -> None:
     values = np.array([[b"a\x00"], [b"\xff"]], np.object_)
     encoded = encode_tensor(values, DataType.STRING, tensor_content=tensor_content)
     assert tf.make_ndarray(_proto(encoded)).tolist() == values.tolist()

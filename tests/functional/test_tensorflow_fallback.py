@@ -125,7 +125,7 @@ def test_a_keras_model_within_a_module_answers_as_tensorflow_does(
     answers_as_keras(server, root)
 
 
-def test_four_megabytes_in_and_out(server: Server) -> None:
+def test_four_megabytes_pass_in_and_out(server: Server) -> None:
     for start in (0, 7):
         x = np.arange(start, start + LARGE, dtype=np.float32)
         answer = predict(server, "large", s=b"abc", x=x)

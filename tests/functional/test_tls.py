@@ -99,7 +99,7 @@ def test_both_ports_answer_alike(mutual: Encrypted, friend: Pair) -> None:
     assert over_grpc == pytest.approx(over_rest["probabilities"], abs=1e-6)
 
 
-def test_large_messages(mutual: Encrypted, friend: Pair) -> None:
+def test_large_messages_pass_over_tls(mutual: Encrypted, friend: Pair) -> None:
     assert len(mutual.grpc_predict(friend, ROWS_OF_2_MB)) == ROWS_OF_2_MB
     many = {"instances": REQUEST["instances"] * 3000}
     with mutual.https(friend) as rest:
@@ -194,7 +194,7 @@ def test_a_server_that_the_client_does_not_believe(mutual: Encrypted, tmp_path: 
         httpx.get(url, verify=context, trust_env=False)
 
 
-def test_renewal(tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_used_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     """New connections see the new one, open ones go on, and a broken file changes nothing."""
     authority = Authority(tmp_path)
     pair, clients = authority.server(), [authority.client("one"), authority.client("other")]
@@ -224,7 +224,7 @@ def _serial(server: Encrypted, client: Pair) -> str:
 
 
 @pytest.mark.parametrize("verify", [False, True], ids=["any client", "known clients"])
-def test_the_file_of_tensorflow_serving(tmp_path: Path, verify: bool) -> None:
+def test_the_file_of_tensorflow_serving_sets_tls(tmp_path: Path, verify: bool) -> None:
     authority = Authority(tmp_path)
     pair, client = authority.server(), authority.client("client")
     parts = {"server_cert": pair.certificate, "server_key": pair.key, "custom_ca": authority.path}

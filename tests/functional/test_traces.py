@@ -180,7 +180,7 @@ def within(outer: Span, *inner: Span) -> bool:
     return all(a <= b + 1000 for a, b in itertools.pairwise(times))
 
 
-def test_a_request_over_grpc(server: Server, collector: Collector) -> None:
+def test_a_request_over_grpc_has_its_spans(server: Server, collector: Collector) -> None:
     trace, parent, header = context()
     metadata = (("traceparent", header), ("x-request-id", "r-7"))
     server.prediction.Predict(request("scaler"), PATIENCE_S, metadata=metadata)

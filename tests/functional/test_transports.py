@@ -50,13 +50,13 @@ def rows_of(reply: Any) -> int:
 
 
 @pytest.mark.parametrize("rows", [1, 100, ROWS_OF_8_MB])
-def test_predict(server: Server, rows: int) -> None:
+def test_predict_answers_small_and_large_requests(server: Server, rows: int) -> None:
     """Small and of 8 MB."""
     assert rows_of(server.prediction.Predict(predict(rows), PATIENCE_S)) == rows
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_a_compressed_request(server: Server, compression: grpc.Compression) -> None:
+def test_a_compressed_request_is_answered(server: Server, compression: grpc.Compression) -> None:
     reply = server.prediction.Predict(predict(100), PATIENCE_S, compression=compression)
     assert rows_of(reply) == 100
 
@@ -82,7 +82,9 @@ def test_a_compressed_request(server: Server, compression: grpc.Compression) -> 
     ],
     ids=["unknown model", "unknown signature", "any characters"],
 )
-def test_errors(server: Server, request_: Any, code: grpc.StatusCode, text: str) -> None:
+def test_an_error_has_its_code_and_its_text(
+    server: Server, request_: Any, code: grpc.StatusCode, text: str
+) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         server.prediction.Predict(request_, PATIENCE_S)
     assert refused.value.code() is code
@@ -92,13 +94,13 @@ def test_errors(server: Server, request_: Any, code: grpc.StatusCode, text: str)
 
 
 @pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "large"])
-def test_an_unknown_method(server: Server, size: int) -> None:
+def test_an_unknown_method_is_unimplemented(server: Server, size: int) -> None:
     """Refused before the request is there; the client is not confused."""
     with rpc_refused("UNIMPLEMENTED"):
         server.channel.unary_unary(f"/{SERVICE}/None")(bytes(size), timeout=PATIENCE_S)
 
 
-def test_a_deadline(server: Server) -> None:
+def test_a_request_ends_at_its_deadline(server: Server) -> None:
     with rpc_refused("DEADLINE_EXCEEDED"):
         server.prediction.Predict(predict(ROWS_OF_8_MB), 0.001)
     assert rows_of(server.prediction.Predict(predict(), PATIENCE_S)) == 1
@@ -130,7 +132,7 @@ def test_many_calls_on_one_channel(server: Server) -> None:
     assert [rows_of(call.result()) for call in calls] == sizes
 
 
-def test_health(server: Server) -> None:
+def test_health_is_told_for_each_service(server: Server) -> None:
     health = health_pb2_grpc.HealthStub(server.channel)
     serving = health_pb2.HealthCheckResponse.SERVING
     for name in ("", SERVICE):
@@ -143,7 +145,7 @@ def test_health(server: Server) -> None:
         health.Check(health_pb2.HealthCheckRequest(service="none"), timeout=PATIENCE_S)
 
 
-def test_reflection(server: Server) -> None:
+def test_reflection_describes_the_services(server: Server) -> None:
     """The client of grpcio, which grpcurl resembles."""
     database = ProtoReflectionDescriptorDatabase(server.channel)
     assert {SERVICE, "grpc.health.v1.Health"} <= set(database.get_services())

@@ -60,7 +60,7 @@ def over_grpc(server: Server, x: Any, label: str = "") -> predict_pb2.PredictRes
     return server.prediction.Predict(request, PATIENCE_S)
 
 
-def test_the_tutorial(serve: Serve, base_path: Path) -> None:
+def test_the_tutorial_runs_as_printed(serve: Serve, base_path: Path) -> None:
     server = serve(COMMAND, "--model_name=half_plus_two", f"--model_base_path={base_path}")
     assert ask(server) == ANSWER
     assert json.loads(ask(server)) == {"predictions": [2.5, 3.0, 4.5]}
@@ -116,7 +116,7 @@ def test_the_flags_of_the_entry_point(serve: Serve, tmp_path: Path) -> None:
     assert ask(server) == ANSWER
 
 
-def test_configuration_files_with_labels_and_metrics(
+def test_configuration_files_set_labels_and_metrics(
     serve: Serve, base_path: Path, tmp_path: Path
 ) -> None:
     config, monitoring = tmp_path / "models.config", tmp_path / "monitoring.config"

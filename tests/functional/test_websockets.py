@@ -60,7 +60,7 @@ def test_messages_are_answered_in_order(talk: WebSocket) -> None:
     "target",
     ["/v1/models/twice/versions/1:stream", "/v1/models/twice:stream?in_flight=1"],
 )
-def test_targets(server: Server, target: str) -> None:
+def test_a_stream_is_opened_by_each_form_of_its_target(server: Server, target: str) -> None:
     with WebSocket(server.rest_port, target) as talk:
         talk.text('{"instances": [1, 2]}')
         assert json.loads(talk.answer()) == {"predictions": [2.0, 4.0]}
@@ -79,7 +79,7 @@ def test_binary_messages_are_bodies_too(talk: WebSocket) -> None:
     assert json.loads(talk.answer()) == {"outputs": [6.0]}
 
 
-def test_fragments_with_a_ping_between(talk: WebSocket) -> None:
+def test_fragments_are_joined_with_a_ping_between(talk: WebSocket) -> None:
     text = rows(1, 2)
     talk.send(TextMessage(data=text[:5], message_finished=False))
     talk.send(Ping(payload=b"there?"))
@@ -232,7 +232,7 @@ def test_a_kernel_is_told_when_its_client_leaves(server: Server, root: Path) -> 
         assert notes.read() == "ended"
 
 
-def test_a_client_of_others(server: Server) -> None:
+def test_a_client_of_others_talks_in_fragments_pings_and_closes(server: Server) -> None:
     """The library websockets: a long message in fragments, a ping, a close."""
     client = pytest.importorskip("websockets.sync.client")
     text = rows(*range(5000))

@@ -198,7 +198,7 @@ MODULES_OF_METRICS = (
 )
 
 
-def test_metrics() -> None:
+def test_the_page_lists_every_metric_and_no_other() -> None:
     names = {
         value
         for module in MODULES_OF_METRICS

@@ -34,7 +34,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("case", "known"), ROWS)
-def test_row(
+def test_a_row_is_answered_as_the_table_says(
     case: Case, known: bool, servers: Mapping[str, Server], repository: Path, region: Region
 ) -> None:
     server = servers[case.server]

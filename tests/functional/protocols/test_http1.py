@@ -15,7 +15,7 @@ from tests.process import PATIENCE_S
 @pytest.mark.parametrize(
     "case", (*HEADS, *MESSAGES), ids=lambda case: f"{case.section} {case.name}"
 )
-def test_http1(digits: Server, case: Case) -> None:
+def test_the_server_reacts_as_rfc_9112_asks(digits: Server, case: Case) -> None:
     assert outcome(digits.rest_port, case.sent) == case.outcome
 
 

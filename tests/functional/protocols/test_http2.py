@@ -50,6 +50,8 @@ def test_the_server_reacts_as_the_rfc_asks_beyond_h2spec(digits: Server, case: C
         pytest.param(PREFACE + frame(4, 1, 0), "GOAWAY PROTOCOL_ERROR", id="an ACK in their place"),
     ],
 )
-def test_prefaces(digits: Server, sent: bytes, expected: str) -> None:
+def test_a_wrong_preface_is_answered_in_its_protocol(
+    digits: Server, sent: bytes, expected: str
+) -> None:
     """Section 3.4."""
     assert outcome(digits.port, sent) == expected

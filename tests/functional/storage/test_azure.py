@@ -83,7 +83,7 @@ def is_read(storage: Storage) -> bool:
         pytest.param({"AZURE_STORAGE_SAS_TOKEN": f"?{signature()}"}, id="signature of the portal"),
     ],
 )
-def test_credentials(
+def test_each_kind_of_credentials_opens_the_store(
     repository: AzureRepository, settings: dict[str, str], credentials: dict[str, str]
 ) -> None:
     storage = repository.opened(**settings, **credentials)
@@ -91,7 +91,7 @@ def test_credentials(
     assert is_read(storage)
 
 
-def test_other_forms_of_the_url(repository: AzureRepository) -> None:
+def test_each_form_of_the_url_opens_the_same_store(repository: AzureRepository) -> None:
     for form in (repository.storage.url, repository.storage.url.replace("az", "azure", 1)):
         assert repository.opened(form).directories() == ["1"]
     triton = repository.storage.url.replace("az://", f"as://{Azurite.ACCOUNT}/")
@@ -101,7 +101,7 @@ def test_other_forms_of_the_url(repository: AzureRepository) -> None:
     assert repository.opened(url).directories() == ["1"]
 
 
-def test_a_wrong_key_and_a_wrong_signature(
+def test_a_wrong_key_and_a_wrong_signature_are_refused(
     repository: AzureRepository, settings: dict[str, str]
 ) -> None:
     wrong = base64.b64encode(f"wrong-{SECRET}".encode()).decode()
@@ -119,7 +119,9 @@ def test_a_key_that_is_no_base64(repository: AzureRepository, settings: dict[str
     refused(Unauthorized, ["cannot list", "check the account, and its key"], storage.directories)
 
 
-def test_a_missing_container_and_a_missing_prefix(repository: AzureRepository) -> None:
+def test_a_missing_container_and_a_missing_prefix_are_told_apart(
+    repository: AzureRepository,
+) -> None:
     nowhere = repository.opened("az://no-such-container/m")
     refused(Missing, ["the bucket does not exist (ContainerNotFound)"], nowhere.directories)
     other = repository.opened(repository.storage.url.replace("base path", "other"))
@@ -144,7 +146,7 @@ def test_a_public_container_is_read_anonymously(
         ("https://127.0.0.1:{open}", Untrusted, ["does not speak TLS"]),
     ],
 )
-def test_the_network(
+def test_each_trouble_of_the_network_has_its_words(
     repository: AzureRepository, endpoint: str, kind: type[StorageError], words: list[str]
 ) -> None:
     endpoint = endpoint.format(closed=free_ports(1)[0], open=repository.proxy.port)
@@ -212,7 +214,7 @@ class TestAnswers:
             (409, "AccountIsDisabled", StorageError, ["refused the request (AccountIsDisabled)"]),
         ],
     )
-    def test_listing(
+    def test_each_refusal_of_a_listing_has_its_words(
         self,
         answering: Callable[..., Storage],
         status: int,
@@ -244,7 +246,7 @@ class TestAnswers:
             (403, "AuthorizationPermissionMismatch", Unauthorized),
         ],
     )
-    def test_reading(
+    def test_each_refusal_of_a_read_has_its_kind(
         self, answering: Callable[..., Storage], status: int, code: str, kind: type[StorageError]
     ) -> None:
         reply = (status, {"x-ms-error-code": code}, b"")
@@ -263,7 +265,7 @@ class TestAnswers:
         storage = answering(*replies, AZURE_STORAGE_SAS_TOKEN="sig=a")
         assert storage.directories() == ["1", "\x02"]
 
-    def test_the_identity_of_the_machine(
+    def test_the_identity_of_the_machine_opens_the_store(
         self, answering: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A managed identity, as App Service and Container Apps offer it."""
@@ -294,7 +296,7 @@ class TestAnswers:
             refused(Unauthorized, ["no usable credentials", "identity"], storage.directories)
         assert self.seen == []
 
-    def test_no_credentials_without_the_library_of_identities(
+    def test_the_lack_of_the_library_of_identities_is_told(
         self, answering: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "azure.identity", None)
@@ -303,7 +305,9 @@ class TestAnswers:
         refused(Unauthorized, words, storage.directories)
 
 
-def test_a_server(repository: AzureRepository, launcher: Launcher) -> None:
+def test_a_server_serves_from_the_store_and_follows_it(
+    repository: AzureRepository, launcher: Launcher
+) -> None:
     repository.remove("1/model.xml")
     put(repository, 1)
     launcher.environ |= repository.environ

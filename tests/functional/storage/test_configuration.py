@@ -90,7 +90,7 @@ def test_a_poll_of_a_file_that_stays_is_one_listing(remote: Remote, launcher: La
 
 
 @kept("gs")
-def test_several_workers(remote: Remote, launcher: Launcher) -> None:
+def test_several_workers_follow_a_file_in_a_store(remote: Remote, launcher: Launcher) -> None:
     """Forked processes, each with its own connections."""
     url = write(remote, "a")
     server = launcher.serve("config", f"--config_path={url}", POLLED, "--workers=2")
@@ -114,7 +114,9 @@ def original(launcher: Launcher) -> Iterator[Callable[..., Server]]:
 
 
 @kept("minio")
-def test_files_of_tensorflow_serving(remote: Remote, original: Callable[..., Server]) -> None:
+def test_files_of_tensorflow_serving_are_followed_in_a_store(
+    remote: Remote, original: Callable[..., Server]
+) -> None:
     def models(*names: str) -> str:
         entries = (
             f'config {{ name: "{name}" base_path: "{remote.storage.url}/{name}" '

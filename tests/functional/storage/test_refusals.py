@@ -97,7 +97,9 @@ class TestS3Protocol:
             ),
         ],
     )
-    def test_users(self, repository: S3Repository, user: User, phrases: list[str]) -> None:
+    def test_each_wrong_user_is_refused_with_its_cause(
+        self, repository: S3Repository, user: User, phrases: list[str]
+    ) -> None:
         storage = repository.opened(user)
         refused(Unauthorized, ["cannot list", *phrases], storage.directories)
 
@@ -118,7 +120,7 @@ class TestS3Protocol:
         with storage.copy("1", listed(storage, "1")) as copy:
             assert (copy / "model.xml").read_bytes() == b"x"
 
-    def test_a_missing_bucket_and_a_missing_prefix(
+    def test_a_missing_bucket_and_a_missing_prefix_are_told_apart(
         self, repository: S3Repository, opened: Open
     ) -> None:
         environ = s3_environ(repository.scheme, repository.proxy.url, ADMIN)
@@ -136,7 +138,7 @@ class TestS3Protocol:
             ("https://127.0.0.1:{open}", Untrusted, ["does not speak TLS"]),
         ],
     )
-    def test_the_network(
+    def test_each_trouble_of_the_network_has_its_words(
         self, repository: S3Repository, endpoint: str, kind: type[StorageError], words: list[str]
     ) -> None:
         closed = free_ports(1)[0]
@@ -270,7 +272,7 @@ class TestTls:
             ("minio", "MINIO_CA_BUNDLE", "MINIO_VERIFY_SSL"),
         ],
     )
-    def test_s3_protocol(
+    def test_a_store_of_s3_is_trusted_by_its_authority_alone(
         self,
         secure_weed: Weed,
         authority: tuple[Path, Path, Path],
@@ -287,7 +289,7 @@ class TestTls:
             assert (copy / "model.xml").read_bytes() == b"x"
         assert opened(url, **environ, **{switch: "0"}).directories() == ["1"]
 
-    def test_gcs(
+    def test_google_s_store_is_trusted_by_its_authority_alone(
         self,
         authority: tuple[Path, Path, Path],
         opened: Open,
@@ -338,7 +340,7 @@ class TestGcs:
             (400, StorageError, ["the store refused the request (400)"]),
         ],
     )
-    def test_listing(
+    def test_each_refusal_of_a_listing_has_its_words(
         self,
         refusing: Callable[[int, str], Storage],
         status: int,
@@ -355,7 +357,7 @@ class TestGcs:
     @pytest.mark.parametrize(
         ("status", "kind"), [(404, EntryChanged), (412, EntryChanged), (403, Unauthorized)]
     )
-    def test_reading(
+    def test_each_refusal_of_a_read_has_its_kind(
         self,
         refusing: Callable[[int, str], Storage],
         status: int,
@@ -412,7 +414,9 @@ class TestGoogleCredentials:
 
             yield open_with
 
-    def test_an_account_without_permission(self, issued: Callable[[int], Storage]) -> None:
+    def test_an_account_without_permission_is_told_the_role_that_it_needs(
+        self, issued: Callable[[int], Storage]
+    ) -> None:
         words = ["permission denied to list (403)", "roles/storage.objectViewer"]
         refused(Unauthorized, words, issued(200).directories)
         assert self.seen == [f"Bearer ya29.{SECRET}"]

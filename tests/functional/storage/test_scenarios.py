@@ -22,7 +22,9 @@ Remote = S3Repository | GcsRepository | AzureRepository
 class Pages:
     """More objects than stores list at once."""
 
-    def test_two_thousand_objects(self, repository: LocalRepository | Remote) -> None:
+    def test_two_thousand_objects_are_listed_and_copied(
+        self, repository: LocalRepository | Remote
+    ) -> None:
         """More than one page, which has 1000, of versions and of files of a version."""
         files = [f"1/{number:04}" for number in range(1001)]
         versions = [f"{version}/model.xml" for version in range(2, 1002)]

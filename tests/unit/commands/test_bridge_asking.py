@@ -94,7 +94,9 @@ def test_a_server_that_is_not_there(server: Answering) -> None:
         ),
     ],
 )
-def test_the_command_line(flags: list[str], broker: tuple[str, int], path: str) -> None:
+def test_the_command_line_names_broker_and_model(
+    flags: list[str], broker: tuple[str, int], path: str
+) -> None:
     environ = {"IE_SERVING_API_KEY": "k", "IE_SERVING_MQTT_PASSWORD": "p"}
     read = bridge.parse(["bridge", "mqtt", "--topic=t", "--model_name=m", *flags], environ)
     assert (read.broker, read.path, read.api_key, read.password) == (broker, path, "k", "p")
@@ -121,6 +123,6 @@ def test_a_value_that_a_flag_cannot_have(flag: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:8501", "ftp://h", "http://", "http://h:x", "http://[::1"]
 )
-def test_a_server_without_an_address(url: str) -> None:
+def test_a_server_without_an_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="expected http://HOST:PORT"):
         BridgeConnection(url, "/p", "", timeout_s=1, retry_s=0)

@@ -207,7 +207,9 @@ def test_parts_that_the_server_reads_at_its_start_are_tried(
     ]
 
 
-def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_are_told_the_same_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path / "m", "1")
     write(tmp_path / "m", "2", fail="no such operation")
     assert checked(tmp_path / "m", labels={"next": 9}, as_json=True) == 1

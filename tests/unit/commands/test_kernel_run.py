@@ -44,7 +44,7 @@ def test_the_answer_is_that_of_the_rest_api(
     assert capsysbinary.readouterr().out == b'{\n    "predictions": [2.0, 0.5\n    ]\n}\n'
 
 
-def test_params_and_standard_input(
+def test_params_and_standard_input_are_given_to_the_kernel(
     version: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"inputs": {"x": [2]}}')))
@@ -53,7 +53,9 @@ def test_params_and_standard_input(
     assert capsysbinary.readouterr().out.split() == b'{ "outputs": [ 3.0 ] }'.split()
 
 
-def test_raw_bytes(version: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_raw_bytes_are_given_to_the_kernel(
+    version: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     line = ["kernel", "run", str(version), "--kernel=upper.py:upper", "--raw"]
     assert main([*line, f"--input={version / 'x.json'}"]) == 0
     assert capsysbinary.readouterr().out == b'{"INSTANCES": [1, 4]}'
@@ -76,7 +78,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_package_of_edi_with_its_input_beside_it(
+def test_a_package_of_edi_runs_on_its_input(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     (tmp_path / "kernel.py").write_text(EDI)
@@ -128,7 +130,7 @@ def test_a_package_of_edi_with_its_input_beside_it(
         ),
     ],
 )
-def test_exit_codes(
+def test_each_failure_has_its_exit_code(
     version: Path,
     capsys: pytest.CaptureFixture[str],
     body: str,

@@ -23,12 +23,12 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("given", "text"), CONTRADICTIONS)
-def test_contradictions(given: dict[str, Any], text: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         credentials.read(ServerSettings(**given))
 
 
-def test_a_list_that_grpcio_would_not_heed() -> None:
+def test_a_list_that_grpcio_would_not_heed_is_refused() -> None:
     files = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca", "tls_client_crl"), "f")
     with pytest.raises(ConfigError, match=r"needs the http2 of server\.grpc_transport"):
         credentials.read(ServerSettings(**files, grpc_transport="grpcio"))  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("nonsense", "Error parsing text-format"),
     ],
 )
-def test_an_ssl_config_at_fault(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_ssl_config_at_fault_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "ssl.config"
     file.write_text(text)
     with pytest.raises(ConfigError, match=expected):
@@ -58,7 +58,9 @@ def test_an_ssl_config_at_fault(tmp_path: Path, text: str, expected: str) -> Non
 
 
 @pytest.mark.parametrize(("verify", "believed"), [("true", b"a"), ("false", b"")])
-def test_an_ssl_config(tmp_path: Path, verify: str, believed: bytes) -> None:
+def test_an_ssl_config_sets_certificate_key_and_authority(
+    tmp_path: Path, verify: str, believed: bytes
+) -> None:
     """An authority without `client_verify` asks clients for nothing, as in the original."""
     file = tmp_path / "ssl.config"
     text = f'server_key: "k" server_cert: "c" custom_ca: "a" client_verify: {verify}'

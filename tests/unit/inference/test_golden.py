@@ -184,7 +184,7 @@ async def test_no_tolerance_is_told_of_what_is_no_number(tmp_path: Path, odd: fl
     assert f"at [1, 1] it is 5.0, not {odd}; export" in said
 
 
-async def test_tolerances_of_the_file_and_of_one_request(tmp_path: Path) -> None:
+async def test_tolerances_are_those_of_the_file_or_of_one_request(tmp_path: Path) -> None:
     near = {"outputs": [[2.0, 3.0], [4.0, 5.5]]}
     assert await asked(tmp_path, pair(near), rtol=0.2) == ""
     assert await asked(tmp_path, pair(near, atol=0.6), rtol=0) == ""
@@ -303,7 +303,9 @@ RIGHT = recorded(y=[[2.0, 3.0], [4.0, 5.0]])
     ],
     ids=range(12),
 )
-async def test_records(tmp_path: Path, content: bytes, cause: str) -> None:
+async def test_records_are_read_or_refused_with_their_cause(
+    tmp_path: Path, content: bytes, cause: str
+) -> None:
     (tmp_path / "golden.tfrecord").write_bytes(content)
     said = await refusal(tmp_path)
     assert bool(said) == bool(cause)

@@ -29,7 +29,7 @@ async def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-async def test_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_request_has_a_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     found = await lines(caplog, logging.DEBUG)
     assert found[0] == (
         f"request entrypoint=TEST model={MODEL} version=3 signature=serving_default"

@@ -35,7 +35,7 @@ def statuses(text: str) -> list[VersionStatus]:
         pytest.param(["2A 1E", "2A 1A"], "2A 1U", id="the switch"),
     ],
 )
-def test_the_status_of_all(workers: list[str], told: str) -> None:
+def test_the_status_of_all_is_that_of_the_slowest(workers: list[str], told: str) -> None:
     assert merged([statuses(each) for each in workers]) == statuses(told)
 
 

@@ -30,7 +30,9 @@ OWN_KEY = {"x-amz-server-side-encryption-customer-algorithm": "AES256"}
         ("sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
     ],
 )
-def test_published_digests_of_abc(tmp_path: Path, algorithm: str, value: str) -> None:
+def test_the_published_digests_of_abc_are_computed(
+    tmp_path: Path, algorithm: str, value: str
+) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     verify(tmp_path / "file", Checksum(algorithm, bytes.fromhex(value)), "abc")
     (tmp_path / "file").write_bytes(b"abd")

@@ -100,7 +100,9 @@ def test_a_damaged_transfer_from_google_is_called_so(monkeypatch: pytest.MonkeyP
         ("SomethingNew", 418, Trouble.OTHER),
     ],
 )
-def test_codes_of_the_s3_protocol(code: str, status: int, trouble: Trouble) -> None:
+def test_each_code_of_the_s3_protocol_is_a_trouble(
+    code: str, status: int, trouble: Trouble
+) -> None:
     assert trouble_of_code(code, status) is trouble
 
 
@@ -118,7 +120,7 @@ def test_codes_of_the_s3_protocol(code: str, status: int, trouble: Trouble) -> N
         (400, Trouble.OTHER),
     ],
 )
-def test_http_statuses(status: int, trouble: Trouble) -> None:
+def test_each_http_status_is_a_trouble(status: int, trouble: Trouble) -> None:
     assert http_trouble(status) is trouble
 
 
@@ -160,7 +162,7 @@ class TestNetwork:
         error = raised_by(lambda: get("http://no-such-host.invalid"))
         assert network_trouble(error) is Trouble.DNS
 
-    def test_silence(self) -> None:
+    def test_silence_is_a_timeout(self) -> None:
         released = threading.Event()
         port = serve_once(lambda connection: (released.wait(10), None)[1])
         error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
@@ -180,7 +182,9 @@ class TestNetwork:
         ],
         ids=["a body that ends early", "a server without TLS"],
     )
-    def test_a_reply(self, scheme: str, reply: bytes, trouble: Trouble) -> None:
+    def test_a_broken_reply_is_told_by_its_kind(
+        self, scheme: str, reply: bytes, trouble: Trouble
+    ) -> None:
         def answer(connection: socket.socket) -> None:
             connection.recv(1000)
             connection.sendall(b"HTTP/1.1 " + reply)
@@ -188,7 +192,7 @@ class TestNetwork:
         error = raised_by(lambda: get(f"{scheme}://127.0.0.1:{serve_once(answer)}"))
         assert network_trouble(error) is trouble
 
-    def test_an_unknown_authority(self) -> None:
+    def test_an_unknown_authority_is_a_trouble_of_the_certificate(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
 
@@ -200,7 +204,7 @@ class TestNetwork:
         error = raised_by(lambda: get(f"https://127.0.0.1:{port}"))
         assert network_trouble(error) is Trouble.CERTIFICATE
 
-    def test_through_the_standard_library_too(self) -> None:
+    def test_a_refused_connection_is_told_through_the_standard_library_too(self) -> None:
         with closing(socket.create_server(("127.0.0.1", 0))) as listener:
             port = listener.getsockname()[1]
         error = raised_by(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}"))

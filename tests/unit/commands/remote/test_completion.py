@@ -78,7 +78,7 @@ def completed(script: Path, *words: str) -> list[str]:
         (("nonsense", "--x"), []),
     ],
 )
-def test_bash(script: Path, words: tuple[str, ...], found: list[str]) -> None:
+def test_bash_completes_words(script: Path, words: tuple[str, ...], found: list[str]) -> None:
     assert completed(script, *words) == found
 
 
@@ -110,7 +110,7 @@ TYPED = [
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish: apt-get install fish")
 @pytest.mark.parametrize(("typed", "_", "offered"), TYPED)
-def test_fish(tmp_path: Path, typed: str, _: str, offered: list[str]) -> None:
+def test_fish_completes_words(tmp_path: Path, typed: str, _: str, offered: list[str]) -> None:
     code = f"source {written(tmp_path, 'fish')}; complete --do-complete 'ie_serving {typed}'"
     done = subprocess.run(
         ["fish", "--no-config", "-c", code],
@@ -127,7 +127,7 @@ def test_fish(tmp_path: Path, typed: str, _: str, offered: list[str]) -> None:
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh: apt-get install zsh")
 @pytest.mark.parametrize(("typed", "becomes", "_"), TYPED)
-def test_zsh(tmp_path: Path, typed: str, becomes: str, _: list[str]) -> None:
+def test_zsh_completes_words(tmp_path: Path, typed: str, becomes: str, _: list[str]) -> None:
     line = tmp_path / "line"
     (tmp_path / ".zshrc").write_text(
         f"autoload -U compinit && compinit -D && source {written(tmp_path, 'zsh')}\n"

@@ -38,7 +38,7 @@ def of(*flags: str, **environ: str) -> tuple[ServerAddress, list[str]]:
         ("unix:/run/rest.sock", "unix", "/run/rest.sock", 0),
     ],
 )
-def test_addresses(url: str, scheme: str, host: str, port: int) -> None:
+def test_an_address_names_scheme_host_and_port(url: str, scheme: str, host: str, port: int) -> None:
     found, warned = of(IE_SERVING_URL=url)
     assert (found.scheme, found.host, found.port, warned) == (scheme, host, port, [])
     assert of("--url", "http://other:1", IE_SERVING_URL=url)[0].host == "other"

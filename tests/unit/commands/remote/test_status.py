@@ -58,7 +58,7 @@ def test_an_answer_that_is_no_status_is_told(odd: Any) -> None:
         all_models(server)
 
 
-def test_the_table() -> None:
+def test_the_table_shows_models_and_their_states() -> None:
     models = [
         Model("bare", trouble="no version has been seen yet"),
         Model(

@@ -235,7 +235,7 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
         ),
     ],
 )
-def test_faults(given: dict[str, Any], faults: list[str]) -> None:
+def test_each_fault_is_told_with_its_place(given: dict[str, Any], faults: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config_file(json.dumps(given), origin=Path("/"), place="c.json")
     found = caught.value.faults

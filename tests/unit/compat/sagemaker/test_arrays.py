@@ -74,7 +74,7 @@ def signature(dtype: DataType, *names: str) -> Signature:
     return Signature("s", specs, specs)
 
 
-def test_the_one_input() -> None:
+def test_an_array_is_the_one_input_in_its_type() -> None:
     found = as_input(np.arange(2), signature(DataType.FP32, "x"))
     assert found["x"].dtype == np.float32
     for array, taken in ((np.float64([0.5]), DataType.INT32), (np.arange(2), DataType.STRING)):

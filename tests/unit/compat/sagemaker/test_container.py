@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_defaults(root: Path) -> None:
+def test_the_environment_has_defaults(root: Path) -> None:
     settings = parse(root).settings
     models = {each.name: each.base_path for each in settings.models}
     assert models == {"Servo": str(root / "export" / "Servo"), "a": str(root / "a")}
@@ -34,7 +34,7 @@ def test_the_defaults(root: Path) -> None:
     assert all(each.engine.of(Batching).rows == 0 for each in settings.models)
 
 
-def test_the_variables(root: Path) -> None:
+def test_each_variable_sets_its_setting(root: Path) -> None:
     parsed = parse(
         root,
         "--nireq=3",
@@ -57,13 +57,13 @@ def test_the_variables(root: Path) -> None:
     assert "SAGEMAKER_GUNICORN_THREADS has no effect" in " ".join(parsed.warnings)
 
 
-def test_versions_in_the_root(tmp_path: Path) -> None:
+def test_versions_in_the_root_are_the_model(tmp_path: Path) -> None:
     (tmp_path / "model" / "1").mkdir(parents=True)
     (model,) = parse(tmp_path / "model").settings.models
     assert model.name == "model"
 
 
-def test_two_models_of_one_name(root: Path) -> None:
+def test_two_models_of_one_name_are_refused(root: Path) -> None:
     (root / "other" / "a" / "1").mkdir(parents=True)
     with pytest.raises(ConfigError, match="two models are named a"):
         parse(root)

@@ -53,7 +53,7 @@ def test_quick_start(tmp_path: Path) -> None:
     assert parsed.warnings == ()
 
 
-def test_several_models(tmp_path: Path) -> None:
+def test_several_models_are_read_from_a_file(tmp_path: Path) -> None:
     """README.md, "Multiple Models", without its model of MXNet."""
     entries = [
         {"name": "template", "base_path": f"{TEMPLATE}/", "platform": "tensorflow"},
@@ -84,7 +84,7 @@ def test_session_options_have_no_effect(tmp_path: Path) -> None:
     assert [each.name for each in models(f"--model_config_file={file}")] == ["default"]
 
 
-def test_custom_operations(tmp_path: Path) -> None:
+def test_custom_operations_are_every_library_of_the_directories(tmp_path: Path) -> None:
     """README.md, "Custom Op": every library of the directories."""
     (tmp_path / "foo_op").mkdir()
     for name in ("b.so", "a.so", "notes.txt"):
@@ -96,7 +96,7 @@ def test_custom_operations(tmp_path: Path) -> None:
     assert "./bar_op/ holds no *.so" in found
 
 
-def test_one_user() -> None:
+def test_one_user_is_authenticated() -> None:
     """README.md, "Authentication"."""
     user = ("--auth_username=admin", "--auth_password=admin")
     found = server(f"--model_base_path={TEMPLATE}", "--enable_auth=True", *user)
@@ -104,7 +104,7 @@ def test_one_user() -> None:
     assert not found.open_health, "of the routes of health only /health is open"
 
 
-def test_encryption() -> None:
+def test_encryption_takes_a_certificate_and_a_key() -> None:
     """README.md, "TSL/SSL"."""
     files = ("--secret_pem=/tmp/secret.pem", "--secret_key=/tmp/secret.key")
     found = server("--enable_ssl=True", *files, f"--model_base_path={TEMPLATE}")
@@ -125,7 +125,7 @@ def test_encryption() -> None:
         ("./models/pmml_iris/DecisionTreeIris.pmml", "pmml", "pmml"),
     ],
 )
-def test_platforms(base_path: str, platform: str, driver: str) -> None:
+def test_a_platform_chooses_its_driver(base_path: str, platform: str, driver: str) -> None:
     """README.md, "Supported Models"; of ONNX the file has another name there."""
     (model,) = models(f"--model_base_path={base_path}", f"--model_platform={platform}")
     assert model.engine.driver == driver
@@ -229,7 +229,7 @@ def test_a_wrong_command_line_is_refused(argv: tuple[str, ...], words: str) -> N
         ),
     ],
 )
-def test_faults_of_a_file(tmp_path: Path, document: object, words: str) -> None:
+def test_a_fault_of_a_file_is_told(tmp_path: Path, document: object, words: str) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(document))
     (found,) = faults(f"--model_config_file={file}")

@@ -26,7 +26,9 @@ SECRETS = {"IE_SERVING_MQTT_PASSWORD": "word", "IE_SERVING_API_KEY": "key"}
         pytest.param(["--url=https://serving.example.com"], [], id="with HTTPS"),
     ],
 )
-def test_exposed(flags: list[str], expected: list[tuple[str, str]]) -> None:
+def test_credentials_that_strangers_could_read_are_told(
+    flags: list[str], expected: list[tuple[str, str]]
+) -> None:
     assert list(bridge.parse([*LINE, *flags], SECRETS).exposed()) == expected
 
 

@@ -28,7 +28,7 @@ def of_file(directory: Path, *flags: str, **config: Any) -> ModelConfig:
     ("given", "driver"),
     [("sklearn", "sklearn"), ("XGBoost", "xgboost"), ("null", "null"), (None, "null")],
 )
-def test_driver(tmp_path: Path, given: object, driver: str) -> None:
+def test_a_driver_is_chosen_by_its_name(tmp_path: Path, given: object, driver: str) -> None:
     assert of_file(tmp_path, driver=given).engine.driver == driver
 
 
@@ -54,7 +54,9 @@ def test_an_unknown_driver_is_answered_with_the_list(
     assert found.startswith(f"model_config_list[0].config.driver: {fault}")
 
 
-def test_a_driver_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_of_another_package_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     about = tmp_path / "mine-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")

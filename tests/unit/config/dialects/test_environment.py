@@ -91,7 +91,9 @@ def read(**environ: str) -> StorageOptions:
         pytest.param({"MINIO_REGION": "eu"}, MinioOptions(region="eu"), id="MinIO, region"),
     ],
 )
-def test_options(environ: dict[str, str], expected: S3Options | GcsOptions | MinioOptions) -> None:
+def test_variables_become_options_of_a_store(
+    environ: dict[str, str], expected: S3Options | GcsOptions | MinioOptions
+) -> None:
     assert read(**environ).of(type(expected)) == expected
 
 

@@ -46,14 +46,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_model_with_every_default() -> None:
+def test_one_model_has_every_default() -> None:
     assert settings(*ONE) == Settings(
         server=ServerSettings(), models=(ModelConfig(name="m", base_path="/models/m"),)
     )
     assert (ServerSettings().port, ServerSettings().rest_port) == (9000, 0)
 
 
-def test_every_flag_of_one_model() -> None:
+def test_one_model_takes_every_flag() -> None:
     (model,) = settings(
         *ONE,
         *("--shape", '{"a": "(1,3)"}'),
@@ -90,13 +90,13 @@ def test_a_relative_model_path_begins_at_the_working_directory() -> None:
     assert model.base_path == str(Path.cwd() / "models/m")
 
 
-def test_models_of_a_file(file: Path) -> None:
+def test_models_of_a_file_are_read(file: Path) -> None:
     found = settings("config", "--config_path", str(file))
     assert found.config_path == file
     assert [model.base_path for model in found.models] == [str(file.parent / "models/f")]
 
 
-def test_precision_for_every_model_of_a_file_now_and_after_a_reload(file: Path) -> None:
+def test_precision_is_set_for_every_model_of_a_file_now_and_after_a_reload(file: Path) -> None:
     found = settings("config", "--config_path", str(file), "--inference_precision", "f32")
     assert found.engine.of(OpenVinoOptions).inference_precision == "f32"
     assert found.models[0].engine == found.engine
@@ -105,7 +105,7 @@ def test_precision_for_every_model_of_a_file_now_and_after_a_reload(file: Path) 
 TENSORFLOW = ("--tensorflow_fallback", "--tensorflow_memory_bytes", "4096")
 
 
-def test_tensorflow_for_one_model_or_for_every_model_of_a_file(file: Path) -> None:
+def test_tensorflow_is_set_for_one_model_or_for_every_model_of_a_file(file: Path) -> None:
     meant = TensorFlowOptions(fallback=True, memory_bytes=4096)
     (one,) = settings(*ONE, *TENSORFLOW).models
     assert one.engine.of(TensorFlowOptions) == meant
@@ -120,7 +120,7 @@ def test_a_library_of_operations_that_does_not_exist_is_refused() -> None:
         settings(*ONE, "--custom_op_paths", "/no/ops.so")
 
 
-def test_a_flat_command_line_as_of_openvino_model_server(file: Path) -> None:
+def test_a_flat_command_line_means_the_same(file: Path) -> None:
     assert settings(*ONE[1:]) == of_ovms(settings(*ONE))
     same = settings("config", "--config_path", str(file))
     assert settings(f"--config_path={file}") == of_ovms(same)
@@ -192,12 +192,14 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_server_flag(argv: tuple[str, ...], field: str, value: object) -> None:
+def test_a_flag_sets_its_field_of_the_server(
+    argv: tuple[str, ...], field: str, value: object
+) -> None:
     """Beside what other servers have as well, which is in `tests/unit/config/migration`."""
     assert getattr(server(*argv), field) == value
 
 
-def test_flags_of_the_cache() -> None:
+def test_flags_of_the_cache_are_read() -> None:
     flags = ("--cache_dir", "/var/cache", "--cache_size_bytes", "5000000000")
     found = ie_serving.parse([*ONE, *flags], {}).storage
     assert (found.cache_dir, found.cache_size_bytes) == (Path("/var/cache"), 5_000_000_000)
@@ -225,7 +227,7 @@ def test_a_cache_that_was_named_keeps_compiled_models_too() -> None:
     ],
     ids=str,
 )
-def test_variable(variables: dict[str, str], field: str, value: object) -> None:
+def test_a_variable_sets_its_field(variables: dict[str, str], field: str, value: object) -> None:
     assert getattr(server(**variables), field) == value
 
 
@@ -253,7 +255,7 @@ def test_the_command_line_beats_the_file(tmp_path: Path) -> None:
     assert settings(*both, "--metrics_path", "/m").server.metrics_path == "/m"
 
 
-def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> None:
+def test_every_fault_of_flags_file_and_environment_is_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"model_config_list": [{"config": {"name": "f", "nireq": -1}}]}')
     found = faults(
@@ -312,7 +314,7 @@ def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> No
         ),
     ],
 )
-def test_fault(argv: tuple[str, ...], fault: str) -> None:
+def test_a_wrong_line_is_told_by_its_flag(argv: tuple[str, ...], fault: str) -> None:
     assert any(fault in found for found in faults(*argv))
 
 
@@ -353,7 +355,7 @@ def test_a_variable_without_effect_warns(name: str) -> None:
         pytest.param(("--workers", "1", "--grpc_workers", "8"), 1, id="its own flag counts"),
     ],
 )
-def test_workers_by_new_and_old_flags(
+def test_workers_are_set_by_new_and_old_flags(
     monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], workers: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})

@@ -29,7 +29,7 @@ def imported(directory: Path, given: Any) -> tuple[list[str], tuple[ModelConfig,
     return [line for line in lines if line.startswith("//")], found.models
 
 
-def test_a_file_of_konduit(tmp_path: Path) -> None:
+def test_a_file_of_konduit_is_imported(tmp_path: Path) -> None:
     given = {"port": 9008, "host": "h", "pipeline": {"steps": [LOGGING, ONNX, PYTHON]}}
     notes, models = imported(tmp_path, given)
     assert models == source.read(tmp_path / "theirs.json").models
@@ -40,7 +40,9 @@ def test_a_file_of_konduit(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_of_konduit_in_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_konduit_in_yaml_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "c.yaml").write_text("pipeline: {steps: [{'@type': LOGGING}]}")
     assert main.main(["config", "import", str(tmp_path / "c.yaml")]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -49,7 +51,7 @@ def test_a_file_of_konduit_in_yaml(tmp_path: Path, capsys: pytest.CaptureFixture
     }
 
 
-def test_a_list_of_simple_tensorflow_serving(tmp_path: Path) -> None:
+def test_a_list_of_simple_tensorflow_serving_is_imported(tmp_path: Path) -> None:
     entries = [
         {"name": "a", "base_path": "/a", "platform": "tensorflow"},
         {"name": "b", "base_path": "/b/m.pkl", "platform": "scikitlearn"},
@@ -59,7 +61,7 @@ def test_a_list_of_simple_tensorflow_serving(tmp_path: Path) -> None:
     assert notes == ["// pickles are read: give --allow_pickle"]
 
 
-def test_pipelines_of_openvino_model_server(tmp_path: Path) -> None:
+def test_pipelines_of_openvino_model_server_are_imported(tmp_path: Path) -> None:
     source_ = {"node_name": "request", "data_item": "x"}
     output = {"node_name": "n", "data_item": "y"}
     node = {"name": "n", "model_name": "a", "type": "DL model", "inputs": [{"x": source_}]}

@@ -19,7 +19,7 @@ def read(folder: Path, lines: list[str]) -> AccessMaterial:
     return access_file.read(ServerSettings(api_key_file=str(file)))
 
 
-def test_a_new_key(tmp_path: Path) -> None:
+def test_a_new_key_is_random_and_taken_by_the_server(tmp_path: Path) -> None:
     asked = ["key", "new", "alice", "--rights=predict,read", "--models=resnet*"]
     lines = keys.run(asked, lambda: "")
     key = lines[0].rpartition(" ")[2]
@@ -28,13 +28,13 @@ def test_a_new_key(tmp_path: Path) -> None:
     assert keys.run(asked, lambda: "") != lines
 
 
-def test_a_password(tmp_path: Path) -> None:
+def test_a_password_is_hashed_and_taken_by_the_server(tmp_path: Path) -> None:
     found = read(tmp_path, keys.run(["key", "password", "bob"], lambda: "word")).users["bob"]
     assert found.caller == Principal(name="bob", rights=Right.PREDICT)
     assert access.of_password(b"word", found.salt, found.n, found.r, found.p) == found.digest
 
 
 @pytest.mark.parametrize("flag", ["--rights=all", "--models=a b"])
-def test_a_line_that_the_server_would_refuse(flag: str) -> None:
+def test_a_line_that_the_server_would_refuse_is_not_printed(flag: str) -> None:
     with pytest.raises(ConfigError):
         keys.run(["key", "new", "alice", flag], lambda: "")

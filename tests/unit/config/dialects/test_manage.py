@@ -39,7 +39,9 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_models_of_a_repository(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_of_a_repository_are_listed(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(["--list_models", f"--model_repository_path={models}"]) == 0
     assert capsys.readouterr().out.splitlines() == ["LLama3.2", "meta/llama4", "resnet"]
     listed = manage.run(["--list_models"], {manage.REPOSITORY_VARIABLE: str(models)})

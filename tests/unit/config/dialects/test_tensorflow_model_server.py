@@ -68,7 +68,9 @@ def test_defaults_are_the_originals() -> None:
         ("--enable_serialization_as_tensor_content", "tensor_content", True),
     ],
 )
-def test_flag(argument: str, field: str, value: object) -> None:
+def test_a_flag_beyond_its_usual_value_sets_its_field(
+    argument: str, field: str, value: object
+) -> None:
     """Beside the usual value of each, which is a row in `tests/unit/config/migration`."""
     assert getattr(parse(PATH, argument).settings.server, field) == value
 

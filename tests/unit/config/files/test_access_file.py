@@ -24,7 +24,7 @@ def read(folder: Path, text: str, **settings: Any) -> AccessMaterial:
     return access_file.read(ServerSettings(api_key_file=str(file), **settings))
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_file_of_callers_is_read(tmp_path: Path) -> None:
     text = f"# who\n\nalice predict,read resnet*,bert {KEY}\n  bob administrate * {SCRYPT}\n"
     found = read(tmp_path, text)
     assert found.keys == {
@@ -92,7 +92,7 @@ def test_a_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_files_at_fault(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_file_at_fault_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         read(tmp_path, text)
 
@@ -109,7 +109,7 @@ def test_certificates_need_clients_that_have_them(tmp_path: Path) -> None:
     assert found.certificates["edge.test"].name == "edge"
 
 
-def test_tokens_by_their_claims(tmp_path: Path) -> None:
+def test_tokens_are_told_apart_by_their_claims(tmp_path: Path) -> None:
     """In the order of the lines; blanks and signs are escaped."""
     keys = tmp_path / "keys.json"
     keys.write_text("{}")
@@ -164,7 +164,9 @@ def test_tokens_by_their_claims(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_contradictions(given: dict[str, Any], expected: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(
+    given: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(ConfigError, match=expected):
         access_file.read(ServerSettings(**given))
 

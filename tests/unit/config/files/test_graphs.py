@@ -100,7 +100,7 @@ def test_only_a_graph_that_differs_is_read_anew() -> None:
         ),
     ],
 )
-def test_faults(graphs: object, faults: list[str]) -> None:
+def test_each_fault_is_told_with_its_place(graphs: object, faults: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read(graphs)
     found = caught.value.faults

@@ -194,7 +194,7 @@ def test_the_example_of_every_key_has_every_key() -> None:
         pytest.param("s3://bucket/m", "s3://bucket/m", id="URL"),
     ],
 )
-def test_base_path(base_path: str, meant: str) -> None:
+def test_a_base_path_is_relative_to_the_file(base_path: str, meant: str) -> None:
     assert read(of({**MODEL, "base_path": base_path})).models[0].base_path == meant
 
 
@@ -270,7 +270,7 @@ def test_every_fault_is_reported_with_its_path() -> None:
         pytest.param({**of(), "monitoring": 1}, "monitoring: expected an object", id="monitoring"),
     ],
 )
-def test_fault(top: object, fault: str) -> None:
+def test_a_fault_is_told_with_its_path(top: object, fault: str) -> None:
     assert any(fault in found for found in faults(top))
 
 
@@ -297,7 +297,7 @@ def test_fault(top: object, fault: str) -> None:
         ),
     ],
 )
-def test_warning(top: object, warning: str) -> None:
+def test_a_key_without_effect_is_warned_of(top: object, warning: str) -> None:
     assert read(top).warnings == (warning,)
 
 
@@ -385,7 +385,7 @@ def test_settings_of_batches_where_none_is_gathered(keys: dict[str, Any], warned
         assert f"{warned}: no effect without max_batch_size" in warnings[0]
 
 
-def test_a_batch_size_above_the_largest_batch() -> None:
+def test_a_batch_size_above_the_largest_batch_is_warned_of() -> None:
     keys = {"max_batch_size": 16, "allowed_batch_sizes": [4, 16, 64]}
     (warning,) = read(of({"name": "m", "base_path": "/m", **keys})).warnings
     assert warning == "allowed_batch_sizes of model m: no effect above max_batch_size 16: 64"

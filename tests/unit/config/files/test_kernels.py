@@ -44,7 +44,7 @@ def test_a_kernel_needs_no_driver(given: str, file: str, name: str) -> None:
         ('{"min": 2, "max": 3, "idle_seconds": 0.5}', Instances(min=2, max=3, idle_seconds=0.5)),
     ],
 )
-def test_instances(given: Any, expected: Instances) -> None:
+def test_instances_have_defaults_for_what_they_leave_out(given: Any, expected: Instances) -> None:
     engine = read(kernel="k.py", isolation="process", instances=given).engine
     assert engine.of(KernelOptions).instances == expected
 
@@ -118,7 +118,7 @@ def test_flags_say_the_same() -> None:
         ),
     ],
 )
-def test_faults(keys: dict[str, Any], fault: str) -> None:
+def test_a_fault_is_told_with_its_key(keys: dict[str, Any], fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(**keys)
     (found,) = caught.value.faults

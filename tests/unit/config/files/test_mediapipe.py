@@ -89,7 +89,7 @@ def fault(directory: Path, graph: str, **more: Any) -> str:
     return text
 
 
-def test_models_in_a_row(tmp_path: Path) -> None:
+def test_models_in_a_row_become_steps(tmp_path: Path) -> None:
     """MediaPipe Multi Model Demo."""
     assert found(tmp_path, MULTI_MODEL) == {
         "steps": {
@@ -145,7 +145,7 @@ def test_incomplete_inputs_may_be_left_out(tmp_path: Path) -> None:
     assert told["inputs"] == {"spoken": {"dtype": "any", "optional": True}}
 
 
-def test_a_graph_without_steps(tmp_path: Path) -> None:
+def test_a_graph_without_steps_passes_its_input_on(tmp_path: Path) -> None:
     graph = """input_stream: "OVTENSOR:in" output_stream: "OVMS_PY_TENSOR:out"
     node {
       calculator: "PyTensorOvTensorConverterCalculator"
@@ -272,7 +272,7 @@ def listed(directory: Path, **config: Any) -> Any:
         ),
     ],
 )
-def test_a_graph_among_the_models(tmp_path: Path, file: str, config: Any) -> None:
+def test_a_graph_among_the_models_is_served(tmp_path: Path, file: str, config: Any) -> None:
     """MediaPipe, "Graph deployment": recommended since 2026."""
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(PYTHON)
@@ -285,7 +285,9 @@ def test_a_graph_among_the_models(tmp_path: Path, file: str, config: Any) -> Non
 
 
 @pytest.mark.parametrize("text", [None, 'node { name: "x" op: "Placeholder" }'])
-def test_a_model_among_the_models(tmp_path: Path, text: str | None) -> None:
+def test_a_model_beside_a_graph_pbtxt_of_tensorflow_stays_a_model(
+    tmp_path: Path, text: str | None
+) -> None:
     """TensorFlow writes a graph.pbtxt of its own beside checkpoints."""
     (tmp_path / "g" / "1").mkdir(parents=True)
     if text:
@@ -295,7 +297,7 @@ def test_a_model_among_the_models(tmp_path: Path, text: str | None) -> None:
 
 
 @pytest.mark.parametrize("parse", [ie_serving.parse, tensorflow_model_server.parse])
-def test_a_directory_on_a_command_line(tmp_path: Path, parse: Any) -> None:
+def test_a_directory_on_a_command_line_is_a_graph(tmp_path: Path, parse: Any) -> None:
     (tmp_path / "graph.pbtxt").write_text(PYTHON)
     path = "model_path" if parse is ie_serving.parse else "model_base_path"
     start = ["model"] if parse is ie_serving.parse else []
@@ -308,7 +310,7 @@ def test_a_directory_on_a_command_line(tmp_path: Path, parse: Any) -> None:
         assert 'graph "g" uses model "halve", which is not configured' in str(raised.value)
 
 
-def test_text_of_protocol_buffers() -> None:
+def test_text_of_protocol_buffers_is_read() -> None:
     text = """a: 1 a: -2.5, b { c: "x\\"y" 'z' } d < e: true >  # end
     [type / p.Q] { f: WORD }; g: [1, "2",
     { h: [] }] g: 3"""

@@ -99,7 +99,7 @@ def test_a_request_that_is_a_list(count: int) -> None:
     assert found["detect"]["for_each"] == {"data": "request.image"}
 
 
-def test_lists_within_lists() -> None:
+def test_a_demultiplexer_within_another_makes_lists_within_lists() -> None:
     found = read(
         pipeline(
             node("detect", {"data": ("request", "image")}, demultiply_count=3),
@@ -215,7 +215,7 @@ def test_a_chain_may_be_longer_than_the_stack() -> None:
         ),
     ],
 )
-def test_faults(given: object, fault: str) -> None:
+def test_a_fault_is_told_with_its_place(given: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(given)
     assert caught.value.faults[0].startswith(f"pipeline_config_list[0]{fault}"), caught.value.faults

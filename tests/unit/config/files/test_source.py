@@ -61,7 +61,9 @@ def test_the_single_model_of_the_examples_is_there() -> None:
         pytest.param("a.json", '\ufeff{"model_config_list": []}', "JSON", id="byte order mark"),
     ],
 )
-def test_kind(tmp_path: Path, name: str, text: str, kind: str | None) -> None:
+def test_the_kind_of_a_file_is_told_by_its_first_character(
+    tmp_path: Path, name: str, text: str, kind: str | None
+) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     if kind is None:

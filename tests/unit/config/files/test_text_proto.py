@@ -33,7 +33,7 @@ def faults(*configs: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
-def test_a_model() -> None:
+def test_a_model_is_read() -> None:
     assert one(FIELDS) == ModelConfig(name="m", base_path="/models/m", platform="tensorflow")
 
 
@@ -61,11 +61,11 @@ def test_a_base_path_is_absolute_or_a_uri(base_path: str) -> None:
         pytest.param("specific {}", Specific(frozenset()), id="specific without versions"),
     ],
 )
-def test_version_policy(policy: str, meant: VersionPolicy) -> None:
+def test_a_version_policy_is_read(policy: str, meant: VersionPolicy) -> None:
     assert one(f"{FIELDS} model_version_policy {{ {policy} }}").version_policy == meant
 
 
-def test_version_labels() -> None:
+def test_version_labels_are_read() -> None:
     labels = 'version_labels { key: "a" value: 1 } version_labels { key: "b" value: 2 }'
     assert one(f"{FIELDS} {labels}").version_labels == {"a": 1, "b": 2}
 
@@ -89,7 +89,7 @@ def test_the_servers_engine_options_hold() -> None:
         ),
     ],
 )
-def test_the_leniency_of_text_form(text: str) -> None:
+def test_the_leniency_of_the_text_form_is_kept(text: str) -> None:
     assert read(text) == (one(FIELDS),)
 
 
@@ -119,14 +119,14 @@ def test_an_empty_configuration_has_no_models(text: str) -> None:
         ),
     ],
 )
-def test_fault(config: str, phrase: str) -> None:
+def test_a_fault_is_told_in_the_originals_phrase(config: str, phrase: str) -> None:
     """More are in `tests/functional/conformance/cases/reload.py`."""
     (fault,) = faults(config)
     assert fault.startswith("models.config: ")
     assert phrase in fault
 
 
-def test_faults_of_all_models_together() -> None:
+def test_faults_of_all_models_are_told_together() -> None:
     assert len(faults('name: "a" base_path: "x"', FIELDS, 'name: "b" base_path: "/b"')) == 3
 
 

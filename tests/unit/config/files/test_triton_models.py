@@ -44,7 +44,7 @@ def written(root: Path, text: str, model: str = "m") -> Path:
     return root / model / "config.pbtxt"
 
 
-def test_a_model_with_each_field(tmp_path: Path) -> None:
+def test_a_model_with_each_field_is_imported(tmp_path: Path) -> None:
     text = f"""
         # a comment
         name: "m" platform: "onnxruntime_onnx" max_batch_size : 8 {TENSORS}
@@ -124,12 +124,12 @@ def test_fields_that_triton_does_not_have_are_named(tmp_path: Path) -> None:
         ("version_policy { specific { versions: [1, 3] } }", Specific(frozenset({1, 3}))),
     ],
 )
-def test_version_policies(tmp_path: Path, text: str, policy: object) -> None:
+def test_a_version_policy_is_imported(tmp_path: Path, text: str, policy: object) -> None:
     _, (model,) = imported(written(tmp_path, NAMED + text))
     assert model.version_policy == policy
 
 
-def test_parameters_of_the_openvino_backend(tmp_path: Path) -> None:
+def test_parameters_of_the_openvino_backend_become_properties(tmp_path: Path) -> None:
     text = 'backend: "openvino" parameters { key: "NUM_STREAMS" value { string_value: "2" } }'
     notes, found = keys(written(tmp_path, NAMED + text))
     assert (notes, found["plugin_config"]) == ([], {"NUM_STREAMS": "2"})
@@ -149,12 +149,12 @@ def test_torchscript_has_its_inputs_declared(tmp_path: Path) -> None:
     assert notes == ["params.inputs: name the arguments of forward in place of NAME__NUMBER"]
 
 
-def test_state_inside_of_the_model(tmp_path: Path) -> None:
+def test_state_inside_of_the_model_makes_it_stateful(tmp_path: Path) -> None:
     _, found = keys(written(tmp_path, NAMED + "sequence_batching { direct {} }"))
     assert found["stateful"] is True
 
 
-def test_a_repository_with_an_ensemble_and_a_model_without_a_file(tmp_path: Path) -> None:
+def test_a_repository_is_imported_with_its_ensemble(tmp_path: Path) -> None:
     written(tmp_path, 'platform: "openvino"', "first")
     (tmp_path / "second" / "3").mkdir(parents=True)
     written(

@@ -27,7 +27,7 @@ graphs:
 """
 
 
-def test_a_file_by_its_extension(tmp_path: Path) -> None:
+def test_a_file_is_told_to_be_yaml_by_its_extension(tmp_path: Path) -> None:
     for name in ("c.yaml", "c.YML"):
         (tmp_path / name).write_text(SAME)
         model, graph = source.read(tmp_path / name).models
@@ -91,7 +91,7 @@ def test_faults_have_a_place(text: str, fault: str, monkeypatch: pytest.MonkeyPa
     assert caught.value.faults[0].startswith(fault), caught.value.faults
 
 
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lack_of_the_library_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match=r"pip install '.\[yaml\]'"):
         yaml_text("a: 1", "c.yaml")

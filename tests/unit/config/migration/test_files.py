@@ -78,7 +78,7 @@ NAMED = {"name": '"m"', "base_path": '"/models/m"'}
 
 
 @pytest.mark.parametrize("row", files.MODEL, ids=name_of)
-def test_a_key_of_a_model(row: Row, tmp_path: Path) -> None:
+def test_a_key_of_a_model_does_as_its_row_says(row: Row, tmp_path: Path) -> None:
     def text(keys: dict[str, str]) -> str:
         entry = ", ".join([*(f'"{key}": {value}' for key, value in keys.items()), *row.beside])
         return f'{{"model_config_list": [{{"config": {{{entry}}}}}]}}'
@@ -89,7 +89,7 @@ def test_a_key_of_a_model(row: Row, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", files.TOP, ids=name_of)
-def test_a_key_of_the_file(row: Row, tmp_path: Path) -> None:
+def test_a_key_of_the_file_does_as_its_row_says(row: Row, tmp_path: Path) -> None:
     def text(keys: dict[str, str]) -> str:
         return "{" + ", ".join(f'"{key}": {value}' for key, value in keys.items()) + "}"
 
@@ -101,7 +101,7 @@ def test_a_key_of_the_file(row: Row, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", files.TFS_MODEL, ids=name_of)
-def test_a_field_of_a_model(row: Row, tmp_path: Path) -> None:
+def test_a_field_of_a_model_does_as_its_row_says(row: Row, tmp_path: Path) -> None:
     def text(fields: dict[str, str]) -> str:
         said = " ".join(f"{name}: {value}" for name, value in fields.items())
         return f"model_config_list {{ config {{ {said} }} }}"
@@ -115,7 +115,7 @@ def test_a_field_of_a_model(row: Row, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", files.BATCHING, ids=name_of)
-def test_a_field_of_the_batches(row: Row, tmp_path: Path) -> None:
+def test_a_field_of_the_batches_does_as_its_row_says(row: Row, tmp_path: Path) -> None:
     more = ("--enable_batching", "--model_base_path=/models/m")
     parse = of_text(tmp_path / "b.pbtxt", "batching_parameters_file", *more)
     before = " ".join(row.beside)
@@ -123,7 +123,7 @@ def test_a_field_of_the_batches(row: Row, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", files.MONITORING, ids=name_of)
-def test_a_field_of_the_metrics(row: Row, tmp_path: Path) -> None:
+def test_a_field_of_the_metrics_does_as_its_row_says(row: Row, tmp_path: Path) -> None:
     parse = of_text(tmp_path / "m.pbtxt", "monitoring_config_file", "--model_base_path=/models/m")
     other = " ".join(row.beside) or "enable: true"
     after = f"prometheus_config {{ {' '.join(row.beside)} {row.word}: {row.given} }}"

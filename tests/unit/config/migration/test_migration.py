@@ -107,13 +107,13 @@ def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     [each for each in FLAGS if each[2].outcome != Outcome.ENDS],
     ids=name_of,
 )
-def test_a_flag(parse: Parse, base: tuple[str, ...], row: Row) -> None:
+def test_a_flag_does_as_its_row_says(parse: Parse, base: tuple[str, ...], row: Row) -> None:
     line = [*base, *row.beside]
     check(row, parse, line, [*line, f"--{row.word}={row.given}"], {})
 
 
 @pytest.mark.parametrize(("parse", "base", "row"), VARIABLES, ids=name_of)
-def test_a_variable(parse: Parse, base: tuple[str, ...], row: Row) -> None:
+def test_a_variable_does_as_its_row_says(parse: Parse, base: tuple[str, ...], row: Row) -> None:
     check(row, parse, [*base], [*base], {row.word: row.given})
 
 
@@ -199,7 +199,7 @@ def test_a_command_that_ends(row: Row, tmp_path: Path, capsys: pytest.CaptureFix
     assert row.expected in capsys.readouterr().out
 
 
-def test_variables_of_the_image_of_tensorflow_serving() -> None:
+def test_the_variables_of_the_image_of_tensorflow_serving_are_all_listed() -> None:
     """What they do is in `config/dialects/test_tensorflow_model_server.py`."""
     variables = [row.word for row in tensorflow_serving.VARIABLES]
     assert variables == ["MODEL_NAME", "MODEL_BASE_PATH"]

@@ -66,7 +66,7 @@ DECLARED = {each.field: each for each in declared("server", Owner, flags=True)}
         pytest.param("name", "required", id="there is none"),
     ],
 )
-def test_default(field: str, shown: str) -> None:
+def test_a_default_is_shown_as_it_is_written(field: str, shown: str) -> None:
     assert DECLARED[field].shown_default == shown
 
 
@@ -82,5 +82,5 @@ def test_names_follow_from_the_field_and_its_unit() -> None:
     assert Owner(name="n").port == 9000
 
 
-def test_fields_of_one_owner() -> None:
+def test_fields_are_found_by_their_owner() -> None:
     assert fields_of("s3", {"s3.region": "eu", "minio.region": "us"}) == {"region": "eu"}

@@ -313,7 +313,7 @@ def test_nothing_is_bound_before_each_condition_holds(lacks: str) -> None:
         pytest.param([0], 0, 1, ([], [0]), id="one CPU"),
     ],
 )
-def test_division(
+def test_each_worker_gets_a_cpu_where_one_is_spare(
     cpus: list[int], slot: int, workers: int, divided: tuple[list[int], list[int]]
 ) -> None:
     assert division(cpus, slot, workers) == tuple(map(frozenset, divided))

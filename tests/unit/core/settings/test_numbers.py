@@ -31,7 +31,9 @@ def test_a_number_may_be_written_as_text(number: int) -> None:
         pytest.param(numbers.port, "80\x1f", 80, id="a blank that int() does not know"),
     ],
 )
-def test_value(parse: Parser[Any], value: object, meant: object) -> None:
+def test_a_value_means_the_same_as_text_and_as_json(
+    parse: Parser[Any], value: object, meant: object
+) -> None:
     assert parse(value, "p") == meant
 
 
@@ -52,7 +54,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(numbers.batch_size, -2, "a whole number", id="negative batch"),
     ],
 )
-def test_fault(parse: Parser[Any], value: object, fault: str) -> None:
+def test_a_value_beyond_its_limit_is_refused(parse: Parser[Any], value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "p")
     assert fault in str(caught.value)

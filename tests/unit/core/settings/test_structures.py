@@ -32,7 +32,9 @@ from ie_serving.models.repository.version_policy import All, Latest, Specific
         pytest.param(version_labels, {"stable": 3}, {"stable": 3}, id="labels"),
     ],
 )
-def test_value(parse: Parser[Any], value: object, meant: object) -> None:
+def test_a_value_means_the_same_as_text_and_as_json(
+    parse: Parser[Any], value: object, meant: object
+) -> None:
     assert parse(value, "p") == meant
 
 
@@ -66,7 +68,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(version_labels, {256 * "l": 1}, "expected 255 at most", id="long label"),
     ],
 )
-def test_fault(parse: Parser[Any], value: object, fault: str) -> None:
+def test_a_fault_names_its_key(parse: Parser[Any], value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "p")
     assert fault in str(caught.value)

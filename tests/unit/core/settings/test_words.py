@@ -23,7 +23,9 @@ from ie_serving.core.values.errors import ConfigError
         pytest.param(words.unchecked, " \n", " \n", id="what is not checked stays as it is"),
     ],
 )
-def test_value(parse: Parser[Any], value: object, meant: object) -> None:
+def test_a_word_means_the_same_in_each_spelling(
+    parse: Parser[Any], value: object, meant: object
+) -> None:
     assert parse(value, "p") == meant
 
 
@@ -57,7 +59,7 @@ def written(given: str | list[str], named: dict[str, str]) -> str | list[str]:
         pytest.param(words.text, "a\nb", "on one line", id="two lines"),
     ],
 )
-def test_fault(parse: Parser[Any], value: object, fault: str) -> None:
+def test_a_word_that_is_none_is_refused(parse: Parser[Any], value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "p")
     assert fault in str(caught.value)

@@ -46,7 +46,9 @@ LOST = NotFound(advised("Servable not found", ": no such model"))
         pytest.param(InvalidRequest("a", "b"), "ab", "ab", id="advice"),
     ],
 )
-def test_texts(error: ServingError, said: str, whole: str) -> None:
+def test_an_error_has_its_own_text_and_a_whole_one(
+    error: ServingError, said: str, whole: str
+) -> None:
     """Also of an error that comes from another process."""
     for each in (error, pickle.loads(pickle.dumps(error))):
         assert (each.said, str(each)) == (said, whole)

@@ -28,7 +28,9 @@ def command() -> Iterator[None]:
         pytest.param("raise {a.b}", {}, "raise a.b", id="no command runs"),
     ],
 )
-def test_said(text: str, names: dict[str, str], said: str) -> None:
+def test_a_hint_names_settings_as_the_command_does_or_says_nothing(
+    text: str, names: dict[str, str], said: str
+) -> None:
     assert Hint(text).said(names) == said
 
 

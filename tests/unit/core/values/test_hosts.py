@@ -43,7 +43,7 @@ def test_own(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_public(host: str) -> None:
+def test_an_address_of_the_table_is_public(host: str) -> None:
     assert is_public(host)
 
 
@@ -68,5 +68,5 @@ def test_public(host: str) -> None:
         ("minio:port", ""),
     ],
 )
-def test_the_host_of_an_address(address: str, host: str) -> None:
+def test_the_host_of_an_address_is_found(address: str, host: str) -> None:
     assert host_of(address) == host

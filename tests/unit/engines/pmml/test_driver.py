@@ -46,7 +46,9 @@ def directly(content: str, columns: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("classes", "dtype"), [(SPECIES, "string"), ((0, 1, 2), "integer")], ids=["text", "integer"]
 )
-async def test_a_classifier(tmp_path: Path, classes: Any, dtype: str) -> None:
+async def test_a_classifier_gives_labels_and_probabilities(
+    tmp_path: Path, classes: Any, dtype: str
+) -> None:
     content = classifier(FITTED, classes, dtype)
     model = load(written(tmp_path, content), EngineOptions())
     label = "string" if dtype == "string" else "int64"
@@ -82,7 +84,7 @@ async def test_the_librarys_own_answers(tmp_path: Path) -> None:
         model.close()
 
 
-async def test_values(tmp_path: Path) -> None:
+async def test_a_regression_gives_values(tmp_path: Path) -> None:
     fitted = LinearRegression().fit(X[:, :3], X[:, 3])
     model = load(written(tmp_path, regressor(fitted)), EngineOptions())
     assert told(model)["y"] == "double [-1]"

@@ -30,7 +30,7 @@ def read(inside: str = "", dtype: str = "double", how: str = "") -> InputField:
         ("boolean", DataType.BOOL),
     ],
 )
-def test_types(dtype: str, meant: DataType) -> None:
+def test_a_type_of_pmml_has_its_dtype(dtype: str, meant: DataType) -> None:
     assert read(dtype=dtype).dtype is meant
 
 
@@ -39,7 +39,7 @@ def test_a_type_that_no_request_brings() -> None:
         read(dtype="date")
 
 
-def test_a_document_without_a_model() -> None:
+def test_a_document_without_a_model_is_refused() -> None:
     with pytest.raises(LoadFailed, match="holds no model"):
         fields_of(document(field("x"), ""))
 

@@ -41,7 +41,7 @@ CONFIGURED = st.lists(NAMES, unique=True).map(
         pytest.param(("Res*",), (), "resnet", False, id="case counts"),
     ],
 )
-def test_patterns(
+def test_patterns_choose_directories(
     include: tuple[str, ...], exclude: tuple[str, ...], name: str, takes: bool
 ) -> None:
     repository = ModelRepository(base_path="/m", include=include, exclude=exclude)

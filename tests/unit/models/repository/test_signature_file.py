@@ -38,7 +38,7 @@ def test_without_the_file_the_model_has_only_its_own(tmp_path: Path) -> None:
     assert with_signature_file(tmp_path, KNOWN) == KNOWN
 
 
-def test_classify_with_labels(tmp_path: Path) -> None:
+def test_a_signature_of_classify_takes_features_and_labels(tmp_path: Path) -> None:
     signature = read(
         tmp_path,
         method="classify",

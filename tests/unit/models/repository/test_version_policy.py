@@ -19,7 +19,9 @@ versions = st.sets(st.integers(0, 2**63 - 1))
         pytest.param(Specific(frozenset({1, 9})), {1, 2}, {1}, id="those named that exist"),
     ],
 )
-def test_aspired(policy: VersionPolicy, found: set[int], aspired: set[int]) -> None:
+def test_the_policy_chooses_the_versions_that_are_aspired(
+    policy: VersionPolicy, found: set[int], aspired: set[int]
+) -> None:
     assert policy.aspired(found) == aspired
 
 

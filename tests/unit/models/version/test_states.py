@@ -90,7 +90,7 @@ def test_the_tables_are_what_is_written_here_and_in_the_design() -> None:
     assert block == f"```\n{TABLE}```\n"
 
 
-def test_every_event_in_every_stage() -> None:
+def test_every_event_in_every_stage_leads_as_written_here() -> None:
     check_moves(TRANSITIONS, VersionStage, VersionEvent, MOVES)
 
 

@@ -59,5 +59,5 @@ def snapshots(text: str) -> list[Snapshot]:
         ),
     ],
 )
-def test_preserve_availability(stream: str, action: Action | None) -> None:
+def test_availability_is_preserved_in_each_stream(stream: str, action: Action | None) -> None:
     assert preserve_availability(snapshots(stream)) == action

@@ -96,7 +96,7 @@ async def life(
     await asyncio.wait_for(serve(application, SETTINGS, ports, orders, on_ready), PATIENCE_S)
 
 
-async def test_a_whole_life(ports: PortSockets) -> None:
+async def test_a_whole_life_goes_from_start_to_end_in_order(ports: PortSockets) -> None:
     """Ports open after the start, readiness is withdrawn before connections are refused."""
     application, orders = Recorder(), Orders()
     await life(application, ports, orders, on_ready=orders.stop.set)

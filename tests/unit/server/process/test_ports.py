@@ -134,7 +134,7 @@ def test_nothing_stays_bound_after_a_conflict() -> None:
         ("0.0.0.0", "0.0.0.0:{}"),
     ],
 )
-def test_addresses_for_the_grpc_library(host: str, address: str) -> None:
+def test_addresses_are_spelled_for_the_grpc_library(host: str, address: str) -> None:
     if ":" in address[:4] and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     port = free_port()

@@ -28,11 +28,11 @@ def failure(reason: str) -> ssl.SSLError:
         ("", "other"),
     ],
 )
-def test_reasons(name: str, reason: str) -> None:
+def test_an_error_has_one_of_few_reasons(name: str, reason: str) -> None:
     assert reason_of(failure(name)) == reason
 
 
-def test_one_line_a_minute_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_reason_has_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     now = 0.0
     failed = FailedHandshakes(lambda: now)

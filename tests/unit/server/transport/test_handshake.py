@@ -79,7 +79,7 @@ def _first_flight(authority: Authority) -> tuple[ssl.SSLObject, ssl.MemoryBIO, s
     return client, incoming, outgoing
 
 
-async def test_data_right_behind_the_handshake(authority: Authority) -> None:
+async def test_data_right_behind_the_handshake_are_read(authority: Authority) -> None:
     """In one packet with its last message, and in pieces of few bytes."""
     async with listening(authority, ConnectionLimit()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

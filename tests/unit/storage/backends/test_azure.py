@@ -86,8 +86,10 @@ def located(url: str) -> Location:
         ),
     ],
 )
-def test_places(url: str, environ: dict[str, str], place: AzureAddress) -> None:
-    assert options(environ).address(located(url)) == place
+def test_a_url_and_its_settings_name_account_and_container(
+    url: str, environ: dict[str, str], place: AzureAddress
+) -> None:
+    assert options(environ).place(located(url)) == place
 
 
 def test_the_location_above_is_in_the_same_account() -> None:
@@ -137,7 +139,9 @@ def test_the_location_above_is_in_the_same_account() -> None:
         ),
     ],
 )
-def test_faults(url: str, environ: dict[str, str], text: str) -> None:
+def test_a_url_that_names_no_account_or_container_is_refused(
+    url: str, environ: dict[str, str], text: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         check_urls([url], storage_options(environ, Faults()))
     assert text in str(raised.value)

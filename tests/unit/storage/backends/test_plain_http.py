@@ -56,7 +56,9 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_exposed(url: str, proxy: str, expected: list[tuple[str, str]]) -> None:
+def test_requests_in_plain_http_to_a_public_address_are_exposed(
+    url: str, proxy: str, expected: list[tuple[str, str]]
+) -> None:
     assert list(exposed(url, proxy)) == expected
 
 

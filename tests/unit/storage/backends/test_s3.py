@@ -47,7 +47,9 @@ KEYS = {"access_key": "key", "secret_key": "secret"}
         ),
     ],
 )
-def test_addresses(options: S3Options, host: str, path: str) -> None:
+def test_the_endpoint_decides_the_form_of_addresses(
+    options: S3Options, host: str, path: str
+) -> None:
     client = s3.make_client(options, "models")
 
     def tell(request: Any, **others: object) -> None:

@@ -98,7 +98,9 @@ def test_warnings_of_python_are_lines_too(written: Written) -> None:
     ],
     ids=repr,
 )
-def test_values(written: Written, value: object, found: object) -> None:
+def test_a_value_stands_in_the_line_by_its_type(
+    written: Written, value: object, found: object
+) -> None:
     logs.configure("INFO", form="json")
     own.info(Event("e", value=value))
     assert written()[0]["fields"] == {"value": found}

@@ -65,7 +65,7 @@ def test_a_line_has_the_format_of_2020(written: Written) -> None:
         pytest.param(ServingError("it failed"), '"it failed"', id="an error by its text"),
     ],
 )
-def test_values(value: object, text: str) -> None:
+def test_a_value_is_quoted_where_it_needs_it(value: object, text: str) -> None:
     assert render(value) == text
 
 
@@ -97,7 +97,9 @@ def test_a_message_of_others_cannot_forge_a_line(written: Written) -> None:
         ("ERROR", ["ERROR"], ["ERROR"]),
     ],
 )
-def test_levels(written: Written, level: str, ours: list[str], theirs: list[str]) -> None:
+def test_a_level_shows_our_lines_and_fewer_of_other_libraries(
+    written: Written, level: str, ours: list[str], theirs: list[str]
+) -> None:
     """Other libraries never log below WARNING: they print credentials there."""
     configure(level)
     for log in (own, foreign):

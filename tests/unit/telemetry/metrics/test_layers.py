@@ -19,7 +19,7 @@ def test_a_model_without_batches_has_no_series() -> None:
     assert "batch" not in metrics.text()
 
 
-def test_batches_by_reason_with_rows_and_times() -> None:
+def test_batches_are_counted_by_reason_with_rows_and_times() -> None:
     metrics = Metrics()
     metrics.add("idle")
     batches = metrics.add('a"b').batches

@@ -31,7 +31,7 @@ EMPTY = """\
 """
 
 
-def test_a_page_without_requests() -> None:
+def test_a_page_without_requests_has_no_series_of_them() -> None:
     assert Metrics().text() == EMPTY
 
 
@@ -58,7 +58,7 @@ def test_the_page_is_that_of_tensorflow_serving() -> None:
     ]
 
 
-def test_the_buckets_of_tensorflow_serving() -> None:
+def test_the_buckets_are_those_of_tensorflow_serving() -> None:
     metrics = Metrics()
     serve(metrics, "m", REST, 1e-6)
     bounds = re.findall(rf'^{REQUEST_LATENCY}.*le="([^"]+)"', metrics.text(), re.MULTILINE)

@@ -25,7 +25,7 @@ def page(worker: process.ProcessMetrics) -> Metrics:
     return metrics
 
 
-def test_connections_and_the_memory_of_requests() -> None:
+def test_connections_and_the_memory_of_requests_are_shown() -> None:
     budget = Budget(100)
     held = budget.lease(40)
     metrics = page(process.ProcessMetrics(Ports(), budget))
@@ -37,7 +37,7 @@ def test_connections_and_the_memory_of_requests() -> None:
     held.release()
 
 
-def test_memory_processor_files_and_garbage_of_the_process() -> None:
+def test_memory_processor_files_and_garbage_of_the_process_are_shown() -> None:
     metrics = page(process.ProcessMetrics(Ports()))
     read = {name: value for (name, labels), value in samples(metrics).items() if not labels}
     assert read[process.RESIDENT] > 1 << 20

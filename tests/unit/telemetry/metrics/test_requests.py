@@ -39,7 +39,7 @@ def metrics() -> Metrics:
     return metrics
 
 
-def test_requests_by_version_interface_method_and_code(metrics: Metrics) -> None:
+def test_requests_are_counted_by_version_interface_method_and_code(metrics: Metrics) -> None:
     serve(metrics, "m", GRPC)
     serve(metrics, "m", GRPC)
     serve(metrics, "m", REST)

@@ -36,7 +36,7 @@ def test_a_version_that_is_gone_leaves_nothing() -> None:
     assert VERSION_MEMORY not in shown(Version("m", 1)).text()
 
 
-def test_stages_of_requests() -> None:
+def test_stages_of_requests_are_shown() -> None:
     version = Version("m", 1)
     version.inferences.ran.extend([0.01, 0.02, 0.03])
     version.inferences.waited(0.5)

@@ -142,7 +142,7 @@ def test_text_that_a_client_sends_forges_nothing(form: str, path: str) -> None:
         ("", ""),
     ],
 )
-def test_addresses_of_clients(client: object, written: str) -> None:
+def test_an_address_of_a_client_is_written_with_its_port(client: object, written: str) -> None:
     assert written_client(client) == written
 
 

@@ -34,7 +34,9 @@ def spec(dtype: DataType, *shape: int) -> dict[str, TensorSpec]:
         (DataType.FP32, (0, 2), []),
     ],
 )
-def test_values_by_dtype_and_shape(dtype: DataType, shape: tuple[int, ...], value: object) -> None:
+def test_values_are_made_by_dtype_and_shape(
+    dtype: DataType, shape: tuple[int, ...], value: object
+) -> None:
     made = json.loads(text_of(inputs(spec(dtype, *shape), open_size=2)))
     assert json.dumps(made) == json.dumps({"x": value}), "1, 1.0 and true are equal to Python"
 
@@ -86,7 +88,7 @@ def test_the_signature_that_is_chosen(known: tuple[str, ...], asked: str, expect
 
 
 @pytest.mark.parametrize(("known", "asked"), [(("a", "b"), ""), (("a",), "b"), ((), "")])
-def test_no_such_signature(known: tuple[str, ...], asked: str) -> None:
+def test_a_signature_that_is_not_there_has_to_be_chosen(known: tuple[str, ...], asked: str) -> None:
     with pytest.raises(InvalidRequest, match="choose one by signature_name"):
         chosen("m", {name: signature(name) for name in known}, asked)
 

@@ -30,14 +30,14 @@ def check(found: object, array: Array) -> None:
 
 
 @given(arrays())
-def test_one_column(array: Array) -> None:
+def test_one_column_is_printed_and_read_back(array: Array) -> None:
     reply = compact({"y": array}, rows=False)
     assert b" " not in reply
     check(json.loads(reply)["outputs"], array)
 
 
 @given(arrays(), arrays())
-def test_several_columns(one: Array, other: Array) -> None:
+def test_several_columns_are_printed_and_read_back(one: Array, other: Array) -> None:
     reply = json.loads(compact({"a": one, 'b"': other}, rows=False))
     assert list(reply["outputs"]) == ["a", 'b"']
     check(reply["outputs"]["a"], one)
@@ -45,7 +45,7 @@ def test_several_columns(one: Array, other: Array) -> None:
 
 
 @given(st.integers(0, 4), st.data())
-def test_several_outputs_in_rows(rows: int, data: st.DataObject) -> None:
+def test_several_outputs_are_printed_in_rows(rows: int, data: st.DataObject) -> None:
     one = data.draw(hnp.arrays(np.int32, (rows, 2)))
     other = data.draw(hnp.arrays(np.bool_, (rows,)))
     expected = [{"a": a, "b": b} for a, b in zip(one.tolist(), other.tolist(), strict=True)]

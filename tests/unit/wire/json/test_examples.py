@@ -8,7 +8,7 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.wire.json.examples import ExamplesBody, parse_examples
 
 
-def test_examples() -> None:
+def test_examples_are_read_with_their_context() -> None:
     body = (
         b'{"signature_name": "s", "context": {"c": "x"}, "examples": [{"i": [1, true], "f": NaN,'
         b' "b": ["a", {"b64": "aGk="}], "none": []}, {"i": 2}]}'
@@ -31,7 +31,7 @@ def test_the_first_of_equal_keys_counts(rest: str) -> None:
     assert got == ExamplesBody("", {"c": [1]}, [{"f": [1]}])
 
 
-def test_examples_without_context() -> None:
+def test_examples_are_read_without_context() -> None:
     got = parse_examples(b'{"examples": [{}]}', "regress")
     assert got == ExamplesBody("", None, [{}])
 

@@ -70,5 +70,5 @@ X = np.array([[1, 2], [3, 4]], np.int32)
         pytest.param(rows(ONE_LINE, x=X[:0]), '{\n    "predictions": []\n}', id="no rows"),
     ],
 )
-def test_white_space(text: str, expected: str) -> None:
+def test_white_space_is_that_of_tensorflow_serving(text: str, expected: str) -> None:
     assert text == expected

@@ -63,7 +63,7 @@ def test_the_nesting_is_the_shape(body: str, shape: tuple[int, ...]) -> None:
     assert (array.shape, array.dtype) == (shape, np.float32)
 
 
-def test_several_inputs() -> None:
+def test_several_inputs_are_read_from_rows_and_columns() -> None:
     row = decode('{"instances": [{"a": 1, "b": [2]}, {"b": [3], "a": 4}]}', TWO)
     assert row["a"].tolist() == [1, 4]
     assert row["b"].tolist() == [[2], [3]]
@@ -72,7 +72,7 @@ def test_several_inputs() -> None:
     assert column["b"].tolist() == [[2]]
 
 
-def test_the_format_and_the_signature_name() -> None:
+def test_the_format_and_the_signature_name_are_read() -> None:
     body = parse_predict(b'{"signature_name": "s", "instances": [1]}')
     assert body.signature_name == "s"
     assert body.decode(X)[1] is Format.ROW
@@ -89,7 +89,7 @@ def test_every_dtype_is_read(dtype: DataType) -> None:
     assert (array.dtype, array.tolist()) == (dtype.numpy, [[expected]])
 
 
-def test_strings_and_base64() -> None:
+def test_strings_and_base64_are_read() -> None:
     body = b'{"instances": ["a\\u0000", {"b64": "/+8="}, {"b64": "/+8"}, "\xff"]}'
     array = decode(body, signature(x=DataType.STRING))["x"]
     assert array.tolist() == [b"a\0", b"\xff\xef", b"\xff\xef", b"\xff"]
@@ -117,7 +117,7 @@ def test_floats_round_to_what_the_dtype_has(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [d for d in DataType if d.numpy.kind in "iu"])
-def test_integers_in_range_and_out_of_it(dtype: DataType) -> None:
+def test_integers_in_range_are_read_and_others_refused(dtype: DataType) -> None:
     info = np.iinfo(dtype.numpy)
     low, high = int(info.min), int(info.max)
     asked = signature(x=dtype)
@@ -261,7 +261,7 @@ def test_every_float_is_read_as_it_was_written(array: Array) -> None:
 
 
 @given(st.binary())
-def test_base64_of_any_bytes(data: bytes) -> None:
+def test_base64_of_any_bytes_is_read(data: bytes) -> None:
     text = base64.b64encode(data).decode()
     for form in (text, text.rstrip("=")):
         array = decode(json.dumps({"inputs": {"b64": form}}), signature(x=DataType.STRING))["x"]

@@ -64,7 +64,7 @@ def reply(form: Format, **outputs: Array) -> str:
         ),
     ],
 )
-def test_rows(outputs: dict[str, Array], text: str) -> None:
+def test_outputs_are_printed_in_rows(outputs: dict[str, Array], text: str) -> None:
     """Source: MakeRowFormatJsonFromTensors, json_tensor.cc.
 
     Rows and columns of one output are in `tests/functional/conformance/cases/rest_predict.py`.
@@ -89,7 +89,7 @@ def test_rows(outputs: dict[str, Array], text: str) -> None:
         ),
     ],
 )
-def test_columns(outputs: dict[str, Array], text: str) -> None:
+def test_outputs_are_printed_in_columns(outputs: dict[str, Array], text: str) -> None:
     assert reply(Format.COLUMN, **outputs) == text
 
 
@@ -106,7 +106,7 @@ def test_columns(outputs: dict[str, Array], text: str) -> None:
         (np.array(True), "true"),
     ],
 )
-def test_number_texts(value: Array, text: str) -> None:
+def test_numbers_are_printed_as_by_tensorflow_serving(value: Array, text: str) -> None:
     """Source: WriteDecimal, json_tensor.cc. More: conformance/cases/rest_values.py."""
     assert reply(Format.COLUMN, y=value) == f'{{\n    "outputs": {text}\n}}'
 
@@ -190,23 +190,23 @@ def test_a_large_reply_has_no_white_space_and_the_words_for_what_is_not_finite()
     assert reply(Format.ROW, y=values) == f'{{"predictions":[{",".join([row] * EXACT_NUMBERS)}]}}'
 
 
-def test_the_largest_exact_reply() -> None:
+def test_the_largest_exact_reply_is_printed_prettily() -> None:
     assert reply(Format.ROW, y=np.zeros(EXACT_NUMBERS, np.int8)).startswith("{\n")
     assert reply(Format.ROW, y=np.zeros(EXACT_NUMBERS + 1, np.int8)).startswith('{"predictions"')
 
 
-def test_classifications() -> None:
+def test_classifications_are_printed() -> None:
     results = [[(b"car", 0.2), (b"bike", 0.7)], [(b"", math.nan)]]
     text = '{\n    "results": [[["car", 0.2], ["bike", 0.7]], [["", NaN]]\n    ]\n}'
     assert encode_classifications(results).decode() == text
 
 
-def test_regressions() -> None:
+def test_regressions_are_printed() -> None:
     assert encode_regressions([3.5, 4]) == b'{\n    "results": [3.5, 4.0]\n}'
     assert encode_regressions(f32([[0.1]])) == b'{\n    "results": [0.1]\n}'
 
 
-def test_empty_results() -> None:
+def test_empty_results_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="Cannot convert empty ClassificationResults to JSON"):
         encode_classifications([])
     with pytest.raises(InvalidRequest, match="Cannot convert empty RegressionResults to JSON"):

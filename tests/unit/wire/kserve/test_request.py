@@ -303,7 +303,9 @@ def test_an_id_that_is_no_text_is_refused() -> None:
     ("shape", "size", "found"),
     [((-1, 2), 16, (2, 2)), ((2, 2), 16, (2, 2)), (None, 16, (4,)), ((-1,), 0, (0,)), ((), 4, ())],
 )
-def test_the_shape_of_a_request_without_json(shape: Any, size: int, found: object) -> None:
+def test_the_shape_of_a_request_without_json_follows_from_its_bytes(
+    shape: Any, size: int, found: object
+) -> None:
     spec = TensorSpec("x", DataType.FP32, shape, "x:0")
     signature = Signature("serving_default", {"x": spec}, {})
     inputs, form = RawBody(b"\0" * size).decode(signature)
@@ -351,7 +353,7 @@ def test_a_reply_is_read_as_a_request(
     assert np.array_equal(found["x"], array)
 
 
-def test_texts_of_a_reply() -> None:
+def test_texts_of_a_reply_can_be_sent_again() -> None:
     spec = TensorSpec("x", DataType.STRING, None, "x:0")
     encoder = ReplyEncoder("m", 1, {"x": spec})
     for elements in ([b"a", "ä".encode()], [b"a", b"\xff"], []):

@@ -15,13 +15,13 @@ def test_a_varint_is_protobuf_s(value: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 20_000])
-def test_a_delimited_field(size: int) -> None:
+def test_a_delimited_field_is_read_by_protobuf(size: int) -> None:
     encoded = fields.delimited(4, b"x" * size)
     assert encoded == fields.head(4, size) + b"x" * size
     assert messages.TensorProto.FromString(encoded).tensor_content == b"x" * size
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_a_repeated_field_of_bytes(values: list[bytes]) -> None:
+def test_a_repeated_field_of_bytes_is_read_by_protobuf(values: list[bytes]) -> None:
     read = messages.TensorProto.FromString(fields.strings(8, values))
     assert list(read.string_val) == values

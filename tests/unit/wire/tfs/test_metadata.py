@@ -89,7 +89,7 @@ def test_metadata_json_shows_every_field() -> None:
     assert signature["method_name"] == "tensorflow/serving/predict"
 
 
-def test_metadata_in_the_form_of_2020_to_the_byte() -> None:
+def test_metadata_are_printed_as_in_2020_to_the_byte() -> None:
     assert metadata.message_json("m", 123, SIGNATURES).decode() == MESSAGE_JSON
 
 

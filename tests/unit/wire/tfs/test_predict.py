@@ -194,7 +194,7 @@ def test_many_floats_stay_in_the_payload(is_list: bool) -> None:
     np.testing.assert_array_equal(array, values)
 
 
-def test_a_large_list_of_integers() -> None:
+def test_a_large_list_of_integers_is_read() -> None:
     values = np.random.default_rng(0).integers(-(2**62), 2**62, 50_000)
     message = request(values.size, dtype=DataType.INT64, int64_val=values.tolist())
     array = inputs_of(message.SerializeToString())["x"]
@@ -209,7 +209,7 @@ def test_a_shape_of_very_many_sizes_is_not_parsed_at_once() -> None:
         parse_soon(SPEC + fields.delimited(2, entry))
 
 
-def test_large_strings() -> None:
+def test_large_strings_are_read() -> None:
     images = [bytes([n]) * 50_000 for n in range(3)]
     message = request(3, dtype=DataType.STRING, string_val=images)
     assert inputs_of(message.SerializeToString())["x"].tolist() == images

@@ -30,7 +30,7 @@ def log(model: str) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def test_the_checksum_of_a_record_that_tensorflow_wrote() -> None:
+def test_the_checksum_of_a_record_is_that_of_tensorflow() -> None:
     """`tf.io.TFRecordWriter` wrote `b"abc"` with these bytes."""
     assert record(b"abc").hex() == "0300000000000000b099490e6162636e57f121"
 

@@ -53,7 +53,9 @@ def test_long_and_short_lists_are_read_alike(size: int) -> None:
         pytest.param([], (2, 0), [[], []], id="empty rows"),
     ],
 )
-def test_padding(given: list[int], shape: tuple[int, ...], expected: object) -> None:
+def test_elements_that_are_left_out_are_padded(
+    given: list[int], shape: tuple[int, ...], expected: object
+) -> None:
     for dtype, field in ((DataType.FP32, "float_val"), (DataType.INT32, "int_val")):
         array = decode_tensor(proto(dtype, shape, **{field: given}), "x")
         assert array.shape == shape

@@ -290,7 +290,7 @@ async def test_a_hook_that_asks_another_server_stays_off_the_event_loop(model: O
         assert not (await answer(made, x=ROWS))["main"]
 
 
-async def test_tensors_by_number(model: Open) -> None:
+async def test_tensors_are_named_by_number(model: Open) -> None:
     """As drivers of PyTorch and TensorFlow Lite numbered them."""
     made = model(
         """

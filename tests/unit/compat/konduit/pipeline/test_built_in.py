@@ -26,7 +26,7 @@ def test_a_classifier_names_the_best() -> None:
     assert "index" not in found
 
 
-def test_a_classifier_without_labels_and_with_rows() -> None:
+def test_a_classifier_gives_indices_without_labels() -> None:
     given = {"p": {**array(0.25, 0.75, 1, 0), "@NDArrayShape": [2, 2]}}
     found = ran([{"@type": "CLASSIFIER_OUTPUT"}], given)
     assert (found["label"], found["index"], found["prob"]) == (["1", "0"], [1, 0], [0.75, 1])
@@ -94,7 +94,7 @@ def test_a_picture_becomes_an_array(config: Any, shape: Any, first: list[float])
     assert colours.tolist() == pytest.approx(first, abs=1e-4)
 
 
-def test_lists_of_pictures() -> None:
+def test_lists_of_pictures_are_handled_as_the_step_says() -> None:
     step = {"@type": "IMAGE_TO_NDARRAY", "keys": ["i"], "outputNames": ["x"]}
     both = {"i": [picture(), picture()]}
     shapes = {}

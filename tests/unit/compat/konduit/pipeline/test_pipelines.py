@@ -143,7 +143,7 @@ def test_a_sum_of_an_array_without_dimensions_is_an_array() -> None:
     assert (found.shape, float(found)) == ((), 5.0)
 
 
-def test_lists_and_texts() -> None:
+def test_scripts_take_and_give_lists_and_texts() -> None:
     list_ = {"pythonType": "list", "type": "LIST", "secondaryType": "INT64"}
     config = {
         "pythonCode": "n = [each * 2 for each in ns]; t = str(len(ns))",

@@ -51,7 +51,7 @@ def arrays(given: StfsBody, of: Signature) -> dict[str, Array]:
     return given.decode(of)[0]
 
 
-def test_inputs_by_name() -> None:
+def test_inputs_by_name_are_cast_to_the_signature() -> None:
     """README.md, "Multiple Models": the keys of integers are written as floats."""
     found = arrays(body({"keys": [[11.0], [2.0]], "features": [[1, 1], [1, 1]]}), TEMPLATE)
     assert found["keys"].dtype == np.int32
@@ -97,7 +97,7 @@ def test_images_that_are_numbers() -> None:
     assert arrays(body({"x": [[[[1]]]]}), signature(x=None))["x"].shape == (1, 1, 1, 1)
 
 
-def test_files_of_a_form() -> None:
+def test_files_of_a_form_become_inputs() -> None:
     """README.md, "Image Model"."""
     given = form(("image", PNG), ("model_version", "1"), ("images", b"two"), ("images", b"three"))
     assert given.model == ModelSpec("default", 1)

@@ -13,7 +13,7 @@ def spec(name: str, dtype: DataType) -> TensorSpec:
     return TensorSpec(name, dtype, None, "")
 
 
-def test_outputs_by_name_without_anything_around_them() -> None:
+def test_outputs_are_named_without_anything_around_them() -> None:
     outputs = {
         "keys": np.int32([[11], [2]]),
         "softmax": np.float32([[0.25, 0.75], [np.nan, np.inf]]),

@@ -74,5 +74,5 @@ def test_a_label_has_a_name_of_some_length() -> None:
         changes_of(f'{{"labels": {{"{label}l": 3}}}}'.encode())
 
 
-def test_a_version_or_null_for_each_label() -> None:
+def test_labels_are_given_a_version_or_null() -> None:
     assert changes_of(b'{"labels": {"s": 3, "old": null}}') == {"s": 3, "old": None}

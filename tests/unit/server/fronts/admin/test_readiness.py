@@ -26,7 +26,7 @@ STOPPING  .       STOPPING
 """
 
 
-def test_every_event_in_every_phase() -> None:
+def test_every_event_in_every_phase_leads_as_written_here() -> None:
     check_moves(PHASES, ProcessPhase, PhaseEvent, MOVES)
 
 

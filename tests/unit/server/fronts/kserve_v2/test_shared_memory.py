@@ -84,7 +84,9 @@ def test_a_place_is_in_its_region_and_a_region_in_its_file(
         ("/ie_serving_is_not_there", NotFound),
     ],
 )
-def test_keys_that_name_no_shared_memory(key: object, kind: type[ServingError]) -> None:
+def test_a_key_that_names_no_shared_memory_is_refused(
+    key: object, kind: type[ServingError]
+) -> None:
     regions = SharedMemory()
     with pytest.raises(kind):
         regions.register("r", key, 0, 1)
@@ -114,7 +116,7 @@ def test_numbers_are_numbers(
         SharedMemory().register("r", memory.name, offset, size)
 
 
-def test_regular_files_alone(memory: shared_memory.SharedMemory) -> None:
+def test_only_regular_files_are_registered(memory: shared_memory.SharedMemory) -> None:
     place = Path(DIRECTORY) / f"ie_serving_{os.getpid()}"
     for make, unmake, text in (
         (lambda: place.symlink_to(memory.name), place.unlink, "symbolic links"),
@@ -129,7 +131,7 @@ def test_regular_files_alone(memory: shared_memory.SharedMemory) -> None:
             unmake()
 
 
-def test_memory_of_another_user(
+def test_memory_of_another_user_is_refused(
     memory: shared_memory.SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, regions = Path(DIRECTORY) / memory.name, SharedMemory()

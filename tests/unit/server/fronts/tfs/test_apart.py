@@ -106,7 +106,9 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
         pytest.param("Predict", messages.PredictRequest, LARGE, True, id="a large Predict"),
     ],
 )
-async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> None:
+async def test_large_grpc_messages_are_parsed_in_a_thread(
+    method: str, kind: Any, size: int, apart: bool
+) -> None:
     """Of unknown fields: too many for the walk of a Predict."""
     service = PredictionService(
         await Heart().plane(), grpc_interface(tensor_content=True, limit_s=None)
@@ -116,7 +118,7 @@ async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> 
 
 
 @pytest.mark.parametrize(("count", "apart"), [(MANY_EXAMPLES - 1, False), (MANY_EXAMPLES, True)])
-async def test_many_examples(count: int, apart: bool) -> None:
+async def test_many_examples_are_decoded_in_a_thread(count: int, apart: bool) -> None:
     """Read after their message has been parsed, which takes less time for each."""
     asked = ExamplesRequest(ModelSpec("m"), "", list, count)
     assert await waits(decode_examples(asked)) is apart

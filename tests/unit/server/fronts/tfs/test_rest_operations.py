@@ -53,7 +53,7 @@ async def test_polls_can_be_switched_off() -> None:
     assert "polls by request are switched off" in json.loads(text)["error"]
 
 
-async def test_probes_of_the_whole_server() -> None:
+async def test_probes_tell_the_phase_of_the_whole_server() -> None:
     rest = Rest(await Heart().plane())
     for phase, ready, started in (
         (ProcessPhase.STARTING, 503, 503),

@@ -58,12 +58,12 @@ def test_a_malformed_target_is_refused(method: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["18446744073709551615", "9223372036854775808", "1" * 5000])
-def test_a_version_beyond_64_bits(version: str) -> None:
+def test_a_version_beyond_64_bits_is_refused(version: str) -> None:
     with pytest.raises(VersionOverflow, match="Failed to convert version"):
         route("POST", f"/v1/models/m/versions/{version}:predict")
 
 
-def test_the_largest_version_and_leading_zeros() -> None:
+def test_the_largest_version_and_leading_zeros_are_taken() -> None:
     assert route("GET", f"/v1/models/m/versions/{2**63 - 1}").model.version == 2**63 - 1
     assert route("GET", f"/v1/models/m/versions/{'0' * 400}5").model.version == 5
 

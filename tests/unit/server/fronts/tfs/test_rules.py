@@ -172,7 +172,7 @@ RULES = {
 
 @pytest.mark.parametrize("interface", BOTH)
 @pytest.mark.parametrize("name", RULES)
-async def test_a_rule(name: str, interface: str) -> None:
+async def test_a_rule_holds_over_both_interfaces(name: str, interface: str) -> None:
     rule, heart = RULES[name], Heart()
     if rule.engine:
         heart.engine.before_infer = rule.engine

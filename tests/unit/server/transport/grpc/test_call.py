@@ -58,7 +58,7 @@ async def test_a_reply_is_what_was_answered(served: Served, size: int) -> None:
     assert reply.fields["content-type"] == "application/grpc"
 
 
-async def test_a_reply_larger_than_every_window(served: Served) -> None:
+async def test_a_reply_larger_than_every_window_is_sent_as_they_are_widened(served: Served) -> None:
     """It goes on as the windows are widened, of the stream and of the connection."""
     peer = await served.connect()
     peer.send(call(1, "Size", b"1000000"))

@@ -25,7 +25,7 @@ INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 3, 8, 12, 13
     ("name", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
 )
 @pytest.mark.parametrize("size", [0, 100, 500_000], ids=["empty", "small", "in a thread"])
-async def test_compressed_messages(
+async def test_compressed_messages_are_inflated(
     served: Served, name: str, compress: type[bytes], size: int
 ) -> None:
     content = pattern(size)

@@ -58,7 +58,7 @@ def test_metadata_that_is_refused_fails_the_call() -> None:
         (b"99999999H", 99999999 * 3600),
     ],
 )
-def test_timeout(value: bytes, seconds: float) -> None:
+def test_a_timeout_is_read_in_each_unit(value: bytes, seconds: float) -> None:
     assert interpreted((*CALL, (b"grpc-timeout", value))).timeout_s == pytest.approx(seconds)
 
 

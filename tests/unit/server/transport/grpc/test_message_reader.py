@@ -41,7 +41,7 @@ def test_any_cut_gives_the_same_messages(
     assert not reader.within
 
 
-def test_byte_by_byte() -> None:
+def test_messages_are_read_byte_by_byte() -> None:
     messages = [(False, b""), (True, b"abc"), (False, b"")]
     whole = framed(messages)
     reader = MessageReader(LIMIT)

@@ -49,7 +49,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: repr(request[:40]))
-async def test_a_request_and_its_reply(request_: bytes) -> None:
+async def test_a_request_is_answered(request_: bytes) -> None:
     talk = Talk(echo)
     assert await talk.say(request_) == REQUESTS[request_]
     assert not talk.wire.closed
@@ -79,7 +79,7 @@ def test_it_does_not_matter_where_the_stream_is_cut(data: st.DataObject) -> None
 @pytest.mark.parametrize(
     "request_", [UPGRADE, CHUNKED + POST, GET + UPGRADE + GET], ids=["upgrade", "chunks", "three"]
 )
-async def test_byte_by_byte(request_: bytes) -> None:
+async def test_bytes_one_by_one_are_answered_as_a_whole(request_: bytes) -> None:
     whole, pieces = Talk(echo), Talk(echo)
     expected = await whole.say(request_)
     assert expected.count(b"HTTP/1.1 200") >= 1

@@ -54,7 +54,7 @@ BROKEN       .          .      .
         pytest.param(BODY, Body, BodyEvent, BODY_MOVES, id="body"),
     ],
 )
-def test_every_event_in_every_state(
+def test_every_event_in_every_state_leads_as_written_here(
     table: Table, states: type[enum.Enum], events: type[enum.Enum], moves: str
 ) -> None:
     check_moves(table, states, events, moves)

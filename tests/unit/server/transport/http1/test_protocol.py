@@ -194,7 +194,7 @@ def test_nothing_is_sent_after_the_last(said: Reply) -> None:
     assert spoken.writer is Writer.LAST
 
 
-def test_no_reply_without_a_request() -> None:
+def test_a_reply_without_a_request_is_refused() -> None:
     spoken = protocol()
     with pytest.raises(IllegalMove):
         spoken.send(OK)

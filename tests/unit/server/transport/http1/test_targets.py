@@ -21,7 +21,7 @@ from tests.tables import named_by
         (b"/a#c", (b"/a", b"")),
     ],
 )
-def test_targets(url: bytes, parts: tuple[bytes, bytes]) -> None:
+def test_a_target_is_divided_into_path_and_query(url: bytes, parts: tuple[bytes, bytes]) -> None:
     assert target(url) == parts
 
 

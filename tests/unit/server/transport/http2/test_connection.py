@@ -140,7 +140,9 @@ UNKNOWN        goaway_1  goaway_1      ok
 
 
 @pytest.mark.parametrize(("name", "expected", "verdict"), rows(BY_READER))
-def test_every_frame_in_every_state_of_the_reader(name: str, expected: str, verdict: str) -> None:
+def test_every_frame_in_every_state_of_the_reader_has_its_verdict(
+    name: str, expected: str, verdict: str
+) -> None:
     """The states in which any frame may come, or none begins, are tested above and below."""
     hello = {"SETTINGS": PREFACE, "CONTINUATION": HELLO, "NOTHING": HELLO + raw_frame(PUSH, 0, 1)}
     talk = Talk(hello[expected])
@@ -190,7 +192,7 @@ def test_a_preface_is_answered_by_ours() -> None:
         pytest.param(raw_frame(HEADERS, 4, 3, bytes(LARGEST_BLOCK + 1)), "goaway 11", id="HEADERS"),
     ],
 )
-def test_lengths(sent: bytes, verdict: str) -> None:
+def test_a_frame_of_a_wrong_length_is_refused(sent: bytes, verdict: str) -> None:
     talk = Talk()
     talk.say(opened(1), sent)
     assert talk.verdict() == verdict
@@ -215,7 +217,7 @@ def test_lengths(sent: bytes, verdict: str) -> None:
         pytest.param(opened(1) + raw_frame(DATA, 8, 1, b"\x05ab"), 1, id="more padding than DATA"),
     ],
 )
-def test_breaches_of_the_connection(sent: bytes, code: int) -> None:
+def test_a_breach_of_the_connection_ends_it_with_its_code(sent: bytes, code: int) -> None:
     talk = Talk()
     talk.say(sent)
     assert talk.verdict() == f"goaway {code}"
@@ -294,7 +296,7 @@ def test_content_length_is_the_sum_of_all_data(length: int, sent: bytes, verdict
     assert talk.verdict() == verdict
 
 
-def test_content_length_of_a_request_without_data() -> None:
+def test_a_content_length_without_data_resets_the_stream() -> None:
     talk = Talk()
     talk.say(headers(1, request(("content-length", "3")), "END_STREAM"))
     assert talk.verdict() == "reset 1"

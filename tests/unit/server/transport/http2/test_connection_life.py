@@ -222,7 +222,7 @@ def test_a_stream_hears_its_events_in_order(sent: bytes, events: list[str], cont
         assert (talk.streams[1].events, talk.streams[1].data) == (events, content)
 
 
-def test_padding_priority_and_continuations() -> None:
+def test_padding_priority_and_continuations_are_read() -> None:
     block = bytes(Encoder().encode(request()))
     first = HeadersFrame(1, block[:9], pad_length=4, flags=["PADDED", "PRIORITY"])
     talk = Talk()

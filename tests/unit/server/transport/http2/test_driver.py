@@ -151,7 +151,7 @@ def test_any_cut_of_the_bytes_gives_the_same_replies(which: list[int], data: st.
     assert replies_of(stream, cuts) == replies_of(stream, [])
 
 
-def test_byte_by_byte() -> None:
+def test_bytes_one_by_one_are_answered_as_a_whole() -> None:
     stream = HELLO + call(1, "Echo", b"a") + call(3, "Fail", b"b")
     assert replies_of(stream, list(range(len(stream)))) == replies_of(stream, [])
 
@@ -231,7 +231,7 @@ async def test_a_client_may_take_larger_frames(served: Served) -> None:
     assert len((await peer.until(DataFrame)).data) == 200_005
 
 
-async def test_a_request_larger_than_every_window(served: Served) -> None:
+async def test_a_request_larger_than_every_window_is_read(served: Served) -> None:
     """The windows that we give are renewed, or a client of h2's strictness could not send it."""
     client = H2Connection(H2Configuration(client_side=True))
     client.initiate_connection()

@@ -31,19 +31,19 @@ def test_window_update(number: int, increment: int) -> None:
 
 
 @given(STREAMS, st.sampled_from(ErrorCode), st.text(max_size=50))
-def test_goaway(last: int, code: ErrorCode, text: str) -> None:
+def test_goaway_is_read_by_hyperframe(last: int, code: ErrorCode, text: str) -> None:
     frame = parsed(frames.goaway(last, code, text))
     told = (frame.last_stream_id, frame.error_code, frame.additional_data)
     assert told == (last, code, text.encode("utf-8", "surrogatepass"))
 
 
-def test_ping() -> None:
+def test_ping_is_read_by_hyperframe() -> None:
     frame = parsed(frames.ping(b"12345678", frames.ACK))
     assert (frame.opaque_data, "ACK" in frame.flags) == (b"12345678", True)
 
 
 @given(st.dictionaries(st.integers(7, 0xFF), st.integers(0, 0xFFFFFFFF), max_size=20))
-def test_settings(values: dict[int, int]) -> None:
+def test_settings_are_read_both_ways(values: dict[int, int]) -> None:
     """Both directions; unknown settings are no fault."""
     assert parsed(frames.settings(values)).settings == values
     assert frames.read_settings(SettingsFrame(0, values).serialize()[9:]) == values
@@ -98,7 +98,7 @@ def test_more_padding_than_payload_ends_the_connection(flags: int, payload: byte
 
 
 @given(STREAMS, st.binary(max_size=100), st.booleans())
-def test_headers(number: int, block: bytes, ends: bool) -> None:
+def test_headers_are_read_by_hyperframe(number: int, block: bytes, ends: bool) -> None:
     frame = parsed(frames.headers(number, block, ends=ends))
     assert (frame.stream_id, frame.data) == (number, block)
     assert frame.flags == ({"END_HEADERS", "END_STREAM"} if ends else {"END_HEADERS"})

@@ -181,7 +181,7 @@ def test_a_small_block_of_large_headers_ends_the_connection() -> None:
         pytest.param((*CALL, (b"host", b"a"), (b"host", b"b")), id="two hosts"),
     ],
 )
-def test_malformed(fields: HeaderFields) -> None:
+def test_fields_that_are_malformed_are_found(fields: HeaderFields) -> None:
     assert malformed(fields)
     assert reading().decode(encoded(*fields)).malformed
 
@@ -196,7 +196,9 @@ def test_malformed(fields: HeaderFields) -> None:
         pytest.param(b"http", b"/run/serving.sock", b"/run/serving.sock", id="a socket's path"),
     ],
 )
-def test_a_host_beside_the_authority(scheme: bytes, authority: bytes, host: bytes) -> None:
+def test_a_host_equal_to_the_authority_is_taken(
+    scheme: bytes, authority: bytes, host: bytes
+) -> None:
     fields = (CALL[0], (b":scheme", scheme), CALL[2], (b":authority", authority), (b"host", host))
     assert not malformed(fields)
 
@@ -205,12 +207,12 @@ def test_ports_of_another_scheme_are_another_place() -> None:
     assert malformed(((b":authority", b"here"), *CALL, (b"host", b"here:443")))
 
 
-def test_malformed_trailers() -> None:
+def test_trailers_that_are_malformed_are_found() -> None:
     assert malformed_fields(((b"a", b"x\n"),))
     assert not malformed_fields(((b"a", b"x"),))
 
 
-def test_a_request() -> None:
+def test_a_request_is_decoded_with_its_length() -> None:
     fields = (*CALL, (b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2"), (b"content-length", b"12"))
     assert reading().decode(encoded(*fields)) == HeaderBlock(
         fields, malformed=False, content_length=12, request=""

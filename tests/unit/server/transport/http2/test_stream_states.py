@@ -72,7 +72,7 @@ OVER       OVER       OVER       OVER    OVER       OVER
         pytest.param(WRITER, SendState, SendEvent, WRITER_MOVES, id="writer"),
     ],
 )
-def test_every_event_in_every_state(
+def test_every_event_in_every_state_leads_as_written_here(
     table: Table, states: type[enum.Enum], events: type[enum.Enum], moves: str
 ) -> None:
     check_moves(table, states, events, moves)

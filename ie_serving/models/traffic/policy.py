@@ -141,7 +141,7 @@ class SeenVersion:
     """What a version did with its requests of the window.
 
     Attributes:
-        requests: those that ended, but for those whose client left within `latency_ms`.
+        requests: those that ended or are slow, but for those whose client left before that.
         failed: those of them without an answer.
         slow: those that took longer than `latency_ms`.
     """

@@ -8,6 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from ie_serving.core.values.codes import ENDED, Code, code_of
@@ -32,8 +33,27 @@ STRIDE: Final = WHOLE * 0.6180339887498949
 gets its share, to within a few requests; random points would stray further."""
 
 
+@dataclass(eq=False, slots=True)
+class WatchedRequest:
+    """A request of a version that may lose its share.
+
+    Attributes:
+        began: `time.perf_counter()` when the version was chosen.
+        counts: whether it is in the window now.
+        failed: whether it has failed.
+        slow: whether it took longer than `latency_ms`.
+    """
+
+    began: float
+    counts: bool = False
+    failed: bool = False
+    slow: bool = False
+
+
 class Window:
     """The last requests of one version.
+
+    A request counts when it ends, or once it is slow: of a version that hangs, none ends.
 
     Args of the constructor:
         rule: says which of them count.
@@ -41,22 +61,67 @@ class Window:
 
     def __init__(self, rule: Rollback) -> None:
         self._rule = rule
-        self._entries: deque[tuple[float, bool, bool]] = deque()
+        self._entries: deque[tuple[float, WatchedRequest]] = deque()
+        self._under_way: dict[WatchedRequest, None] = {}  # and not slow yet; the oldest first
         self._failed = 0
         self._slow = 0
 
-    def add(self, now: float, took_s: float, *, failed: bool) -> SeenVersion:
-        """Count a request; give all that count now."""
-        slow = self._rule.is_slow(took_s)
-        self._entries.append((now, failed, slow))
-        self._failed += failed
+    def begin(self, began: float) -> WatchedRequest:
+        """Note that a request begins."""
+        request = WatchedRequest(began)
+        if self._rule.latency_ms is not None:
+            self._under_way[request] = None
+        return request
+
+    def end(self, request: WatchedRequest, now: float, at: float, *, failed: bool) -> SeenVersion:
+        """Count a request that has ended.
+
+        Args:
+            request: as `begin` has given it.
+            now: time by the clock of the windows.
+            at: time by the clock of `began`.
+            failed: whether it has failed.
+        """
+        self._under_way.pop(request, None)
+        if not request.counts:
+            self._add(request, now, slow=self._rule.is_slow(at - request.began))
+        if failed:
+            request.failed = True
+            self._failed += 1
+        return self._seen(now)
+
+    def leave(self, request: WatchedRequest, now: float, at: float) -> SeenVersion:
+        """As `end`, of a request whose client has left: it counts if it was slow by then."""
+        if request.counts or self._rule.is_slow(at - request.began):
+            return self.end(request, now, at, failed=False)
+        self._under_way.pop(request, None)
+        return self._seen(now)
+
+    def hanging(self, now: float, at: float) -> SeenVersion | None:
+        """Count the requests under way that are slow by now; None where there are none."""
+        found = False
+        while self._under_way:
+            request = next(iter(self._under_way))
+            if not self._rule.is_slow(at - request.began):
+                break
+            del self._under_way[request]
+            self._add(request, now, slow=True)
+            found = True
+        return self._seen(now) if found else None
+
+    def _add(self, request: WatchedRequest, now: float, *, slow: bool) -> None:
+        request.counts, request.slow = True, slow
         self._slow += slow
-        oldest = now - self._rule.window_s
-        while self._entries[0][0] < oldest or len(self._entries) > MOST_KEPT:
-            _, was_failed, was_slow = self._entries.popleft()
-            self._failed -= was_failed
-            self._slow -= was_slow
-        return SeenVersion(len(self._entries), self._failed, self._slow)
+        self._entries.append((now, request))
+
+    def _seen(self, now: float) -> SeenVersion:
+        oldest, entries = now - self._rule.window_s, self._entries
+        while entries and (entries[0][0] < oldest or len(entries) > MOST_KEPT):
+            _, request = entries.popleft()
+            request.counts = False
+            self._failed -= request.failed
+            self._slow -= request.slow
+        return SeenVersion(len(entries), self._failed, self._slow)
 
 
 class VersionNotChosen(ServingError):
@@ -141,6 +206,8 @@ class SplitTraffic:
 
     def choose(self, value: str | None) -> int:
         """Choose a version; there are `ranges`. `value` is of the sticky header, if sent."""
+        for version, window in [*self._windows.items()]:
+            self._judge(version, window.hanging(self._clock(), time.perf_counter()))
         ranges = self.ranges
         assert ranges is not None
         if value is not None:
@@ -156,30 +223,42 @@ class SplitTraffic:
             version: number of the chosen version.
             began: `time.perf_counter()` when it was chosen.
         """
+        window = self._window(version)
+        if window is None:
+            yield
+            return
+        request = window.begin(began)
         try:
             yield
         except ENDED as error:
-            has_left, took_s = code_of(error) is Code.CANCELLED, time.perf_counter() - began
-            # One that has left after longer than the limit has shown that the version is slow.
-            if not has_left or self._is_slow(took_s):
-                self._note(version, took_s, failed=not has_left)
+            times = self._clock(), time.perf_counter()
+            if code_of(error) is Code.CANCELLED:  # the client has left
+                self._judge(version, window.leave(request, *times))
+            else:
+                self._judge(version, window.end(request, *times, failed=True))
             raise
-        self._note(version, time.perf_counter() - began, failed=False)
+        times = self._clock(), time.perf_counter()
+        self._judge(version, window.end(request, *times, failed=False))
 
-    def _is_slow(self, took_s: float) -> bool:
+    def _window(self, version: int) -> Window | None:
+        """Give the window of a version that may lose its share."""
         rule = self.traffic.rollback
-        return rule is not None and rule.is_slow(took_s)
-
-    def _note(self, version: int, took_s: float, *, failed: bool) -> None:
-        rule, ranges = self.traffic.rollback, self.ranges
-        if rule is None or ranges is None or version == ranges.main:
-            return
-        if version in self.rolled_back:  # a request that began before
-            return
+        if rule is None or not self._may_lose(version):
+            return None
         window = self._windows.get(version)
         if window is None:
             window = self._windows[version] = Window(rule)
-        seen = window.add(self._clock(), took_s, failed=failed)
+        return window
+
+    def _may_lose(self, version: int) -> bool:
+        ranges = self.ranges
+        # One that has lost it answers requests that began before.
+        return ranges is not None and version != ranges.main and version not in self.rolled_back
+
+    def _judge(self, version: int, seen: SeenVersion | None) -> None:
+        rule, ranges = self.traffic.rollback, self.ranges
+        if rule is None or ranges is None or seen is None or not self._may_lose(version):
+            return
         if action := judge(rule, seen):
             self._take_share(version, ranges.main, action.cause)
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
@@ -26,10 +27,26 @@ def fail(split: SplitTraffic, version: int, error: BaseException, took_s: float 
 
 def test_a_window_forgets_what_is_older() -> None:
     window = Window(Rollback(error_rate=0.5, latency_ms=10, window_s=60))
-    assert window.add(0.0, 0.001, failed=True) == SeenVersion(1, 1, 0)
-    assert window.add(59.0, 0.011, failed=False) == SeenVersion(2, 1, 1)
-    assert window.add(61.0, 0.001, failed=False) == SeenVersion(2, 0, 1)
-    assert window.add(200.0, 0.001, failed=False) == SeenVersion(1, 0, 0)
+
+    def add(now: float, took_s: float, *, failed: bool) -> SeenVersion:
+        return window.end(window.begin(now), now, now + took_s, failed=failed)
+
+    assert add(0.0, 0.001, failed=True) == SeenVersion(1, 1, 0)
+    assert add(59.0, 0.011, failed=False) == SeenVersion(2, 1, 1)
+    assert add(61.0, 0.001, failed=False) == SeenVersion(2, 0, 1)
+    assert add(200.0, 0.001, failed=False) == SeenVersion(1, 0, 0)
+
+
+def test_a_request_counts_once_whether_it_is_slow_before_it_ends_or_fails() -> None:
+    window = Window(Rollback(error_rate=0.5, latency_ms=10, window_s=60))
+    first, left, second = (window.begin(0.0) for _ in range(3))
+    assert window.hanging(0.0, 0.01) is None
+    assert window.leave(left, 0.0, 0.01) == SeenVersion(0, 0, 0)
+    assert window.hanging(1.0, 1.0) == SeenVersion(2, 0, 2)
+    assert window.hanging(1.0, 1.0) is None
+    assert window.leave(first, 2.0, 2.0) == SeenVersion(2, 0, 2)
+    assert window.end(second, 2.0, 2.0, failed=True) == SeenVersion(2, 1, 2)
+    assert window.end(window.begin(100.0), 100.0, 100.0, failed=False) == SeenVersion(1, 0, 0)
 
 
 def test_failures_take_the_share_of_the_smaller_one_alone() -> None:
@@ -73,6 +90,15 @@ def test_a_client_that_leaves_after_the_limit_has_found_the_version_slow() -> No
     for _ in range(2):
         fail(split, 2, asyncio.CancelledError(), took_s=0.5)
     assert "2 of 2 requests within 60 s took longer than latency_ms 20" in split.rolled_back[2]
+
+
+def test_a_version_that_hangs_loses_its_share_though_no_request_ends() -> None:
+    split = split_of(latency_ms=20)
+    with ExitStack() as under_way:
+        for _ in range(2):
+            under_way.enter_context(split.watched(2, time.perf_counter() - 0.5))
+        assert {split.choose(None) for _ in range(20)} == {1}
+        assert "2 of 2 requests within 60 s took longer than latency_ms 20" in split.rolled_back[2]
 
 
 def test_slow_answers_take_the_share() -> None:

@@ -72,9 +72,11 @@ class GraphDependencies:
         # A copy: `before` may take an entry away in its thread meanwhile.
         every = {**self._uses, name: used}
         if circle := _way_back(name, every):
-            raise LoadFailed(f"graphs use each other: {' -> '.join(circle)}")
+            raise LoadFailed(f"graphs use each other: {' -> '.join(circle)}; remove one use")
         if _levels(name, every) > MOST_NESTED:
-            raise LoadFailed(f"graphs within graphs: at most {MOST_NESTED} levels are served")
+            raise LoadFailed(
+                f"graphs within graphs: at most {MOST_NESTED} levels are served; make two one"
+            )
         self._hold(uses, 1)
         with ExitStack() as undone:
             undone.callback(self._hold, uses, -1)

@@ -391,7 +391,7 @@ def test_a_shape_without_room_in_a_reply_is_refused(server: Server) -> None:
     text = json.dumps({"inputs": [{**described, "parameters": {"binary_data_size": 3}}]}).encode()
     length = {"inference-header-content-length": str(len(text))}
     reply = server.rest.post("/v2/models/same/infer", content=text + b"abc", headers=length)
-    assert (reply.status_code, "a size is from 0 to" in reply.text) == (400, True)
+    assert (reply.status_code, "expected sizes from 0 to" in reply.text) == (400, True)
 
 
 def test_answers_are_what_the_node_says(client: Any, web: Any) -> None:

@@ -318,4 +318,4 @@ def _texts(kind: str, name: str, parts: Sequence[FormField]) -> Array:
         return np.array([read(word) for word in words], dtype.numpy)
     except (ValueError, KeyError, OverflowError) as error:
         given = ",".join(words)[:LONGEST_SHOWN]
-        raise InvalidRequest(f'input "{name}": {given!r} is no {kind}') from error
+        raise InvalidRequest(f'input "{name}": expected {kind}, got {given!r}') from error

@@ -124,7 +124,7 @@ def models(
         faults.found.extend(error.faults)
         return
     if NAME in known:
-        faults.add(KEY, f'it is the model "{NAME}", and there is one of this name already')
+        faults.add(KEY, f'it is the model "{NAME}"; rename the other model of this name')
     paths = dict(known)
     for step in steps_of(top[KEY]):
         if step["@type"] in MODELS:
@@ -151,7 +151,9 @@ def _choose_model(
     """Name the model of a step: one that the file has, or a new one of its file."""
     if MODEL in step:
         if step[MODEL] not in paths:
-            faults.add(place, f"{MODEL} is {step[MODEL]!r}, which the file does not configure")
+            known = ", ".join(paths) or "none"
+            text = f"{MODEL} is {step[MODEL]!r}; expected a model of the file, which has {known}"
+            faults.add(place, text)
         return
     uri = step["modelUri"]
     if not isinstance(uri, str) or not uri:

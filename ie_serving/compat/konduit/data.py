@@ -106,14 +106,14 @@ def _bytes(given: object, name: str) -> bytes:
     try:
         return base64.b64decode(given, validate=True)  # type: ignore[arg-type]
     except (TypeError, ValueError, binascii.Error) as error:
-        raise InvalidRequest(f'"{name}": not base64: {error}') from None
+        raise InvalidRequest(f'"{name}": expected base64: {error}') from None
 
 
 def _listed_bytes(given: object, name: str) -> bytes:
     try:
         return bytes(each & 0xFF for each in given)  # type: ignore[attr-defined]  # signed in Java
     except TypeError:
-        raise InvalidRequest(f'"{name}": {BYTES_LIST} is no list of numbers') from None
+        raise InvalidRequest(f'"{name}": {BYTES_LIST}: expected a list of numbers') from None
 
 
 def _array(given: Mapping[str, Any], name: str) -> Array:
@@ -131,7 +131,7 @@ def _array(given: Mapping[str, Any], name: str) -> Array:
             return np.frombuffer(data, dtype).reshape(sizes).astype(dtype.newbyteorder("="))
     has = str(shape)[:LONGEST_PLACE]
     raise InvalidRequest(
-        f'"{name}": {len(data)} bytes of {given[TYPE]} are no array of {SHAPE} {has}'
+        f'"{name}": {len(data)} bytes of {given[TYPE]}; expected as many as {SHAPE} {has} takes'
     )
 
 

@@ -324,7 +324,7 @@ def _array(data: bytes, code: str, shape: tuple[int, ...], by_columns: bool) -> 
     try:
         array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
     except ValueError as error:  # of no values, and by its other sizes larger than any memory
-        raise InvalidRequest(f"the .npy file has a shape that cannot be: {error}") from error
+        raise InvalidRequest(f"the .npy file: expected a shape of numpy: {error}") from error
     return np.asarray(array, dtype.newbyteorder("="), order="C")
 
 

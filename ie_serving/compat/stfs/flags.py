@@ -64,7 +64,8 @@ def session_options(value: object, place: str) -> Mapping[str, Any]:
     options = mapping(value, place, 'an object such as {"allow_growth": true}')
     for key in options:
         if key not in SESSION_KEYS:
-            raise ConfigError([f"{place}: unknown key {key!r}{nearest(key, SESSION_KEYS)}"])
+            advice = f"; remove it{nearest(key, SESSION_KEYS)}"
+            raise ConfigError([f"{place}: unknown key {key!r}{advice}"])
     return options
 
 

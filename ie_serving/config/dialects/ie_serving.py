@@ -163,7 +163,7 @@ def _check_command(argv: Sequence[str]) -> None:
     for argument in argv:
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in known:
-            faults.add(name, f"no flag has this name{nearest(name, known)}")
+            faults.add(name, f"no flag has this name: see --help{nearest(name, known)}")
     is_word = bool(first) and not first.startswith("-")
     place = f"no command {first!r}" if is_word else "no command"
     meant = nearest(first, [*OWN_FLAGS, *ASKING, *BESIDE, HELP, VERSION]) if is_word else ""
@@ -243,7 +243,8 @@ def _note_unknown(unknown: Sequence[str], reading: _ParseState) -> None:
         name = argument.partition("=")[0]
         if name.removeprefix("--") in foreign.REFUSED_FLAGS:
             continue
-        text = f"unknown argument of ie_serving {reading.typed}{nearest(name, known)}"
+        meant = nearest(name, known)
+        text = f"unknown argument of ie_serving {reading.typed}: see its --help{meant}"
         if name in of_model:
             text = _in_file(of_model[name])
         reading.faults.add(name, text)

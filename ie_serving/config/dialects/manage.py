@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _needed(value: str, flag: str) -> str:
     if not value:
-        raise ConfigError([f"{flag}: missing"])
+        raise ConfigError([f"{flag}: missing; give it a value"])
     return value
 
 
@@ -87,7 +87,7 @@ def _from(file: Path, model_path: str) -> str:
 
 def _models(repository: Path) -> Iterator[str]:
     if not repository.is_dir():
-        raise ConfigError([f"{repository}: is no directory"])
+        raise ConfigError([f"{repository}: is no directory; name the one above the models"])
     for directory, inner, _ in os.walk(repository, followlinks=True):
         path = Path(directory).relative_to(repository)
         if any(name.isdecimal() and _holds_any(Path(directory, name)) for name in inner):

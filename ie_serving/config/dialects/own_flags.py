@@ -51,7 +51,9 @@ def version_text(more: Sequence[str] = ()) -> str:
         ConfigError: `more` has a word beside the command other than `-h` or `--help`.
     """
     if more and more[0] not in ("-h", "--help"):
-        raise ConfigError([f"{more[0]}: unknown argument of ie_serving version, which takes none"])
+        raise ConfigError(
+            [f"{more[0]}: unknown argument of ie_serving version, which takes none: leave it out"]
+        )
     from importlib import metadata  # here: it takes 8 ms
 
     try:

@@ -49,7 +49,7 @@ def parse(argv: Sequence[str]) -> VerifyRun:
         faults.add("DIR", f"{given.directory} is no directory; name that of a version")
     requests = None if given.requests is None else Path(given.requests)
     if requests is not None and not requests.is_file():
-        faults.add("--requests", f"there is no file {given.requests}")
+        faults.add("--requests", f"there is no file {given.requests}; name one that exists")
     faults.check()
     return VerifyRun(
         directory=directory,

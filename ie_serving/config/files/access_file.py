@@ -69,7 +69,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
         found.users[settings.auth_username] = _plain(settings)
     if found.certificates and not (settings.tls_client_ca or settings.ssl_config_file):
         asked = Hint("; TLS asks clients for them with {server.tls_client_ca}")
-        raise ConfigError([f"{path}: names certificates, and no client has one{asked}"])
+        raise ConfigError([f"{path}: names certificates, which no client is asked for{asked}"])
     if found.claims and not settings.jwt_keys:
         asked = Hint("; give them by {server.jwt_keys}")
         raise ConfigError([f"{path}: names tokens, and no keys to verify them with{asked}"])
@@ -135,7 +135,10 @@ def _take_lines(text: str, path: str, found: _FoundCallers) -> None:
     faults.check()
     if not any(found):
         raise ConfigError(
-            [f"{path}: names no caller, which is taken for a file that is being written"]
+            [
+                f"{path}: names no caller, which is taken for a file that is being written; name"
+                " one, or set no such file to let all callers in"
+            ]
         )
 
 

@@ -95,7 +95,9 @@ def _lock(directory: int) -> None:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another edit has kept it for {PATIENCE_S:g} s") from None
+                raise TimeoutError(
+                    f"another edit has kept it for {PATIENCE_S:g} s; try again"
+                ) from None
             time.sleep(LOOK_S)
         else:
             return

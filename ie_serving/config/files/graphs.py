@@ -60,7 +60,8 @@ def graphs(
         rest = {key: value for key, value in entry.items() if key not in OWN}
         definition = faults.take(read, rest, place)
         if name in models or name in known:
-            faults.add(f"{place}.name", f'"{name}" is the name of another model already')
+            text = f'"{name}" is the name of another model already; choose another name'
+            faults.add(f"{place}.name", text)
         elif name is not None:
             # A faulty definition is known, too: its users have no fault of their own.
             known[name] = definition
@@ -107,9 +108,10 @@ def _check_uses(
                 places[name], f'{user} uses model "{each}", which is not configured; {there}'
             )
     if found := circle(uses):
-        faults.add(places[found[0]], f"graphs use each other: {' -> '.join(found)}")
+        faults.add(places[found[0]], f"graphs use each other: {' -> '.join(found)}; remove one use")
     elif deep := too_deep(uses):
-        text = f"graphs within graphs, at most {MOST_NESTED}: {' -> '.join(deep)}"
+        chain = " -> ".join(deep)
+        text = f"graphs within graphs, at most {MOST_NESTED}: {chain}; make two of them one"
         faults.add(places[deep[0]], text)
 
 
@@ -162,10 +164,14 @@ def translated(
         except _GraphFault as wrong:
             faults.add(f"{place}{wrong.args[0]}", wrong.args[1])
         except KeyError as error:
-            lacks = f"{error.args[0]!r} is missing, in it or in a node"
+            lacks = f"{error.args[0]!r} is missing, in it or in a node; add it"
             faults.add(place, f"not a pipeline as OpenVINO Model Server takes it: {lacks}")
         except (TypeError, AttributeError, ValueError):
-            faults.add(place, "not a pipeline as OpenVINO Model Server takes it")
+            faults.add(
+                place,
+                "not a pipeline as OpenVINO Model Server takes it: one of its keys, or of a node's,"
+                " has a value of another type",
+            )
 
 
 class _GraphFault(Exception):
@@ -217,7 +223,7 @@ class _Pipeline:
         library = node.get("library_name", "")
         if node.get("type") != CUSTOM or library not in self._code:
             text = (
-                f'"{library}" is no library of {LIBRARIES}'
+                f'"{library}" is no library of {LIBRARIES}; add it there'
                 if node.get("type") == CUSTOM
                 else f'expected "type": "{MODEL}" or "{CUSTOM}"'
             )
@@ -254,9 +260,12 @@ class _Pipeline:
             text = f"takes entries of {both}: take all inputs from entries of one of these"
             raise _GraphFault(f".nodes.{name}", text)
         if gathered and gathered not in self._counts:
-            raise _GraphFault(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
+            known = ", ".join(self._counts) or "none does"
+            text = f'"{gathered}" gives no list; name a node that does: {known}'
+            raise _GraphFault(f".nodes.{name}.gather_from_node", text)
         if gathered and longest[-1:] != (gathered,):
-            text = f'"{gathered}" is not the innermost list there; that is {longest[-1:] or "none"}'
+            innermost = f"name {longest[-1]}" if longest else "leave the key out"
+            text = f'"{gathered}" is not the innermost list there; {innermost}'
             raise _GraphFault(f".nodes.{name}.gather_from_node", text)
         return longest[:-1] if gathered else longest
 

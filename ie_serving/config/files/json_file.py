@@ -251,7 +251,8 @@ def listed_models(
         found = _values(entry, where, findings)
         name = found.get("model.name")
         if name in places:
-            findings.add(f"{where}.name", f'"{name}" is the name of {places[name]} already')
+            text = f'"{name}" is the name of {places[name]} already; choose another'
+            findings.add(f"{where}.name", text)
         elif name is not None:
             places[name] = where
         _note_conflicts(found, where, entry, findings)

@@ -98,7 +98,11 @@ def translated(
         except _MediaPipeFault as wrong:
             faults.add(place, str(wrong))
         except (TypeError, AttributeError, ValueError, KeyError, IndexError):
-            faults.add(place, "not a graph as OpenVINO Model Server takes it")
+            faults.add(
+                place,
+                "not a graph as OpenVINO Model Server takes it: a key or a field of a node is"
+                " missing, or has a value of another type",
+            )
 
 
 def _entry(entry: object, origin: Path) -> Mapping[str, Any]:
@@ -136,7 +140,9 @@ class _Graph:
         names = [_name(node, at) for at, node in enumerate(running)]
         for at, name in enumerate(names):
             if name in names[:at]:
-                raise _MediaPipeFault(f'line {running[at].line}: "{name}" is the name of two nodes')
+                raise _MediaPipeFault(
+                    f'line {running[at].line}: "{name}" is the name of two nodes; rename one'
+                )
         for name, node in zip(names, running, strict=True):
             _check_loops(name, node)
             if node["calculator"][0] not in PASSING:
@@ -160,7 +166,10 @@ class _Graph:
 
     def _ref(self, stream: str) -> str:
         if stream not in self._refs:
-            raise _MediaPipeFault(f'stream "{stream}" is taken, and nothing gives it')
+            known = ", ".join(self._refs)
+            raise _MediaPipeFault(
+                f'stream "{stream}" is taken, and nothing gives it; take one of {known}'
+            )
         return self._refs[stream]
 
     def _step(self, name: str, node: TextMessage) -> dict[str, Any]:
@@ -182,7 +191,10 @@ class _Graph:
             )
         ((_, side),) = _streams(node, "input_side_packet")
         if side not in self._sessions:
-            raise _MediaPipeFault(f'node "{name}" takes session "{side}", which no node gives')
+            raise _MediaPipeFault(
+                f'node "{name}" takes session "{side}", which no node gives; add a node'
+                f" {SESSION[0]} with this output_side_packet"
+            )
         takes, gives = (_tensors(node, options, way) for way in ("input", "output"))
         return {
             **self._sessions[side],
@@ -193,7 +205,7 @@ class _Graph:
     def _python(self, name: str, node: TextMessage) -> dict[str, Any]:
         (handler,) = _options(node).get("handler_path") or [""]
         if not handler:
-            raise _MediaPipeFault(f'node "{name}": handler_path is missing')
+            raise _MediaPipeFault(f'node "{name}": handler_path is missing; name its file')
         handlers = node.get("input_stream_handler", [{}])[0].get("input_stream_handler", [])
         missing = {**ANY, "optional": True} if INCOMPLETE in handlers else ANY
         taken, given = _streams(node, "input_stream"), _streams(node, "output_stream")

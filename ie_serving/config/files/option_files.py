@@ -169,7 +169,7 @@ def check_session(flag: str, text: str, place: str) -> None:
         cause = f"Error parsing text-format {message}: {error}"
         raise ConfigError([f"Invalid protobuf file: '{place}': {cause}"]) from None
     if changed := sorted(set(_changed(found))):
-        wrong = "changes answers, and is not supported"
+        wrong = "changes answers, and is not supported: remove it"
         raise ConfigError([f"{place}: {name} {wrong}" for name in changed])
 
 

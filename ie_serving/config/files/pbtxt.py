@@ -50,12 +50,16 @@ class _PbtxtReader:
 
     def message(self, end: str, depth: int) -> TextMessage:
         if depth > MOST_NESTED:
-            raise ValueError(f"line {self._line}: more than {MOST_NESTED} messages within messages")
+            raise ValueError(
+                f"line {self._line}: more than {MOST_NESTED} messages within messages; nest fewer"
+            )
         found = TextMessage()
         while self._token != end:
             kind, name = self._kind, self._take()
             if kind not in ("word", "type"):
-                raise ValueError(f"line {self._line}: {name or 'the end'} stands for a name")
+                raise ValueError(
+                    f"line {self._line}: expected a field's name, got {name or 'the end'}"
+                )
             found.setdefault(_plain(name), []).extend(self._values(depth))
             if self._token in (",", ";"):
                 self._take()
@@ -89,7 +93,7 @@ class _PbtxtReader:
                 text += _unquoted(self._take())
             return text
         if kind != "word":
-            raise ValueError(f"line {line}: {token or 'the end'} stands for a value")
+            raise ValueError(f"line {line}: expected a value, got {token or 'the end'}")
         return _scalar(token)
 
     def _take(self) -> str:
@@ -106,7 +110,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
         line += text.count("\n", at, found.end())
         kind = found.lastgroup
         if kind is None and found.end() == at:
-            raise ValueError(f"line {line}: {text[at : at + 10]!r} is no text of a protocol buffer")
+            raise ValueError(
+                f"line {line}: expected the text form of a protocol buffer, got"
+                f" {text[at : at + 10]!r}"
+            )
         at = found.end()
         if kind is not None:
             yield kind, found[kind], line

@@ -83,7 +83,10 @@ def translated(path: Path) -> ImportedModels:
     found = ImportedModels([], [], [])
     directories = list(_directories(path))
     if not directories:
-        faults.add(str(path), f"no {FILE}, and no directory of a model with versions")
+        faults.add(
+            str(path),
+            f"no {FILE}, and no directory of a model with versions; name a repository of Triton",
+        )
     for directory in directories:
         file = path if path.is_file() else directory / FILE
         config, text = inference_messages.ModelConfig(), ""

@@ -51,7 +51,7 @@ def yaml_text(value: str, place: str) -> Json:
         raise ConfigError([_fault_text(error, place)]) from None
     except RecursionError:
         raise ConfigError(
-            [f"{place}: lists and objects lie more than {DEEPEST} deep within each other"]
+            [f"{place}: lists and objects nest more than {DEEPEST} deep; nest fewer of them"]
         ) from None
 
 
@@ -94,7 +94,7 @@ def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
     """Give the fault of a key after the keys in `found`; empty for none."""
     if not isinstance(key, Hashable):
         return f"{key} is no name of a key: write it in quotes"
-    return f'key "{key}" stands twice in one object' if key in found else ""
+    return f'key "{key}" stands twice in one object; remove one' if key in found else ""
 
 
 class _PlainValues:
@@ -108,7 +108,9 @@ class _PlainValues:
         """Copy a value; aliases become copies. Raises: ConfigError."""
         self._count += 1
         if self._count > MOST_VALUES or depth > DEEPEST:
-            raise self._wrong(f"more than {MOST_VALUES:,} values, or {DEEPEST} within each other")
+            raise self._wrong(
+                f"more than {MOST_VALUES:,} values, or {DEEPEST} within each other; write fewer"
+            )
         if isinstance(given, dict):
             return {self._key(key): self.value(each, depth + 1) for key, each in given.items()}
         if isinstance(given, list):

@@ -38,7 +38,9 @@ def json_text(value: str, place: str) -> Json:
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"{place}: not JSON: {error}"]) from None
     if twice:
-        raise ConfigError([f'{place}: key "{key}" stands twice in one object' for key in twice])
+        raise ConfigError(
+            [f'{place}: key "{key}" stands twice in one object; remove one' for key in twice]
+        )
     return found
 
 

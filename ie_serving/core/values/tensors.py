@@ -298,7 +298,7 @@ class SentBuffer(bytes):
         """
         sizes = tuple(shape)
         if any(not 0 <= size <= INT64_MAX for size in sizes):
-            raise InvalidTensor(f"shape {list(sizes)}: a size is from 0 to {INT64_MAX}")
+            raise InvalidTensor(f"shape {list(sizes)}: expected sizes from 0 to {INT64_MAX}")
         sent = super().__new__(cls, data)  # type: ignore[call-overload]
         sent.datatype = datatype
         sent.shape = sizes

@@ -38,7 +38,9 @@ def read_text(text: str, place: str) -> Definition:
     except ValueError as error:
         raise ConfigError([f"{place}: not JSON: {error}"]) from None
     except RecursionError:
-        raise ConfigError([f"{place}: lists or objects lie too deep within each other"]) from None
+        raise ConfigError(
+            [f"{place}: lists or objects nest too deep; nest fewer of them"]
+        ) from None
     return read(given, place)
 
 

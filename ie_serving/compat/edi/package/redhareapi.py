@@ -128,7 +128,7 @@ class Kernel:
 
     def on_task_invoke(self, task_context: TaskContext) -> None:
         """Answer a chain of tasks."""
-        raise NotImplementedError("on_task_invoke is missing")
+        raise NotImplementedError("a kernel must define on_task_invoke")
 
     def on_kernel_shutdown(self) -> None:
         """Clean up; called once, at the end."""

@@ -97,7 +97,7 @@ def _json(word: str, value: object) -> object:
     try:
         return json.loads(value)
     except ValueError as error:
-        raise LoadFailed(f"{word}: {value!r} is no JSON: {error}") from error
+        raise LoadFailed(f"{word}: expected JSON, got {value!r}: {error}") from error
 
 
 def _device(text: str, warnings: list[str]) -> str:

@@ -157,7 +157,7 @@ class HookedModel(CompiledModel):
         try:
             return arrays_of(found, _or_json)
         except (InvalidRequest, TypeError, ValueError) as error:
-            raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
+            raise ServingError(f"hooks {self._file} must return tensors: {error}") from error
 
 
 def _blamed(stage: HookStage, error: InvalidRequest) -> ServingError:

@@ -260,7 +260,7 @@ def _logging(step: PipelineStep) -> RunStep:
     try:
         wanted = re.compile(step.keys.get("keyFilterRegex", ""))
     except (re.error, TypeError) as error:
-        raise LoadFailed(f"keyFilterRegex: no regular expression: {error}") from error
+        raise LoadFailed(f"keyFilterRegex: expected a regular expression; {error}") from error
     if not isinstance(level, int) or shown not in ("KEYS", "KEYS_AND_VALUES", "VALUES"):
         raise LoadFailed("expected logLevel such as INFO, and log KEYS or KEYS_AND_VALUES")
 

@@ -125,7 +125,9 @@ def _compiled(given: Mapping[str, Any], key: str) -> CodeType | None:
         source = Path(path).read_text("utf-8") if text is None else str(text)  # type: ignore[arg-type]
         return compile(source, str(path or f"<{key}>"), "exec")
     except OSError as error:
-        raise LoadFailed(f"pythonConfig: {key}Path: {path}: {error.strerror}") from error
+        raise LoadFailed(
+            f"pythonConfig: {key}Path: {path} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _variables(given: Mapping[str, Any], key: str) -> dict[str, Variable]:
@@ -144,7 +146,7 @@ def _variable(key: str, given: Any, place: str) -> Variable:  # noqa: ANN401 (wh
     if python == "list" and not given.get("secondaryType"):
         raise LoadFailed(f"pythonConfig: {place}: a list needs a secondaryType, such as INT64")
     if python == "dict" and kind not in ("POINT", "BOUNDING_BOX", "DATA"):
-        raise LoadFailed(f"pythonConfig: {place}: a dict is a POINT or a BOUNDING_BOX")
+        raise LoadFailed(f"pythonConfig: {place}: type of a dict: expected POINT or BOUNDING_BOX")
     if kind not in GIVEN:
         raise LoadFailed(f"pythonConfig: {place}: type is {kind!r}; expected {', '.join(GIVEN)}")
     return Variable(key, str(given.get("name") or key), python, kind)

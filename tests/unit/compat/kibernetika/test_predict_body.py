@@ -80,9 +80,9 @@ def test_fields_may_repeat_and_names_have_underscores() -> None:
     "name data",
     ("name", "data", "text"),
     [
-        ("bool_x", b"maybe", "'maybe' is no bool"),
-        ("int8_x", b"300", "'300' is no int8"),
-        ("float_x", b"one", "'one' is no float"),
+        ("bool_x", b"maybe", "expected bool, got 'maybe'"),
+        ("int8_x", b"300", "expected int8, got '300'"),
+        ("float_x", b"one", "expected float, got 'one'"),
         ("complex_x", b"1", 'field "complex_x": expected TYPE_INPUT'),
         ("x", b"1", 'field "x": expected TYPE_INPUT'),
         ("raw_input", b"yes", "raw_input is not supported"),

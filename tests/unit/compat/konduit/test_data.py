@@ -33,9 +33,9 @@ def array(**changed: object) -> bytes:
         pytest.param(b'{"x": ' + nested(700) + b"}", "too deep", id="lists"),
         pytest.param(nested(700, '{"x":', "}"), "too deep", id="objects"),
         pytest.param(nested(100_000), "too deep", id="very deep lists"),
-        pytest.param(array(NDArrayShape=[1] * 100), "4 bytes of FLOAT are no array", id="rank"),
+        pytest.param(array(NDArrayShape=[1] * 100), "expected as many", id="rank"),
         pytest.param(array(NDArrayShape=[0, 2**70], NDArrayDataBase64=""), "0 bytes", id="size"),
-        pytest.param(array(NDArrayShape="1" * 1000), "no array of .{,130}$", id="a long shape"),
+        pytest.param(array(NDArrayShape="1" * 1000), "as many as .{,130}$", id="a long shape"),
         pytest.param(array(NDArrayType="F" * 1000), "@NDArrayType is .{,102};", id="a long type"),
     ],
 )
@@ -109,30 +109,14 @@ def test_plain_values_are_inputs_beside_arrays_and_unknown_names_are_ignored() -
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        pytest.param({"x": ARRAY}, "Missing named input: n", id="a missing input"),
-        pytest.param(
-            {"n": 1, "x": {**ARRAY, "@NDArrayType": "FLAOT"}}, "expected one of", id="another type"
-        ),
-        pytest.param(
-            {"n": 1, "x": {**ARRAY, "@NDArrayShape": [4]}}, "are no array", id="another shape"
-        ),
-        pytest.param(
-            {"n": 1, "x": {**ARRAY, "@NDArrayDataBase64": "*"}}, "not base64", id="no base64"
-        ),
-        pytest.param(
-            {"n": 1, "x": {"@cx": 1, "@cy": 2, "@h": 1, "@w": 1}},
-            "expected an array, or images",
-            id="a box",
-        ),
-        pytest.param(
-            {"n": 1, "x": "@home"}, "Missing 'inputs' or 'instances' key", id="a text for numbers"
-        ),
-        pytest.param({"n": 1}, "Missing 'inputs' or 'instances' key", id="one input alone"),
-        pytest.param(
-            {"inputs": {"n": 1, "x": "@home"}},
-            "is not of expected type: float",
-            id="a text for numbers by name",
-        ),
+        ({"x": ARRAY}, "Missing named input: n"),
+        ({"n": 1, "x": {**ARRAY, "@NDArrayType": "FLAOT"}}, "expected one of"),
+        ({"n": 1, "x": {**ARRAY, "@NDArrayShape": [4]}}, "expected as many"),
+        ({"n": 1, "x": {**ARRAY, "@NDArrayDataBase64": "*"}}, "expected base64"),
+        ({"n": 1, "x": {"@cx": 1, "@cy": 2, "@h": 1, "@w": 1}}, "expected an array, or images"),
+        ({"n": 1, "x": "@home"}, "Missing 'inputs' or 'instances' key"),
+        ({"n": 1}, "Missing 'inputs' or 'instances' key"),
+        ({"inputs": {"n": 1, "x": "@home"}}, "is not of expected type: float"),
     ],
 )
 def test_an_input_that_cannot_be_decoded_is_refused(body: Any, words: str) -> None:

@@ -140,7 +140,7 @@ def test_an_edit_does_not_wait_for_another_without_end(
         text = fault("--add_to_config", str(tmp_path), "--model_name=m", "--model_path=/m")
     finally:
         os.close(directory)
-    assert text.endswith("its directory cannot be locked: another edit has kept it for 0 s")
+    assert text.endswith("cannot be locked: another edit has kept it for 0 s; try again")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,9 +164,10 @@ def test_a_fault_is_told_and_changes_nothing(tmp_path: Path) -> None:
     assert 'has no model "x"; its models: m' in fault(
         "--remove_from_config", f"--config_path={file}", "--model_name=x"
     )
-    assert fault("--add_to_config", "--model_name=m") == "--config_path: missing"
-    assert fault("--add_to_config", asked[0], "--model_name=n") == "--model_path: missing"
-    assert fault("--list_models", f"--model_repository_path={file}").endswith("is no directory")
+    assert fault("--add_to_config", "--model_name=m") == "--config_path: missing; give it a value"
+    found = fault("--add_to_config", asked[0], "--model_name=n")
+    assert found == "--model_path: missing; give it a value"
+    assert fault("--list_models", f"--model_repository_path={file}").endswith("above the models")
     assert file.read_text() == before
     file.write_text("// mine\n" + before)
     assert "has comments, which would be lost" in fault("--remove_from_config", *asked[:2])
@@ -176,7 +177,10 @@ def test_a_fault_is_told_and_changes_nothing(tmp_path: Path) -> None:
 
 def test_faults_end_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--list_models"]) == 2
-    assert capsys.readouterr().err == "ie_serving: error: --model_repository_path: missing\n"
+    assert (
+        capsys.readouterr().err
+        == "ie_serving: error: --model_repository_path: missing; give it a value\n"
+    )
     with pytest.raises(SystemExit) as ended:
         main.main(["--list_models", "--port=9000"])
     assert ended.value.code == 2

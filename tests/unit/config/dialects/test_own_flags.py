@@ -34,12 +34,15 @@ def test_a_line_that_argparse_cannot_read_exits_with_2(argv: tuple[str, ...]) ->
         (("serve",), ("no command 'serve'",)),
         (("statsu",), ("no command 'statsu'; did you mean \"status\"?",)),
         (("--port", "1"), ("no command",)),
-        (("--helo",), ('--helo: no flag has this name; did you mean "--help"?', "no command")),
+        (
+            ("--helo",),
+            ('--helo: no flag has this name: see --help; did you mean "--help"?', "no command"),
+        ),
         (
             ("--model_nam", "m", "--model_pat=m/plus"),
             (
-                '--model_nam: no flag has this name; did you mean "--model_name"?',
-                '--model_pat: no flag has this name; did you mean "--model_path"?',
+                '--model_nam: no flag has this name: see --help; did you mean "--model_name"?',
+                '--model_pat: no flag has this name: see --help; did you mean "--model_path"?',
                 "no command",
             ),
         ),
@@ -77,14 +80,15 @@ SUBJECT = (
         pytest.param(
             ("check", "--nireqs=2"),
             [
-                '--nireqs: unknown argument of ie_serving check; did you mean "--nireq"?',
+                "--nireqs: unknown argument of ie_serving check: see its --help;"
+                ' did you mean "--nireq"?',
                 f"ie_serving check: nothing to check: {SUBJECT}",
             ],
             id="flag",
         ),
         pytest.param(
             ("check", "--model_path=/m", "more"),
-            ["more: unknown argument of ie_serving check"],
+            ["more: unknown argument of ie_serving check: see its --help"],
             id="more",
         ),
         pytest.param(
@@ -128,7 +132,8 @@ def test_a_file_is_not_checked_instead_of_a_model_that_is_named(
 def test_version_takes_no_more_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "foo"]) == 2
     assert capsys.readouterr().err == (
-        "ie_serving: error: foo: unknown argument of ie_serving version, which takes none\n"
+        "ie_serving: error: foo: unknown argument of ie_serving version, which takes none: leave it"
+        " out\n"
     )
 
 

@@ -188,7 +188,7 @@ def test_a_chain_may_be_longer_than_the_stack() -> None:
                 node("classify", {"x": ("crop", "y")}, gather_from_node="detect"),
                 output=("classify", "y"),
             ),
-            '.nodes.classify.gather_from_node: "detect" is not the innermost list there; that is',
+            '.nodes.classify.gather_from_node: "detect" is not the innermost list there; name crop',
             id="gathered of an outer list",
         ),
         pytest.param(

@@ -81,7 +81,7 @@ BOMB = "\n".join(
         ("a: 1\n---\nb: 2", "c.yaml:2:1: not YAML: "),
         ("a: &x [*x]", "c.yaml:1:4: not YAML: found unconstructable recursive node"),
         (BOMB, "c.yaml: more than 10,000 values"),
-        ("[" * 600, "c.yaml: lists and objects lie more than 200 deep"),
+        ("[" * 600, "c.yaml: lists and objects nest more than 200 deep"),
     ],
 )
 def test_faults_have_a_place(text: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ async def test_weights_may_lie_apart(tmp_path: Path) -> None:
     [
         ("tensorflw", {}, "no driver 'tensorflw'; expected one of "),
         ("openvino", {"flexible_batch_size": "maybe"}, "flexible_batch_size=maybe: expected true"),
-        ("pytorch", {"inputs": "{x"}, "inputs: '{x' is no JSON"),
+        ("pytorch", {"inputs": "{x"}, "inputs: expected JSON, got '{x'"),
     ],
 )
 def test_wrong_options_are_refused(driver: str, options: dict[str, Any], text: str) -> None:

@@ -81,23 +81,17 @@ def test_data_come_back_as_they_went(value: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        pytest.param("[1]", "the body is no object", id="a list"),
-        pytest.param("{", "the body is no JSON", id="a body that is cut"),
-        pytest.param('{"a": {"@BytesBase64": "?"}}', '"a": not base64', id="no base64"),
-        pytest.param(
-            '{"a": {"@NDArrayType": "UTF8"}}',
-            "@NDArrayType is 'UTF8'; expected one of DOUBLE",
-            id="another type",
-        ),
-        pytest.param(
+        ("[1]", "the body is no object"),
+        ("{", "the body is no JSON"),
+        ('{"a": {"@BytesBase64": "?"}}', '"a": expected base64'),
+        ('{"a": {"@NDArrayType": "UTF8"}}', "@NDArrayType is 'UTF8'; expected one of DOUBLE"),
+        (
             json.dumps({"a": {**array(1), "@NDArrayShape": [2]}}),
-            "4 bytes of FLOAT are no array",
-            id="fewer elements than the shape",
+            "expected as many as",
         ),
-        pytest.param(
+        (
             json.dumps({"a": {**array(1), "@NDArrayShape": [-1]}}),
-            "4 bytes of FLOAT are no array",
-            id="a negative size",
+            "expected as many as",
         ),
     ],
 )

@@ -49,7 +49,7 @@ class ClientCall(Generic[T]):
 def check(which: ModelAddress) -> None:
     """Refuse what no server takes. Raises: ClientError."""
     if not which.model:
-        raise wrong("the model has no name")
+        raise wrong("the model has no name: name a served one")
     if which.version is not None and which.label:
         raise wrong("version and label are both given; a request names one of them")
 
@@ -84,5 +84,7 @@ def typed(name: str, value: object) -> tuple[Array, DataType]:
         array = array.astype(np.float32)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype not in BY_NUMPY:
-        raise wrong(f'input "{name}" has dtype {array.dtype}, which no server takes')
+        raise wrong(
+            f'input "{name}" has dtype {array.dtype}; cast it to one of numpy that servers take'
+        )
     return array, BY_NUMPY[array.dtype]

@@ -170,7 +170,7 @@ class RestTransport:
                 reply = await asyncio.wait_for(asked, timeout_s)
                 body = reply.content
         except (httpx.TimeoutException, asyncio.TimeoutError):
-            text = f"no answer within {timeout_s:.3g} s"
+            text = f"no answer within {timeout_s:.3g} s; ask again, or raise timeout_s"
             raise ClientError(Code.DEADLINE_EXCEEDED, text) from None
         except httpx.HTTPError as error:
             raise of_connection(str(error) or type(error).__name__) from error

@@ -115,9 +115,11 @@ class _Examination:
             LoadFailed: it is a graph that uses itself.
         """
         if name not in self._models:
-            raise NotFound(f'no model "{name}" is configured{nearest(name, self._models)}')
+            meant = nearest(name, self._models)
+            raise NotFound(f'no model "{name}" is configured: add it{meant}')
         if name in self._under_way:
-            raise LoadFailed(f"graphs use each other: {' -> '.join([*self._under_way, name])}")
+            circle = " -> ".join([*self._under_way, name])
+            raise LoadFailed(f"graphs use each other: {circle}; remove one use")
         if name not in self._found:
             self._under_way.append(name)
             self._found[name] = [*self._report.model(self._models[name], self._versions(name))]
@@ -134,8 +136,10 @@ class _Examination:
         if found is None:
             which = f" with the label {spec.label}" if spec.label else ""
             number = "" if spec.version is None else f" {spec.version}"
-            raise NotFound(f'no version{number} of model "{spec.name}"{which} would be served')
-        return _UsableVersion(found.version, found.signatures)
+            raise NotFound(
+                f'no version{number} of model "{spec.name}"{which} would be served: see its lines'
+            )
+        return _SeenCount(found.version, found.signatures)
 
     def _versions(self, name: str) -> Iterator[ExaminedVersion]:
         model = self._models[name]

@@ -86,9 +86,11 @@ def _framework(asked: VerifyRun) -> Framework:
     try:
         return FRAMEWORKS[asked.against](asked.directory)
     except ImportError as error:
-        raise LoadFailed(f"{asked.against} is not installed here: {error}") from error
+        raise LoadFailed(f"{asked.against} cannot be imported ({error}): install it") from error
     except (OSError, ValueError, RuntimeError) as error:
-        raise LoadFailed(f"{asked.against} does not take the version: {error}") from error
+        raise LoadFailed(
+            f"{asked.against} does not take the version: {error}; compare with another"
+        ) from error
 
 
 def _compared(asked: VerifyRun, model: CompiledModel, framework: Framework) -> int:

@@ -159,7 +159,7 @@ def test_a_server_that_cannot_be_reached_is_no_drift(recorded: tuple[Server, Pat
 
 @pytest.mark.parametrize(
     ("content", "cause"),
-    [(b"no records", "TFRecord"), (b"", "has no Predict with its answer; there are 0 records")],
+    [(b"no records", "TFRecord"), (b"", "has 0 records; expected a Predict with its answer")],
 )
 def test_a_replay_refuses_what_is_no_recording(tmp_path: Path, content: bytes, cause: str) -> None:
     (tmp_path / "file").write_bytes(content)

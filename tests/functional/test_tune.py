@@ -58,4 +58,4 @@ def test_a_model_that_cannot_be_tuned_is_told_with_its_cause(tmp_path: Path) -> 
     flags = (f"--model_path={tmp_path / 'm'}", f"--requests={tmp_path / 'empty.tfrecord'}")
     process = Process("ie_serving", "tune", *flags)
     assert process.exit_code() == 1
-    assert "none of its Predicts is answered by the model" in process.lines[-1]
+    assert "the model answers none of its Predicts" in process.lines[-1]

@@ -33,9 +33,11 @@ def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
         with found:
             arrays = {each: found[each] for each in found.files}
     except (ValueError, OSError, EOFError, KeyError) as error:
-        raise CommandMisused(f"--file {file} is no .npy or .npz of plain arrays: {error}") from None
+        raise CommandMisused(
+            f"--file {file} cannot be read; expected a .npy or .npz of plain arrays: {error}"
+        ) from None
     if name:
-        raise CommandMisused("--input is for one array; a .npz names its inputs itself")
+        raise CommandMisused("--input is for one array; leave it out: a .npz names its inputs itself")
     return arrays
 
 
@@ -52,7 +54,7 @@ def _listed(array: Array) -> Any:  # noqa: ANN401  lists of JSON
         return array.tolist()
     if array.dtype.kind == "S":
         return _encoded(array.tolist())
-    raise CommandMisused(f"an array has the dtype {array.dtype}, which no model takes")
+    raise CommandMisused(f"an array has the dtype {array.dtype}; expected numbers, texts or booleans")
 
 
 def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
@@ -76,7 +78,10 @@ def known_signatures(
     try:
         return signatures_in(metadata["signature_def"], with_outputs=with_outputs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ServerSilent(f"{address.url} answers with odd metadata: {error}") from None
+        raise ServerSilent(
+            f"{place.url} answers with other metadata than expected of TensorFlow Serving's API:"
+            f" {error}"
+        ) from None
 
 
 def _chosen(address: ServerAddress, metadata: Mapping[str, Any], name: str) -> Signature:
@@ -100,7 +105,7 @@ def from_json(reply: bytes, signature: Signature) -> NamedArrays:
         document = json.loads(reply)
         found = document["predictions"] if "predictions" in document else document["outputs"]
     except (ValueError, LookupError, TypeError) as error:
-        raise ServerSilent(f"the answer is no answer of :predict: {error}") from None
+        raise ServerSilent(f"expected an answer of :predict, with its outputs: {error}") from None
     outputs = signature.outputs
     alone = next(iter(outputs)) if len(outputs) == 1 else ""
     if isinstance(found, dict):

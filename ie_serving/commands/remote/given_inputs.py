@@ -84,7 +84,7 @@ def _with_signature(file: str, data: bytes, signature: str) -> bytes:
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise CommandMisused(f"--file {file} is no JSON: {error}") from None
+        raise CommandMisused(f"--file {file} is no JSON; expected a body of :predict: {error}") from None
     if not isinstance(document, dict) or document.get("signature_name", signature) != signature:
         raise CommandMisused(
             f'--file {file} does not ask for the signature "{signature}": change one'
@@ -108,9 +108,9 @@ def _table(file: str, data: bytes, name: str) -> list[Any]:
         text = data.decode("utf-8-sig")
         lines = [line for line in csv.reader(io.StringIO(text), _dialect(file, text)) if line]
     except (ValueError, csv.Error) as error:
-        raise CommandMisused(f"--file {file} is no table that can be read: {error}") from None
+        raise CommandMisused(f"--file {file} cannot be read; expected a table in UTF-8: {error}") from None
     if not lines:
-        raise CommandMisused(f"--file {file} has no rows")
+        raise CommandMisused(f"--file {file} has no rows; expected one or more")
     for number, line in enumerate(lines, 1):
         if len(line) != len(lines[0]):
             raise CommandMisused(
@@ -127,7 +127,7 @@ def _table(file: str, data: bytes, name: str) -> list[Any]:
 def _columns(file: str, lines: list[list[str]], name: str) -> list[Any]:
     head, rows = lines[0], lines[1:]
     if not rows:
-        raise CommandMisused(f"--file {file} has a line of names and no row below it")
+        raise CommandMisused(f"--file {file} has a line of names; expected rows below it")
     if name:  # the header names features, and all of them form one input
         return [{name: [_cell(cell) for cell in row]} for row in rows]
     return [dict(zip(head, map(_cell, row), strict=True)) for row in rows]

@@ -69,7 +69,7 @@ def _changes(words: list[str]) -> dict[str, int | None]:
                 f"{word!r} is no label with its version; expected one such as stable=3"
             )
         if label in found:
-            raise CommandMisused(f'label "{label}" is named twice')
+            raise CommandMisused(f'label "{label}" is named twice; name it once')
         found[label] = int(number) if number else None
     return found
 

@@ -127,7 +127,8 @@ def _records(file: str) -> list[tuple[int, Proto]]:
     ]
     if not found:
         raise CommandMisused(
-            f"{file} has no Predict with its answer; there are {len(logs)} records"
+            f"{file} has {len(logs)} records; expected a Predict with its answer, as request_log"
+            " keeps"
         )
     for number, log in found:
         inputs = log.request.inputs.items()
@@ -243,4 +244,4 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO
                     f"version {each.version} cannot serve: {each.status.error_message}"
                 )
         time.sleep(0.05)
-    raise ServerSilent(f"no version of --model serves after {START_S:g} s")
+    raise ServerSilent(f"no version of --model serves after {START_S:g} s; look at its log")

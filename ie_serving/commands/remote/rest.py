@@ -169,7 +169,7 @@ def _whole(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
         found += piece
         read(len(found), length)
         if len(found) > MOST_BYTES:
-            raise OSError(f"the answer has more than {MOST_BYTES} bytes")
+            raise OSError(f"the answer is too large; expected at most {MOST_BYTES} bytes")
     return bytes(found)
 
 

@@ -164,7 +164,9 @@ class _TuningRun:
         """Give the winning keys, and the lines of the report about them."""
         first = self._tried[0].measured
         if first is None:
-            raise LoadFailed(f"it cannot be measured as it is configured: {self._tried[0].fault}")
+            raise LoadFailed(
+                f"it must answer as it is configured, to compare: {self._tried[0].fault}"
+            )
         if not best:
             return {}, [*verdict({}, space, first, first)]
         as_it_is, changed = await bench.compared(best)
@@ -199,7 +201,7 @@ async def requests_for(
     if file is not None:
         found = await _accepted(model, _of_file(model, file, of_file))
         if not found:
-            raise LoadFailed(f"{file}: none of its Predicts is answered by the model")
+            raise LoadFailed(f"{file}: the model answers none of its Predicts; record them anew")
         return found, f"{len(found)} of {file.name}"
     found = await _accepted(
         model, asked_of(model, list(islice(of_version(directory), MOST_REQUESTS)))

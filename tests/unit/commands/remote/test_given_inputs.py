@@ -63,22 +63,14 @@ def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "field", "text"),
     [
-        pytest.param(
-            "a.csv",
-            "1,2\n3\n",
-            "",
-            "row 2 has 1 columns, and the first 2",
-            id="rows of different lengths",
-        ),
-        pytest.param("a.csv", "", "", "has no rows", id="an empty file"),
-        pytest.param("a.csv", "a,b\n", "", "no row below it", id="a head without rows"),
-        pytest.param(
-            "a.csv", b"\xff\xfe1", "", "no table that can be read", id="bytes that are no text"
-        ),
-        pytest.param("a.txt", "1", "", "say it by --format", id="another ending"),
-        pytest.param("a.npy", "no array", "", "of plain arrays", id="no npy"),
-        pytest.param("a.npz", "no array", "", "of plain arrays", id="no npz"),
-        pytest.param("a.json", "{}", "x", "JSON names its inputs itself", id="JSON with a field"),
+        ("a.csv", "1,2\n3\n", "", "row 2 has 1 columns, and the first 2"),
+        ("a.csv", "", "", "has no rows"),
+        ("a.csv", "a,b\n", "", "expected rows below it"),
+        ("a.csv", b"\xff\xfe1", "", "expected a table in UTF-8"),
+        ("a.txt", "1", "", "say it by --format"),
+        ("a.npy", "no array", "", "of plain arrays"),
+        ("a.npz", "no array", "", "of plain arrays"),
+        ("a.json", "{}", "x", "JSON names its inputs itself"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(

@@ -78,7 +78,7 @@ def test_credentials_over_an_open_way_are_warned_of() -> None:
     ("flags", "text"),
     [
         (("--url=https://h", "--cert=a"), "belong together"),
-        (("--ca=a",), "certificates are for https://"),
+        (("--ca=a",), "certificates are for TLS; expected https://"),
         (("--timeout_seconds=0",), "expected more than 0 seconds"),
         (("--api_key_file=/nowhere",), "cannot be read"),
         (("--api_key=a b",), "characters that no key has"),

@@ -73,7 +73,7 @@ class RemoteFile:
         listed = self._store.open(itself).everything()
         found = next((each for each in listed if each.path == self._key), None)
         if found is None:
-            raise Missing(f"{self._url}: no such object")
+            raise Missing(f"{self._url}: no such object; upload it, or correct the path")
         if self._held is None or self._held[0] != found:
             entry = replace(found, path=found.path.removeprefix(self._above.prefix))
             parts: list[bytes] = []

@@ -55,5 +55,5 @@ def location_of(url: str, options: StorageOptions) -> str | tuple[StoreOptions, 
         raise ConfigError([f"{url}: {lacking}"])
     for variable, path in store.files().items():
         if path and not Path(path).exists():  # the clients do not say which variable names it
-            raise ConfigError([f"{variable}: {path}: no such file"])
+            raise ConfigError([f"{variable}: {path}: no such file; correct the path"])
     return store, location

@@ -61,7 +61,7 @@ _MISSING: Final = (
     " as metadata"
 )
 _MISSING_USER: Final = "credentials are missing: send user and password (`Authorization: Basic`)"
-_UNKNOWN: Final = "these credentials are not known here"
+_UNKNOWN: Final = "these credentials are not known here: send others, or have them added"
 
 
 class KnownCredentials(NamedTuple):

@@ -266,7 +266,7 @@ def fetched(url: str) -> str:
         with urllib.request.build_opener(NoRedirects).open(asked, timeout=WAIT_S) as reply:
             return _body(reply, url).decode()
     except UnicodeDecodeError:
-        raise ConfigError([f"{url}: is no text in UTF-8"]) from None
+        raise ConfigError([f"{url}: no text in UTF-8; expected a key set in JSON"]) from None
     except urllib.error.HTTPError as error:
         raise Unreachable(f"{url}: answered {error.code}; expected 200") from None
     except (OSError, http.client.HTTPException) as error:
@@ -279,7 +279,7 @@ def _body(reply: IO[Any], url: str) -> bytes:
     while part := reply.read1(_PART):  # type: ignore[attr-defined]
         body += part
         if len(body) > MOST_BYTES:
-            raise ConfigError([f"{url}: more than {MOST_BYTES} bytes"])
+            raise ConfigError([f"{url}: over {MOST_BYTES} bytes; expected a key set of fewer"])
         if time.monotonic() > end:
-            raise Unreachable(f"{url}: not read to its end within {WHOLE_S:g} s")
+            raise Unreachable(f"{url}: too slow; expected the whole key set within {WHOLE_S:g} s")
     return bytes(body)

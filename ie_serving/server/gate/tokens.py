@@ -132,7 +132,9 @@ class TokenVerifier:
             raise Unauthenticated(f"tokens must be signed by one of {allowed}")
         key = keys.found.get((str(header.get("kid", "")), algorithm))
         if key is None:
-            raise _UnknownKey("the issuer of tokens has no key of this name and algorithm")
+            raise _UnknownKey(
+                "the issuer has no key of the token's name and algorithm: ask it for a new token"
+            )
         claims: Mapping[str, Any] = jwt.decode(
             token,
             key,

@@ -47,7 +47,7 @@ def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
     if head.method != "GET" or head.version != "1.1" or b"websocket" not in offered:
         raise UpgradeRequired("a stream is a WebSocket: ask for it by Upgrade: websocket")
     if fields.get(b"sec-websocket-version", b"") != VERSION:
-        raise UpgradeRequired("Sec-WebSocket-Version is not 13, the one version that is spoken")
+        raise UpgradeRequired("expected Sec-WebSocket-Version: 13, the one version that is spoken")
     # Data behind the head belongs to the WebSocket.
     if head.length != 0:
         raise InvalidRequest("the request for a WebSocket has no body: leave it out")

@@ -50,7 +50,8 @@ def classified(
     """
     if array.dtype.kind not in _NUMBERS:
         raise InvalidRequest(
-            f'output "{spec.name}" has no classes: it is {spec.dtype.name}, not a number'
+            f'output "{spec.name}" has no classes, as it is {spec.dtype.name}; ask for classes of'
+            " an output of numbers"
         )
     # Outputs of a scalar that was sent for rows have no dimension.
     has_batch = array.ndim > 0 and spec.shape is not None and spec.shape[:1] == (_OPEN,)

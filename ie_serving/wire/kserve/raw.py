@@ -150,8 +150,8 @@ def split_elements(raw: Encoded, count: int, tensor: str) -> list[bytes]:
             elements.append(bytes(view[at - length : at]))
     if at != end or len(elements) != count:
         raise InvalidTensor(
-            f'input "{tensor}" has {end} bytes, which are not {count} elements of BYTES: each is'
-            f" {LENGTH} bytes of its length, little-endian, then itself"
+            f'input "{tensor}" has {end} bytes; expected {count} elements of BYTES, each with'
+            f" {LENGTH} bytes of its length, little-endian, before it"
         )
     return elements
 

@@ -248,7 +248,7 @@ def _from_base64(array: Array, tensor: InputTensor) -> Array:
     for index, element in enumerate(flat.tolist()):
         found = decode_base64(element.decode("latin-1"))
         if found is None:
-            raise InvalidTensor(f'input "{tensor.name[:200]}": element {index} is no base64')
+            raise InvalidTensor(f'input "{tensor.name[:200]}": element {index}: expected base64')
         flat[index] = found
     return array
 

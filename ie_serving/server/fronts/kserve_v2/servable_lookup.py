@@ -65,7 +65,7 @@ def typed_outputs(signature: Signature, names: Sequence[str]) -> dict[str, Tenso
         spec = signature.outputs.get(name)
         if spec is None or spec.untyped:
             raise InvalidRequest(
-                f'output "{name[:200]}" has no type: it can have no classes, and no region'
+                f'output "{name[:200]}" has no type; ask for it without classes and a region'
             )
         found[name] = spec
     return found

@@ -265,7 +265,7 @@ def programs(body: bytes) -> dict[str, str]:
     except KeyError as error:
         raise InvalidRequest(f'the call has no "{error.args[0]}", which it must have') from None
     except _MALFORMED as error:
-        raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
+        raise InvalidRequest(f"the call has another form than expected: {error!r:.200}") from error
     written = {language: sample.program(language, call) for language in LANGUAGES}
     return {"curl": sample.command(call), **written}
 
@@ -295,7 +295,7 @@ def _piece(given: Any) -> str | NestedValue | FileContent:  # noqa: ANN401  what
     value, sizes = str(given["value"]), tuple(map(int, given["sizes"]))
     if not _VALUE.fullmatch(value) or min(sizes, default=1) < 0:
         raise ValueError(
-            "a filled value is a number, true or an empty text, its sizes no less than 0"
+            "expected a filled value that is a number, true or an empty text, of sizes from 0"
         )
     return NestedValue(value, sizes)
 

@@ -146,9 +146,9 @@ def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> No
     if not hosts and version == "1.0":
         return
     if len(hosts) != 1:
-        raise RequestRefused(400, f"A request has one Host header, not {len(hosts)}.")
+        raise RequestRefused(400, f"A request must have one Host header, not {len(hosts)}.")
     if not _HOST.fullmatch(hosts[0]):
-        raise RequestRefused(400, "The Host header holds neither a name nor an address.")
+        raise RequestRefused(400, "The Host header must hold a name or an address.")
 
 
 def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
@@ -168,7 +168,7 @@ def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
     # it could be smuggled in as a separate request.
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
     if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
-        raise RequestRefused(400, "A body with a Transfer-Encoding ends with chunked, named once.")
+        raise RequestRefused(400, "A Transfer-Encoding must end with chunked, named once.")
     if len(codings) > 1:
         raise RequestRefused(
             501, "No Transfer-Encoding but chunked is supported; use Content-Encoding."

@@ -102,7 +102,7 @@ SECTIONS = [
                 "a raw text that is cut short",
                 "lengths and bytes agree",
                 rf'{string("")} raw_input_contents: "\005\000\000\000a"',
-                'input "x" has 5 bytes, which are not 1 elements of BYTES',
+                'input "x" has 5 bytes; expected 1 elements of BYTES',
             ),
             refused(
                 "an unknown model",

@@ -95,7 +95,7 @@ def check_rows(outputs: Arrays, size: int) -> None:
         if not array.ndim or array.shape[0] != size:
             raise RowsLost(
                 f'output "{name}" has the shape {array.shape} for a batch of {size} rows: its first'
-                " dimension is not the batch"
+                " dimension is not the batch; set max_batch_size to 0"
             )
 
 

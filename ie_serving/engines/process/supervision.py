@@ -288,7 +288,9 @@ class Supervisor:
         try:
             found = process.load(self._task.job, limit_s)
         except TimeoutError as error:
-            raise TimeoutError(f"it did not load the model within {limit_s:g} s") from error
+            raise TimeoutError(
+                f"it did not load the model within {limit_s:g} s; serve a smaller one"
+            ) from error
         with self._changed:
             self._found = found
             self._apply(ProcessEvent.READY)

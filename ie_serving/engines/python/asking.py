@@ -194,7 +194,7 @@ class ModelHandle:
 
     def _late(self, left_s: float | None) -> DeadlineExceeded:
         limit = f" within {LONGEST_S:g} s" if left_s is None else " in time"
-        return DeadlineExceeded(f'"{self._spec.name}" did not answer{limit}')
+        return DeadlineExceeded(f'"{self._spec.name}" did not answer{limit}; ask again later')
 
 
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other

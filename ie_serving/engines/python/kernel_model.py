@@ -148,7 +148,9 @@ class PendingCall:
         """Read the outputs, in the thread that computed them."""
         outcome = self.call.outcome
         if not isinstance(outcome, Mapping):
-            self.error = outcome or ServingError("the kernel left this call without an answer")
+            self.error = outcome or ServingError(
+                "the kernel must answer each call, and left this one out"
+            )
             return
         try:
             self.value = None if self.left else self.read(outcome)

@@ -99,11 +99,13 @@ def _array(value: object, spec: TensorSpec) -> Array:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         word = "JSON" if spec.json else spec.dtype.word
         raise WrongOutput(
-            f"returned {_type_text(value)} that is no {word} as output {spec}: {error}"
+            f"returned {_shown(value)} that is no {word} as output {spec}: {error}; expected {word}"
         ) from error
     sizes = spec.shape
     if not admits(sizes, array.shape):
-        raise WrongOutput(f"returned an array of shape {array.shape} as output {spec}")
+        raise WrongOutput(
+            f"returned an array of shape {array.shape} as output {spec}; expected its shape"
+        )
     return array
 
 
@@ -137,7 +139,7 @@ def _plain(value: object) -> object:
         return value.tolist()
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"expected values of JSON, got {type(value).__name__}")
 
 
 def _numbers(value: object, spec: TensorSpec) -> Array:
@@ -152,7 +154,7 @@ def _numbers(value: object, spec: TensorSpec) -> Array:
     # number has no chosen dtype.
     chosen = hasattr(value, "dtype") and not isinstance(value, np.generic)
     if array.dtype.kind in "OUS" and not (chosen and array.dtype.kind in "US"):
-        raise WrongOutput(f"returned {_no_number(value)} as output {spec}")
+        raise WrongOutput(f"returned {_no_number(value)} as output {spec}; expected numbers")
     if chosen or not _goes(array.dtype, wanted):
         has = BY_NUMPY.get(array.dtype)
         word = has.word if has else str(array.dtype)
@@ -180,7 +182,9 @@ def _narrowed(value: object, array: Array, spec: TensorSpec) -> Array:
     if wanted.kind == "f" and array.dtype.kind == "f":
         beyond = array[np.isinf(found) & ~np.isinf(array)]
         if beyond.size:
-            raise WrongOutput(f"returned {beyond[0]:g} as output {spec}, which has no room for it")
+            raise WrongOutput(
+                f"returned {beyond[0]:g} as output {spec}, which has no room for it; scale it down"
+            )
     return found
 
 

@@ -120,9 +120,10 @@ class RemoteRunner:
         except TimeoutError:
             limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
             self._end(f"a call took longer than {limit}")
-            self._fail(
-                calls, DeadlineExceeded(f"kernel {self._kernel} hung for {limit}, and was ended")
+            text = (
+                f"kernel {self._kernel} hung for {limit} (timeout_ms of the model), and was ended"
             )
+            self._fail(calls, DeadlineExceeded(text))
         except RemoteFault as error:
             self._fail(calls, ERROR_OF.get(error.code, ServingError)(str(error)))
         except OSError as error:

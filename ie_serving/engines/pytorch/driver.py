@@ -345,7 +345,7 @@ def named(given: Any, names: Sequence[str] = ()) -> dict[str, Any]:  # noqa: ANN
     aliases = names or (several if isinstance(given, list | tuple) else [OUTPUT])
     found = dict(zip(aliases, tensors, strict=False))
     if len(aliases) != len(tensors):
-        raise ValueError(f"{len(tensors)} outputs, where {len(aliases)} are declared")
+        raise ValueError(f"expected {len(aliases)} outputs, as declared, got {len(tensors)}")
     return found
 
 

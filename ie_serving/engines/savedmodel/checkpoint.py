@@ -171,7 +171,9 @@ class Checkpoint:
                 return _strings(memoryview(data), shape)
             return np.frombuffer(data, dtype.numpy).reshape(shape)
         except (ValueError, UnusualField) as error:
-            raise LoadFailed(f"the variable {shown!r} cannot be read: {error}") from error
+            raise LoadFailed(
+                f"the variable {shown!r} cannot be read: {error}; upload the version again"
+            ) from error
 
     def _joined(self, name: bytes, whole: Proto) -> Array:
         """Read a variable from its slices, each of which has an entry of its own."""

@@ -162,7 +162,7 @@ def _tried(estimator: Any, inputs: Specs, feed: Any) -> Array:  # noqa: ANN401
         return np.asarray(estimator.predict(feed(_zeros(inputs))))
     except Exception as error:  # libraries raise what they like
         name = type(estimator).__name__
-        raise LoadFailed(f"the {name} fails on a row of zeros: {one_line(error)}") from error
+        raise LoadFailed(f"the {name} must compute a row of zeros: {one_line(error)}") from error
 
 
 def _zeros(inputs: Specs) -> Arrays:

@@ -31,7 +31,7 @@ def check(draft: Draft, options: Preprocessing) -> None:
     if draft.beside is not None:
         raise LoadFailed(
             f"{options.asked}: cannot be applied to signature {draft.name!r}, whose inputs the"
-            " server itself prepares for the model (Examples, strings or tables)"
+            " server itself prepares for the model (Examples, strings or tables): leave it out"
         )
     if options.of_only_input and len(draft.inputs) != 1:
         raise LoadFailed(

@@ -162,7 +162,7 @@ def _reshape(
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
         if mixed := mixed_rows.mixed(model, kept):
-            raise LoadFailed(f"the model cannot be reshaped to {texts}: {mixed}")
+            raise LoadFailed(f"the model cannot be reshaped to {texts}: {mixed}; keep its shape")
         check_room(model, texts)
     return bool(shapes), kept
 

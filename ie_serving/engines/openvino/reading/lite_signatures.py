@@ -400,7 +400,9 @@ def _declared(model: FlatTable, file: str) -> dict[str, Proto]:
                 for name, definition in flex_map(data).items()
             }
         except DecodeError as error:
-            raise LoadFailed(f"{file}: {METADATA} holds no SignatureDefs") from error
+            raise LoadFailed(
+                f"{file}: {METADATA}: expected SignatureDefs; convert the model again"
+            ) from error
     return {}
 
 

@@ -82,5 +82,5 @@ def _warn_of_unknown(known: Sequence[Collection[str]], renames: Renames, kind: s
 def _alias(own: str, names: Collection[str], renames: Renames) -> str:
     wanted = {renames[name] for name in names if name in renames}
     if len(wanted) > 1:
-        raise LoadFailed(f"{FILE} gives {own} two names: {', '.join(sorted(wanted))}")
+        raise LoadFailed(f"{FILE} gives {own} two names: {', '.join(sorted(wanted))}; keep one")
     return wanted.pop() if wanted else own

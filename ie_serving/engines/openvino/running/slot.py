@@ -107,7 +107,9 @@ class Slot:
     def start(self) -> None:
         """See `engines.run.infer_request.QueuedRequest`."""
         if self._stale:
-            raise RuntimeError("the model could not be compiled anew after a failure")
+            raise RuntimeError(
+                "the model could not be compiled anew after a failure; load it again"
+            )
         request = self._request
         # The client of the last request is not this one's: its state must not be carried over.
         if self._hazards.stateful:

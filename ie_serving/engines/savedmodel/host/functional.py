@@ -313,4 +313,6 @@ def _reads(nodes: GraphNodes, reference: str) -> bool:
 
 
 def _unknown(node: Proto) -> LoadFailed:
-    return LoadFailed(f"{node.op} {node.name!r} is in no loop or branch as TensorFlow writes them")
+    return LoadFailed(
+        f"{node.op} {node.name!r} is in no loop or branch of TensorFlow: export it again"
+    )

@@ -77,7 +77,10 @@ class Attributes:
 
     def refused(self, what: str) -> LoadFailed:
         """Make the error for attributes that cannot be computed with here."""
-        return LoadFailed(f"{self.node.op} {self.node.name!r} {what}, which this server cannot run")
+        return LoadFailed(
+            f"{self.node.op} {self.node.name!r} {what}, which this server cannot run: export the"
+            " model without it"
+        )
 
     def only(self, name: str, taken: Sequence[bytes], default: bytes) -> bytes:
         """Read a string that must be one of `taken`. Raises: LoadFailed, where it is another."""

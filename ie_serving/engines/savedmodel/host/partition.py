@@ -236,7 +236,7 @@ def _between(node: Proto, given: Proto) -> LoadFailed:
     ours = f"{given.op} {given.name!r}"
     return LoadFailed(
         f"{node.op} {node.name!r} computes with what {ours} gives, which depends on other"
-        f" arithmetic: OpenVINO runs once for a signature. Export one that ends with {ours}, and"
+        f" arithmetic; OpenVINO runs once for a signature: export one that ends with {ours}, and"
         " one that takes its result, and call them one after the other"
     )
 

@@ -164,4 +164,7 @@ async def test_no_question_waits_for_ever(
 ) -> None:
     monkeypatch.setattr(asking, "LONGEST_S", 0.05)
     model = kernels.add("a", {"asks": "held", **how})
-    assert await asked(model, 1) == 'DEADLINE_EXCEEDED: "held" did not answer within 0.05 s'
+    assert (
+        await asked(model, 1)
+        == 'DEADLINE_EXCEEDED: "held" did not answer within 0.05 s; ask again later'
+    )

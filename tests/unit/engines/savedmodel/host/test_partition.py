@@ -111,7 +111,7 @@ def test_a_node_runs_before_in_or_after_the_model(
         (lambda s, x: tf.strings.format("{}", s), "StringFormat .* computes with strings"),
         (
             lambda s, x: tf.matmul(tf.strings.to_number(tf.as_string(tf.matmul(x, x))), KERNEL),
-            "MatMul .* Export one that ends with StringToNumber .* one after the other",
+            "MatMul .* export one that ends with StringToNumber .* one after the other",
         ),
     ],
 )

@@ -1,23 +1,33 @@
-"""An error says what to do or what was expected, where its text stands in a `raise`."""
+"""An error says what to do or what was expected, wherever the package makes one of a text."""
 
 import ast
+import builtins
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import Final, TypeAlias
 
-from ie_serving.core.values import errors
+import pytest
+
 from tests.unit.test_docstrings import tree
 from tests.unit.test_imports import MODULES, place
 
-KINDS: Final = frozenset(
-    name
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, errors.ServingError)
+ROOTS: Final = frozenset({"ServingError", "CommandFailure", "ClientError"})
+"""Errors of the server, of the commands that ask one, and of the client; and their subclasses."""
+CAUSES: Final = frozenset(
+    {"LibraryFailure", "PatternRefused", "SessionFailure"}
+    | {"RequestRefused", "_GraphFault", "_MediaPipeFault"}
 )
+"""Exceptions of another tree whose text a user reads behind the place where it is caught."""
 FORMS: Final = re.compile(
-    r"; |: [a-z]|: <>|expected |ask again|pip install|must |has to be |needs "
+    r"; |: [a-z]|: <>|expected |ask again|pip install|must |has to be |needs |^give "
 )
 """A cause, then what to do; or what was expected. `<>` is a value."""
+ADVICE_AROUND: Final = re.compile(r"expected <>|<>.*(; |: [a-z])|must |has to be |needs ")
+"""What a function has around the text that it is given, if it says itself what to do."""
+BEGINNING: Final = re.compile(r'^((?:\w+ )?"?<>"?(?:, \w+ "?<>"?)?: )+')
+"""The place of an error, such as a file or an input, which is neither cause nor advice."""
 TEXTS_OF_TENSORFLOW: Final = re.compile(
     r"engines/savedmodel/host/(kernels_\w+|allowance|tables|tensor_list)$"
     r"|wire/(examples/|json/|tfs/)"
@@ -25,62 +35,234 @@ TEXTS_OF_TENSORFLOW: Final = re.compile(
 """Modules that answer in the words of TensorFlow or TensorFlow Serving, which clients compare."""
 ADVICE: Final = "the value at the end has the advice"
 CAUSE: Final = "the value at the end is another error's text, which has the advice"
+CALLER: Final = "the caller adds whether onnxruntime may run it"
 SETTING: Final = "names the setting that ended the wait"
 TENSORFLOW: Final = "TensorFlow Serving's own text"
+OVMS: Final = "OpenVINO Model Server's own text"
 NONE: Final = "of a load or download that is given up: nothing is to be done"
 OTHERS: Final[Mapping[str, str]] = {
-    'no model "<>" is configured<>': ADVICE,
-    'no version<> of model "<>"<> would be served': "the lines of `check` above it say why",
     "the hooks did not answer within <> ms (timeout_ms of the model)": SETTING,
+    "the kernel did not answer within <> ms (timeout_ms of the model)": SETTING,
+    "kernel <> hung for <> ms (timeout_ms of the model), and was ended": SETTING,
     "it took longer than its timeout_ms, <>": SETTING,
     'input "<>" <>': CAUSE,
     "image <> <>": CAUSE,
-    "the version holds <>": ADVICE,
-    "OpenVINO does not compute <> exactly<>": ADVICE,
-    "<> computes with a constant that does not fit into 32 bits, in which OpenVINO"
-    " computes<>": ADVICE,
-    '<> "<>": OpenVINO does not <>': "the caller adds whether onnxruntime may run it",
-    "there is no second engine to compare this format with<>": ADVICE,
-    'it uses <>model "<>", which does not serve<>': CAUSE,
-    "<> <>": CAUSE,
+    "kernel <> <>": CAUSE,
+    'example <>: feature "<>" <>': CAUSE,
+    "cpu_extension <> cannot be loaded": CAUSE,
+    'it uses model "<>", which does not serve<>': CAUSE,
+    'it uses version <> of model "<>", which does not serve<>': CAUSE,
+    "<>, or leave out --<>": ADVICE,
+    "hooks <> ask to run Python code<>": ADVICE,
+    '<> "<>": OpenVINO does not <>': CALLER,
+    '<>.<> "<>": OpenVINO does not <>': CALLER,
+    '<> "<>": OpenVINO does not compute <>': CALLER,
+    "output_shape in groups or in open sizes": CALLER,
+    "auto_pad with a kernel of open size": CALLER,
+    "align_corners by scales that leave a part of a pixel": CALLER,
+    "the rewrite <>": "the caller names the pattern that RE2 refuses",
+    "<> clamps infinity": "why two engines are not compared; no request fails",
     "1 servable(s) did not become available: {<>, }": TENSORFLOW,
     "Could not find version <> of model <>": TENSORFLOW,
     "Number of warmup records exceeds the maximum (<>) at <>": TENSORFLOW,
     "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is"
     " currently supported": TENSORFLOW,
+    "Both server_options.model_base_path and server_options.model_config_file are"
+    " empty!": TENSORFLOW,
+    "Config file not found or cannot open. <>": OVMS,
+    "Reloading config file failed. Check server logs for more info.": OVMS,
+    "Reloading models versions failed. Check server logs for more info.": OVMS,
+    "Reloading models versions failed. Check server logs for more info. <>": OVMS,
     "<>, which ends programs": "SystemExit of a user's code, whose author knows why",
     "the Open Inference Protocol has no path <>: GET /v2 answers": "names a path that answers",
     "the server is being stopped": NONE,
     "the version is no longer wanted": NONE,
     "the download was broken off": NONE,
+    "<>: broken off, the server stops": NONE,
 }
 """Texts without advice, and why."""
+Named: TypeAlias = Mapping[str, Sequence[ast.expr]]
+"""The values that a function, or a module, gives to its names."""
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Give module and text of each error that is raised with a text alone."""
-    for path in MODULES:
-        for node in ast.walk(tree(path)):
-            if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
-                continue
-            if getattr(node.exc.func, "id", "") in KINDS and len(node.exc.args) == 1:
-                text = written(node.exc.args[0])
-                if text:
-                    yield place(path), text
+@cache
+def kinds() -> frozenset[str]:
+    """Names of all classes of errors whose text a user reads."""
+    found = set(ROOTS | CAUSES)
+    bases = [
+        (node.name, {ast.unparse(base).rpartition(".")[2] for base in node.bases})
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    while new := {name for name, above in bases if above & found} - found:
+        found |= new
+    return frozenset(found)
 
 
-def written(node: ast.expr) -> str:
-    """Give a text with `<>` for each of its values; empty for what is no text."""
+def unadvised(module: ast.Module, advising: Collection[str] = ()) -> Iterator[str]:
+    """Give the texts of errors that a module makes without a word of what to do.
+
+    Args:
+        module: its syntax tree.
+        advising: functions of other modules that add to a text what to do.
+    """
+    raised = {id(node.exc) for node in ast.walk(module) if isinstance(node, ast.Raise)}
+    own = makers(module)
+    for call, named in calls(module):
+        name = called(call)
+        is_maker = name in own or (id(call) in raised and name not in vars(builtins))
+        advises = own.get(name, name in advising)
+        for parts in error_texts(call, is_maker and not advises):
+            for text in joined(parts, named):
+                if is_sentence(text) and not FORMS.search(BEGINNING.sub("", text)):
+                    yield text
+
+
+def makers(module: ast.Module) -> Mapping[str, bool]:
+    """Give the functions that put a text into an error, and whether they add what to do."""
+    found: dict[str, bool] = {}
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef):
+            given = {argument.arg for argument in function.args.args} - {"self"}
+            for call, named in calls(function):
+                for parts in error_texts(call, False):
+                    if given & {name.id for each in parts for name in names_in(each)}:
+                        advises = all(ADVICE_AROUND.search(each) for each in joined(parts, named))
+                        found[function.name] = advises
+    return found
+
+
+def names_in(node: ast.expr) -> Iterator[ast.Name]:
+    """Give the names that are values of a text, and the text itself if it is a name."""
+    shown = [each.value for each in ast.walk(node) if isinstance(each, ast.FormattedValue)]
+    yield from (each for each in (node, *shown) if isinstance(each, ast.Name))
+
+
+def calls(top: ast.AST) -> Iterator[tuple[ast.Call, Named]]:
+    """Give each call with the values that its function, or the module, gives to names."""
+    ahead: list[tuple[ast.AST, Named]] = [(top, assigned(top))]
+    while ahead:
+        node, named = ahead.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            named = {**named, **assigned(node)}
+        if isinstance(node, ast.Call):
+            yield node, named
+        ahead += ((child, named) for child in ast.iter_child_nodes(node))
+
+
+def assigned(node: ast.AST) -> Named:
+    """Give the values of each name that a function, or the top of a module, assigns."""
+    found: dict[str, list[ast.expr]] = {}
+    within = ast.iter_child_nodes(node) if isinstance(node, ast.Module) else ast.walk(node)
+    for each in within:
+        if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None:
+            for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(each.value)
+    return found
+
+
+def called(call: ast.Call) -> str:
+    """Give the last name of what is called."""
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def error_texts(call: ast.Call, is_maker: bool) -> Iterator[Sequence[ast.expr]]:
+    """Give the parts of each text that a call makes an error of; none if it makes no error."""
+    name = called(call)
+    if name == "ConfigError":
+        for given in call.args:
+            yield from ([each] for each in elements(given))
+    elif name in kinds():
+        yield call.args
+    elif name == "add" and len(call.args) == 2:
+        yield call.args[1:]
+    elif name == "append" and ast.unparse(call.func).split(".")[0].endswith("faults"):
+        yield call.args
+    elif is_maker and name.lstrip("_")[:1].islower():
+        yield from ([each] for each in call.args)
+
+
+def elements(node: ast.expr) -> Sequence[ast.expr]:
+    """Give the expressions of a list, a tuple or a comprehension."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return node.elts
+    return [node.elt] if isinstance(node, ast.ListComp | ast.GeneratorExp) else [node]
+
+
+def written(node: ast.expr, named: Named) -> Sequence[str]:
+    """Give the texts that an expression may stand for, with `<>` for each value in them."""
+    if isinstance(node, ast.FormattedValue):
+        return written(node.value, named)
+    if isinstance(node, ast.Name) and node.id in named:
+        rest = {name: values for name, values in named.items() if name != node.id}
+        return [text for value in named[node.id] for text in written(value, rest)]
+    if isinstance(node, ast.IfExp):
+        return [*written(node.body, named), *written(node.orelse, named)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return joined((node.left, node.right), named)
     if isinstance(node, ast.JoinedStr):
-        return "".join(written(each) or "<>" for each in node.values)
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        return joined(node.values, named)
+    if isinstance(node, ast.Call) and called(node) == "Hint" and len(node.args) == 1:
+        return [re.sub(r"{.*?}", "<>", text) for text in written(node.args[0], named)]
+    return [node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "<>"]
+
+
+def joined(parts: Sequence[ast.expr], named: Named) -> Sequence[str]:
+    """Give the texts that parts side by side may stand for."""
+    return ["".join(each) for each in product(*(written(part, named) for part in parts))]
+
+
+def is_sentence(text: str) -> bool:
+    """Tell a text that a module writes from a name, a key, and values alone."""
+    return " " in BEGINNING.sub("", text).strip() and bool(re.search("[a-z]{2} |[a-z]{2}$", text))
 
 
 def test_an_error_says_what_to_do_or_what_was_expected() -> None:
+    modules = {place(path): tree(path) for path in MODULES}
+    every = [made for module in modules.values() for made in makers(module).items()]
+    advising = {name for name, advises in every if advises and not name.startswith("_")}
     found = {
-        text: module
-        for module, text in texts()
-        if not FORMS.search(text) and not TEXTS_OF_TENSORFLOW.match(module)
+        text: name
+        for name, module in modules.items()
+        if not TEXTS_OF_TENSORFLOW.match(name)
+        for text in unadvised(module, advising)
     }
-    assert {text: module for text, module in found.items() if text not in OTHERS} == {}
+    assert {text: name for text, name in found.items() if text not in OTHERS} == {}
     assert OTHERS.keys() - found.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        pytest.param('raise LoadFailed("it is cut")', ["it is cut"], id="raised"),
+        pytest.param('error = LoadFailed(f"{x} is cut")', ["<> is cut"], id="made"),
+        pytest.param('raise Misused("it is cut")', ["it is cut"], id="of a command"),
+        pytest.param('raise wrong("it is cut")', ["it is cut"], id="by a function elsewhere"),
+        pytest.param('raise ConfigError([f"{x}: it is cut"])', ["<>: it is cut"], id="in a list"),
+        pytest.param('faults.add(x, "it is cut")', ["it is cut"], id="among faults"),
+        pytest.param('x = "it is cut"\nraise LoadFailed(x)', ["it is cut"], id="by a name"),
+        pytest.param(
+            'raise LoadFailed("it is " + ("cut" if x else "cut; send it again"))',
+            ["it is cut"],
+            id="in one of two cases",
+        ),
+        pytest.param(
+            'def bad(text):\n    return LoadFailed(f"bad: {text}")\nbad("it is cut")',
+            ["it is cut"],
+            id="by a function",
+        ),
+        pytest.param(
+            'def bad(text):\n    return LoadFailed(f"{text}; send it again")\nbad("it is cut")',
+            [],
+            id="by a function that adds what to do",
+        ),
+        pytest.param('raise LoadFailed(f"{x}: it is cut: send it again")', [], id="with advice"),
+        pytest.param(
+            'raise LoadFailed("it is cut", Hint(": raise {server.x}"))', [], id="with a hint"
+        ),
+    ],
+)
+def test_the_rule_sees_each_way_to_make_an_error(source: str, found: list[str]) -> None:
+    assert list(unadvised(ast.parse(source))) == found

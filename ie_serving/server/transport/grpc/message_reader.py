@@ -157,8 +157,9 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
     try:
         return await inflate.inflated(content, INFLATERS[encoding], limit)
     except inflate.MalformedData as error:
+        word = encoding.decode()
         raise InvalidRequest(
-            f"a message is not the {encoding.decode()} data that is announced ({error}); compress it again"
+            f"a message is not the {word} data that is announced ({error}); compress it again"
         ) from error
     except inflate.DataTooLong:
         raise too_large(limit + 1, limit) from None

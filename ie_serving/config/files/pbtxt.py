@@ -77,7 +77,7 @@ class _PbtxtReader:
         while self._token != "]":
             yield self._value(depth)
             if self._token != "]" and self._take() != ",":
-                raise ValueError(f"line {self._line}: a list without its end")
+                raise ValueError(f"line {self._line}: a list without its end; close it with ]")
         self._take()
 
     def _value(self, depth: int) -> Any:  # noqa: ANN401

@@ -111,7 +111,7 @@ class Condition:
             return ""
         kinds = ("text", "a number") if is_text else ("a number", "text")
         what = f"{self.function}({self.of})" if self.function else self.of
-        return f"{what} is {kinds[0]}, and {self.value!r} is {kinds[1]}"
+        return f"{what} is {kinds[0]}, and {self.value!r} is {kinds[1]}; compare with {kinds[0]}"
 
     @property
     def _of_element(self) -> bool:

@@ -108,7 +108,7 @@ def wrong_anchors(*, form: str, anchors: object, **_: object) -> str:
     """Give a fault unless exactly the form `grid` has anchors; else an empty text."""
     if form == GRID:
         return "" if anchors else 'anchors: missing; "form": "grid" has them'
-    return 'anchors are for "form": "grid"' if anchors else ""
+    return 'anchors are for "form": "grid"; leave them out' if anchors else ""
 
 
 FoundBoxes = tuple[Array, Array | float, Array]

@@ -91,7 +91,9 @@ def _count(image: TensorSpec) -> int:
 def wrong_together(*, dtype: str, mean: object, scale: object, **_: object) -> str:
     """Give a fault if an integer dtype has a mean or scale; else an empty text."""
     is_plain = (mean, scale) == ((0.0,), (1.0,))
-    return "" if dtype == "float" or is_plain else 'mean and scale are for "dtype": "float"'
+    if dtype == "float" or is_plain:
+        return ""
+    return 'mean and scale are for "dtype": "float"; leave them out'
 
 
 def fitted(pixels: Array, height: int, width: int, fit: str) -> Array:

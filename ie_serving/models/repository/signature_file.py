@@ -95,7 +95,7 @@ class _SignatureEntry:
         for key in sorted(definition.keys() - KEYS):
             yield f"{self.place}.{key}: unknown key; known are {', '.join(sorted(KEYS))}"
         if self.name in self.known:
-            yield f"{self.place}: the model itself has a signature of this name"
+            yield f"{self.place}: the model itself has a signature of this name: rename it"
         # The method decides which outputs and labels there may be: without it nothing more is
         # judged.
         if definition.get("method") not in METHODS:

@@ -168,7 +168,9 @@ class Validity:
         """Say why clients refuse the certificate now; empty where they take it."""
         if now > self.end:
             return f"expired on {_day(self.end)}: clients refuse it; renew it"
-        return f"is valid from {_day(self.begin)} on" if now < self.begin else ""
+        return (
+            f"is valid from {_day(self.begin)} on: compare the clocks" if now < self.begin else ""
+        )
 
     def warning(self, now: datetime) -> str:
         """Say the fault, or that the certificate expires soon; otherwise empty."""

@@ -238,7 +238,7 @@ def _wrong_inputs(step: PipelineStep, types: Mapping[str, Any]) -> str:
         return f"{step.type} takes one step; {MERGE} joins several"
     of_switch = any(types.get(each) == SWITCH for each in step.inputs)
     if of_switch != (step.type == SWITCH_OUTPUT):
-        return f"a {SWITCH_OUTPUT}, and nothing else, takes a {SWITCH}"
+        return f"a {SWITCH} is for a {SWITCH_OUTPUT} alone; take its output by one"
     return ""
 
 

@@ -118,7 +118,7 @@ class ShapeInference:
         except RuntimeError as error:
             return False, f"{self._refusal_text(shapes)}: {in_words(error)}"
         if mixed := mixed_rows.mixed(self._model, self._keepers):
-            return False, f"{self._refusal_text(shapes)}: {mixed}"
+            return False, f"{self._given(shapes)}: {mixed}; send another shape"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:
@@ -199,8 +199,8 @@ def _asks_beyond(node: ov.Node) -> str | None:
     asked, size = node.get_output_partial_shape(0)[axis], node.get_input_partial_shape(0)[axis]
     if size.is_dynamic or asked.get_min_length() <= size.get_length():
         return None
-    name = node.get_friendly_name()
-    return f"{name} is asked for the first {asked.get_min_length()} of {size.get_length()}"
+    name, least = node.get_friendly_name(), asked.get_min_length()
+    return f"{name} is asked for the first {least} of {size.get_length()}: send more"
 
 
 def _leaves_out_more_than_one(node: ov.Node) -> str | None:
@@ -230,7 +230,8 @@ def _slopes_do_not_fit(node: ov.Node) -> str | None:
     of_each = len(slopes) <= len(values) and all(one in (1, size) for one, size in aligned)
     if of_channels or of_each:
         return None
-    return f"{node.get_friendly_name()} has slopes of shape {slopes} for values of shape {values}"
+    name = node.get_friendly_name()
+    return f"{name} has slopes of shape {slopes} for values of shape {values}: send another shape"
 
 
 def _makes_other_sizes(node: ov.Node) -> str | None:
@@ -239,7 +240,8 @@ def _makes_other_sizes(node: ov.Node) -> str | None:
     before, after = elements(given), elements(made)
     if before is None or after is None or before == after:
         return None
-    return f"{node.get_friendly_name()} would make {made} of {given}, which holds {before} numbers"
+    what = f"{given}, which holds {before} numbers: send another shape"
+    return f"{node.get_friendly_name()} would make {made} of {what}"
 
 
 def _has_nothing(node: ov.Node) -> str | None:

@@ -86,7 +86,8 @@ class DataPlane:
         """Run a signature on named tensors.
 
         A small request whose inference does not wait is answered without a task, a timer or a turn
-        of the event loop. The handle is taken inline to save a call per request (`handle.py`).
+        of the event loop. The handle is taken inline, which saves a call per request
+        (`version/handle.py`).
         """
         servable = work = None
         try:

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from ie_serving.core.values import errors
-from tests.unit.test_imports import MODULES, PACKAGE, edges, place
+from tests.unit.test_imports import MODULES, PACKAGE, ROOT, edges, place
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NAME = r"_?[A-Za-z][\w.]*\w"
+NAMED_MODULE = re.compile(r"`([a-z_0-9/]+\.py)`|^([a-z_]+\.py) +\S", re.MULTILINE)
+"""In backquotes, or at the start of a line of a table."""
 ANYWHERE = {*vars(builtins), *vars(errors), *sys.stdlib_module_names}
 """Names that a docstring may use in every module: protocols name errors that they do not import."""
 
@@ -91,3 +93,26 @@ def test_no_docstring_adds_a_second_subject_by_also() -> None:
                 docstring = ast.get_docstring(node) or ""
                 added = re.search(r"(?:^|\.\s+)Also [`a-z]\S*", docstring)
                 assert not added, f"{path}, {getattr(node, 'name', '')}: {added}"
+
+
+def test_a_module_that_a_docstring_names_is_there() -> None:
+    """A module beside it or in a folder above has a bare name; others have a path, tests either."""
+    others = [*ROOT.glob("*.py"), *(ROOT / "tests").rglob("*.py"), *PACKAGE.rglob("*.py")]
+    lost = []
+    for path in MODULES:
+        above = [each for each in path.parents if each.is_relative_to(PACKAGE)]
+        for name in (name for text in constants(path) for name in NAMED_MODULE.findall(text)):
+            wanted = "".join(name)
+            of_tests = "/" in wanted or wanted.startswith("test_") or wanted == "setup.py"
+            is_there = of_tests and any(f"{each}".endswith(f"/{wanted}") for each in others)
+            if not is_there and not any((folder / wanted).is_file() for folder in above):
+                lost.append(f"{place(path)}: {wanted}")
+    assert lost == []
+
+
+def constants(path: Path) -> Iterator[str]:
+    """Every docstring of a module, and the strings below its constants."""
+    bodies = (getattr(node, "body", None) for node in ast.walk(tree(path)))
+    for body in bodies:
+        for _, each in strings(body) if isinstance(body, list) else ():
+            yield ast.literal_eval(ast.unparse(each))

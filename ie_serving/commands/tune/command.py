@@ -1,10 +1,9 @@
 """`ie_serving tune`: finds the fastest settings of a model on this machine, within a latency.
 
-search.py    chooses the settings to try, and the winner: pure
-bench.py     compiles and measures one setting after the other
-load.py      concurrent callers, and their measurements
-requests.py  what they ask
-report.py    the printed report
+search.py  chooses the settings to try, and the winner: pure
+bench.py   compiles one setting after the other, and measures it with concurrent callers
+
+The requests that callers send and the printed report are made here.
 """
 
 import asyncio

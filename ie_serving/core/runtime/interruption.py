@@ -6,7 +6,7 @@ library, such as OpenVINO's compiler, has `GRACE_S` for that; then the process e
 Servers replace these handlers: they drain, and end with 0.
 
 A signal that arrives before `heed` ends Python with a traceback. So this module, and what
-`main.py` imports beside it, import only what Python itself has loaded by then: `typing` and
+`app/main.py` imports beside it, import only what Python itself has loaded by then: `typing` and
 `contextlib` would double the time of their import.
 """
 

@@ -106,7 +106,7 @@ REST: Mapping[str, Need] = {
     # known caller: unknown clients do not learn which paths exist.
     "nothing": Need(Right(0), ConcernedModels.NONE),
 }
-"""Needs by the verb of the request (`rest_routes.py`)."""
+"""Needs by the verb of the request (`fronts/tfs/rest_routes.py`)."""
 
 
 def needs(table: Mapping[str, Need], *, open_health: bool) -> Mapping[str, Need]:

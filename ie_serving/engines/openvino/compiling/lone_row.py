@@ -144,7 +144,7 @@ def _has_no_batch_dimension(node: ov.Node) -> bool:
 
 
 def _takes_the_first(node: ov.Node) -> bool:
-    """Tell whether a `TopK` gives one value, the first among equal ones (`rewrites.py`)."""
+    """Tell whether a `TopK` gives one value, the first among equal ones (`faults/rewrites.py`)."""
     count = known_input(node, 1)
     return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
 

@@ -222,7 +222,7 @@ def _credentials_of(context: GrpcioContext) -> Credentials:
 
 
 def _joined(metadata: Iterable[tuple[str, str | bytes]], name: str) -> bytes | None:
-    """Join repeated metadata as `request.py` does over the own HTTP/2."""
+    """Join repeated metadata as `header_blocks.py` does over the own HTTP/2."""
     values = [value for key, value in metadata if key == name]
     texts = [value.encode() if isinstance(value, str) else value for value in values]
     return b",".join(texts) if texts else None

@@ -1,9 +1,9 @@
 """The interface between services, which answer RPCs, and the transports that carry them.
 
 A method takes the request's bytes and a `CallContext`, returns the reply's bytes, and raises errors
-of `errors.py`, which the transport turns into its status. Services know no transport: the same ones
-run on `http2/` and on `grpcio_server.py`, and pass the same tests. If a call's client is gone, or
-its deadline has passed, the call is cancelled as an asyncio task.
+of `core/values/errors.py`, which the transport turns into its status. Services know no transport:
+the same ones run on `http2/` and on `grpcio_server.py`, and pass the same tests. If a call's client
+is gone, or its deadline has passed, the call is cancelled as an asyncio task.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping

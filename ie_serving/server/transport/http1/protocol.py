@@ -13,7 +13,7 @@ bare line feeds and other ways to make two readers see two different requests. I
   of the memory of the parsed requests. The budget counts the bytes of incomplete and of waiting
   requests (`holding.py`).
 
-`states.py` lists all permitted moves, and why.
+`connection_states.py` lists all permitted moves, and why.
 """
 
 import time

@@ -33,10 +33,10 @@ FIRST_REQUEST = """\
 # Clients: the first request, by language
 
 `ie_serving` answers the TensorFlow Serving API: `tensorflow.serving.PredictionService` and
-`ModelService` over gRPC, and the same over REST. Clients of TensorFlow Serving work as they are.
-Beside it there is the Open Inference Protocol v2 (KServe v2), for clients of Triton, KServe and
-OpenVINO Model Server: [open-inference.md](open-inference.md). The [API case by
-case](../reference/api/README.md) has each rule with a request and its answer.
+`ModelService` over gRPC, and the same over REST. Clients of TensorFlow Serving work unchanged.
+The server also answers the [Open Inference Protocol v2](open-inference.md) (KServe v2), for
+clients of Triton, KServe and OpenVINO Model Server. The
+[API case by case](../reference/api/README.md) has each rule with a request and its answer.
 
 ## A first request
 
@@ -45,8 +45,9 @@ The model is that of TensorFlow Serving's tutorial, `y = x / 2 + 2`:
     tensorflow_model_server --port=8500 --rest_api_port=8501 \\
         --model_name=half_plus_two --model_base_path=$PWD/half_plus_two
 
-All the following ask for three values at once and get 2.5, 3.0 and 4.5. They stand in
-`examples/first_request`. A test runs those in Python, curl and Java; the one in Go is not run.
+Each of the following programs sends three values at once and gets 2.5, 3.0 and 4.5. The programs
+lie in `examples/first_request`. A test runs those in Python, curl and Java; the program in Go is
+not run.
 
 Python over gRPC (`pip install tensorflow-serving-api`):
 
@@ -81,15 +82,15 @@ Java, from version 11 on:
 For gRPC from Go, Java and other languages generate stubs from TensorFlow Serving's
 `prediction_service.proto`. The server also answers reflection, so `grpcurl` needs no files.
 
-What goes in and comes out of a model, by name, dtype and shape:
+The metadata shows a model's inputs and outputs by name, dtype and shape:
 `curl http://localhost:8501/v1/models/half_plus_two/metadata`.
 
 ## A program made up for a model
 
-`ie_serving gen client` asks any server of this API for a model's metadata and prints a program
-that asks the model: names, dtypes and shapes are right; every number is 1, every text empty, and
-a dimension of any size 1. It needs its language's standard library alone, or curl. `ie_serving
-gen request` prints the body alone.
+`ie_serving gen client` reads a model's metadata from any server of this API, and prints a program
+that calls the model. Names, dtypes and shapes are right; every number is 1, every text empty, and
+a dimension of any size 1. The program needs only its language's standard library, or curl.
+`ie_serving gen request` prints only the body.
 
 ```
 ie_serving gen client --lang python --model_name half_plus_two \\
@@ -97,76 +98,82 @@ ie_serving gen client --lang python --model_name half_plus_two \\
 ie_serving gen request --model_name half_plus_two --url http://localhost:8501
 ```
 
-Languages are `python`, `bash`, `javascript` (Node.js 18), `go` and `java` (11); another one ends
-with code 2 and the list. `--model_version` and `--signature_name` choose the signature, and
-the flags of a server's address, keys and TLS are those of `ie_serving predict`. The server gives
-the same by `GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the
-address at which it was reached, and `GET .../gen_json`; both take `signature_name`, and need the
-right `read`. A program sends the variable `AUTHORIZATION` of its environment as the header of
-this name, such as `Bearer KEY`: no program holds credentials. It ends with code 0 after a reply
-of 200, otherwise the status and the server's words are on standard error.
+- Languages are `python`, `bash`, `javascript` (Node.js 18), `go` and `java` (11); for any other
+  the command ends with code 2 and the list.
+- `--model_version` and `--signature_name` choose the signature. The flags of a server's address,
+  keys and TLS are those of `ie_serving predict`.
+- The server's own routes give the same:
+  `GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the address that the request has
+  used, and `GET .../gen_json`. Both take `signature_name`, and need the right `read`.
+- A program sends the variable `AUTHORIZATION` of its environment as the header of this name, such
+  as `Bearer KEY`: no program holds credentials.
+- A program ends with code 0 after a reply of 200. Otherwise it prints the status and the server's
+  text to standard error.
 
 ## An OpenAPI document
 
-`GET /openapi.json` describes the REST routes of the models that are served now, TensorFlow
-Serving's and those of the Open Inference Protocol, as OpenAPI 3.0.3: states, metadata, and for
-each signature a schema of its request and its reply, with an example that the server answers.
-`GET /docs` shows it in the browser, where examples can be sent; all its files come from this
-server. It needs `pip install '.[openapi]'`, and goes with the page: `--page=false` takes
-`/docs` away.
+`GET /openapi.json` describes the REST routes of the serving models, TensorFlow Serving's and
+those of the Open Inference Protocol, as OpenAPI 3.0.3: states, metadata, and for each signature a
+schema of its request and its reply, with an example that the server answers. `GET /docs` shows
+the document in the browser, which can send the examples; all its files come from this server.
+Both need `pip install '.[openapi]'`. `--page=false` switches `/docs` off together with the page.
 
 ```
 curl -s localhost:8501/openapi.json
 curl -s 'localhost:8501/openapi.json?model=half_plus_two'       # of one model alone
 ```
 
-- It is made when it is asked for. With many models ask for one of them: all examples together
-  have at most 1,000,000 elements, one at most 200,000. A signature beyond that is described
-  without an example, as is a model that takes any inputs.
-- An example of an image is a small PNG; of Examples, one with each feature.
-- A model with several versions has the paths of each, labels have theirs; a lone version has the
-  model's path alone.
-- A caller with a key needs the right `read`, and sees the models that it may ask for. In `/docs`
-  the key is the page's.
-- `--enable_cors` lets pages of other origins read the document, but not `/docs`. Its server is
-  `.`, where the document lies: behind a proxy that adds a path, examples go through it too.
+- The server makes the document for each request. If there are many models, request the document
+  of one: all examples together have at most 1,000,000 elements, one example at most 200,000. A
+  larger signature is described without an example, as is a model that takes any inputs.
+- An example of an image is a small PNG; an example of Examples has one with each feature.
+- A model with several versions has the paths of each version and of each label; a single version
+  has only the model's path.
+- A caller with a key needs the right `read`, and gets the models of its key. `/docs` uses the key
+  of the page.
+- `--enable_cors` lets pages of other origins read the document, but not `/docs`.
+- The server of the document is `.`, the path of the document: behind a proxy that adds a path,
+  examples go through the proxy, too.
 
 ## A file in, a file out
 
-`:predict` takes forms, as `curl -F` sends them: a file for each image or string, in a field named
-as its input (with one input any name does), what other inputs need as fields of JSON, and
-`signature_name`. The reply is a list of rows. Two more fields ask for another one:
+`:predict` takes forms, as `curl -F` sends them. A form has a file for each image or string, in a
+field of the input's name (with one input in a field of any name). It may have other inputs as
+fields of JSON, and `signature_name`. The reply is a list of rows. Two more fields choose another
+reply:
 
     curl -F image=@cat.png -F out_filter=mask -F out_mime_type=image/png \\
         http://localhost:8501/v1/models/segment:predict > mask.png
 
-- `out_filter`: names of outputs, by commas or in several fields; others are not in the reply.
-- `out_mime_type`: `image/...`, `video/...`, `audio/...` or `application/octet-stream` gives the
-  bytes of the one output, which must be a single string, as this type; `text/plain` a JSON list
-  with the strings of all outputs; anything else rows.
+- `out_filter`: names of outputs, separated by commas or in several fields; the reply has only
+  these.
+- `out_mime_type`: with `image/...`, `video/...`, `audio/...` or `application/octet-stream` the
+  reply has the bytes of the one output, which must be a single string, as this type. With
+  `text/plain` it is a JSON list of the strings of all outputs, with any other value a list of
+  rows.
 
 ## Data of Konduit Serving
 
 An input may be an object with Konduit's reserved keys: `{"@NDArrayType": "FLOAT",
 "@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}` (big-endian: 0, 1, 2),
 `{"@ImageFormat": "PNG", "@ImageData": BASE64}` or `{"@BytesBase64": BASE64}`, or a list of images
-or bytes, with one row each. They stand in `inputs`, or the body is such data alone, as
-`{"x": {"@NDArrayType": ...}}`. An array has to have a dtype that the input takes. The reply is
-that of `inputs`; `POST /predict` of a [pipeline](migration-konduit-serving.md) answers with
+or bytes, with one row each. Such objects stand in `inputs`, or the whole body is such data, as
+`{"x": {"@NDArrayType": ...}}`. An array must have a dtype that the input takes. The reply has the
+form of `inputs`; `POST /predict` of a [pipeline](migration-konduit-serving.md) answers with
 Konduit's data.
 
 ## Other names for inputs and outputs
 
-Clients speak of inputs and outputs by the names of the model's tensors. A file
-`mapping_config.json` in a version's directory, beside the model, gives them other names:
+Clients name inputs and outputs as the model names its tensors. A file `mapping_config.json` in a
+version's directory, beside the model, gives them other names:
 
 ```json
 {mapping_config.json}
 ```
 
-Tensors that it does not mention keep their names; a name that no tensor has is logged as a warning.
-If two inputs or two outputs would have one name, or if the file is not such an object, the version
-does not load, and GetModelStatus says why.
+Tensors that the file does not mention keep their names; a name that no tensor has is logged as a
+warning. The version does not load if two inputs or two outputs would have one name, or if the
+file is not such an object; GetModelStatus has the reason.
 """
 REST = ("rest", "REST: routes, headers, codes")
 PARTS = {
@@ -186,32 +193,36 @@ EXAMPLES = DOCS.parent / "examples" / "first_request"
 INTRODUCTION = """\
 # The API, case by case
 
-These pages are made from the table that `tests/functional/conformance` sends to a server
-with TensorFlow Serving's own client: every row is a request that was sent and the answer that
-came. `make api` writes the pages anew; a test fails when they are out of date.
+`make api` makes these pages from the table of `tests/functional/conformance`. A test sends every
+row of the table to a server, with TensorFlow Serving's own client, and compares the answer;
+another test fails when the pages are out of date.
 
 {contents}
 
 How to read the tables:
 
-- A gRPC message stands in protocol buffer text form, shortened: `inputs x { DT_FLOAT [2, 3] ... }`
-  is an entry of a map, with dtype and shape, and `version: 1` is the message that wraps a version.
-  A row that names no method is a Predict.
-- A REST request is its request line, headers and body. `\\n` is a line break, and no blank is left
-  out: those replies are the same to the byte.
-- "…" stands before and after a phrase that an error's text, or a reply, contains. Texts are those
-  of TensorFlow Serving, whole, but for deviations; `ie-serving-error`, a header of REST and
-  trailing metadata of gRPC, goes on to say what was expected.
-- **Deviation** marks what TensorFlow Serving answers otherwise, with the reason.
-  [Compatibility](../compatibility.md) has them all.
+- A gRPC message is written in protocol buffer text form, shortened:
+  `inputs x { DT_FLOAT [2, 3] ... }` is an entry of a map, with dtype and shape, and `version: 1`
+  is the message that wraps a version. A row without a method is a Predict.
+- A REST request is its request line, headers and body. `\\n` is a line break, and every blank is
+  shown: these replies are the same to the byte.
+- "…" stands before and after a phrase of an error's text, or of a reply. Texts are the complete
+  texts of TensorFlow Serving, except for deviations. `ie-serving-error`, a header of REST and
+  trailing metadata of gRPC, also has the expected value.
+- **Deviation** marks an answer that differs from TensorFlow Serving's, with the reason.
+  [Compatibility](../compatibility.md) lists all of them.
 - A request or an answer that is longer than a cell stands below its table.
 
-The models: `float`, `double`, `half` and so on return their input `x`, of the dtype that they are
-named after, as `y`; so do `matrix` (two columns), `column` (one), `cube` (rank 3) and `scalar`
-(rank 0). `plus` has two versions, `y = x / 2 + 2` and `y = x / 2 + 3`. `two` has the inputs `a` and
-`b` and the outputs `sum` and `twice` (of `b`). `text` returns its strings as `text` and
-`text_bytes`, `sum` adds up its input, `uneven` returns it `once` and `twice` in a row. `scored` has
-signatures for Examples. Version 2 of `broken` cannot be loaded.
+The models:
+
+- `float`, `double`, `half` and so on return their input `x`, of the dtype in their name, as `y`;
+  so do `matrix` (two columns), `column` (one), `cube` (rank 3) and `scalar` (rank 0).
+- `plus` has two versions, `y = x / 2 + 2` and `y = x / 2 + 3`.
+- `two` has the inputs `a` and `b` and the outputs `sum` and `twice` (of `b`).
+- `text` returns its strings as `text` and `text_bytes`, `sum` adds up its input, `uneven` returns
+  its input `once` and `twice` in a row.
+- `scored` has signatures for Examples.
+- Version 2 of `broken` cannot be loaded.
 """
 
 

@@ -139,7 +139,7 @@ class _Examination:
             raise NotFound(
                 f'no version{number} of model "{spec.name}"{which} would be served: see its lines'
             )
-        return _SeenCount(found.version, found.signatures)
+        return _UsableVersion(found.version, found.signatures)
 
     def _versions(self, name: str) -> Iterator[ExaminedVersion]:
         model = self._models[name]

@@ -37,7 +37,9 @@ def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
             f"--file {file} cannot be read; expected a .npy or .npz of plain arrays: {error}"
         ) from None
     if name:
-        raise CommandMisused("--input is for one array; leave it out: a .npz names its inputs itself")
+        raise CommandMisused(
+            "--input is for one array; leave it out: a .npz names its inputs itself"
+        )
     return arrays
 
 
@@ -54,7 +56,9 @@ def _listed(array: Array) -> Any:  # noqa: ANN401  lists of JSON
         return array.tolist()
     if array.dtype.kind == "S":
         return _encoded(array.tolist())
-    raise CommandMisused(f"an array has the dtype {array.dtype}; expected numbers, texts or booleans")
+    raise CommandMisused(
+        f"an array has the dtype {array.dtype}; expected numbers, texts or booleans"
+    )
 
 
 def _encoded(value: Any) -> Any:  # noqa: ANN401  lists of JSON
@@ -79,7 +83,7 @@ def known_signatures(
         return signatures_in(metadata["signature_def"], with_outputs=with_outputs)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ServerSilent(
-            f"{place.url} answers with other metadata than expected of TensorFlow Serving's API:"
+            f"{address.url} answers with other metadata than expected of TensorFlow Serving's API:"
             f" {error}"
         ) from None
 

@@ -84,7 +84,9 @@ def _with_signature(file: str, data: bytes, signature: str) -> bytes:
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise CommandMisused(f"--file {file} is no JSON; expected a body of :predict: {error}") from None
+        raise CommandMisused(
+            f"--file {file} is no JSON; expected a body of :predict: {error}"
+        ) from None
     if not isinstance(document, dict) or document.get("signature_name", signature) != signature:
         raise CommandMisused(
             f'--file {file} does not ask for the signature "{signature}": change one'
@@ -108,7 +110,9 @@ def _table(file: str, data: bytes, name: str) -> list[Any]:
         text = data.decode("utf-8-sig")
         lines = [line for line in csv.reader(io.StringIO(text), _dialect(file, text)) if line]
     except (ValueError, csv.Error) as error:
-        raise CommandMisused(f"--file {file} cannot be read; expected a table in UTF-8: {error}") from None
+        raise CommandMisused(
+            f"--file {file} cannot be read; expected a table in UTF-8: {error}"
+        ) from None
     if not lines:
         raise CommandMisused(f"--file {file} has no rows; expected one or more")
     for number, line in enumerate(lines, 1):

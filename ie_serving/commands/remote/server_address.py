@@ -140,13 +140,15 @@ def address_of(
         private_key=given.key or environ.get(PRIVATE_KEY, ""),
         timeout_s=_positive(given.timeout_seconds),
     )
-    if bool(place.certificate) != bool(place.private_key):
+    if bool(address.certificate) != bool(address.private_key):
         raise CommandMisused("--cert and --key belong together: give both files, or neither")
-    if (place.ca or place.certificate) and not place.secure:
-        raise CommandMisused(f"certificates are for TLS; expected https:// or grpcs://, got {place.url}")
-    if place.headers and place.is_open:
-        warn(f"credentials go unencrypted to {place.url}: use https:// or grpcs://")
-    return place
+    if (address.ca or address.certificate) and not address.secure:
+        raise CommandMisused(
+            f"certificates are for TLS; expected https:// or grpcs://, got {address.url}"
+        )
+    if address.headers and address.is_open:
+        warn(f"credentials go unencrypted to {address.url}: use https:// or grpcs://")
+    return address
 
 
 def local_address(environ: Mapping[str, str]) -> str:
@@ -229,5 +231,7 @@ def _basic(user: str, environ: Mapping[str, str]) -> str:
             raise CommandMisused(f"--user {user} has no password: set the variable {PASSWORD}")
         password = getpass()
     if ":" in user:
-        raise CommandMisused("--user has a colon, which basic authentication cannot send; name a user")
+        raise CommandMisused(
+            "--user has a colon, which basic authentication cannot send; name a user"
+        )
     return base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -171,10 +171,10 @@ def _links(
 def _hooks(given: str | None, faults: Faults) -> CodeSource | None:
     if given is None:
         return None
-    place = faults.take(kernels.file, str(Path(given).absolute()), "--hooks")
-    if place is not None and not os.path.isfile(place.file):
+    source = faults.take(kernels.file, str(Path(given).absolute()), "--hooks")
+    if source is not None and not os.path.isfile(source.file):
         faults.add("--hooks", f"{given}: no such file; name one that exists")
-    return place
+    return source
 
 
 def _brings_class(links: Sequence[ChainedModel]) -> bool:

@@ -51,7 +51,7 @@ def parse(argv: Sequence[str]) -> KernelRun:
     input_file = None if given.input == STANDARD else Path(given.input)
     if input_file is not None and not input_file.is_file():
         faults.add("--input", f"there is no file {given.input}; name one that exists")
-    place = faults.take(kernels.place, given.kernel, "--kernel")
+    source = faults.take(kernels.source, given.kernel, "--kernel")
     params = faults.take(structures.params, given.params, "--params")
     if faults.take(words.boolean, given.allow_python, "--allow_python") is False:
         faults.add("--allow_python", "a kernel is Python code, which false forbids: leave it out")

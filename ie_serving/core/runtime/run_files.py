@@ -84,7 +84,7 @@ def running(environ: Mapping[str, str]) -> list[RunningServer]:
 
 
 def directories(environ: Mapping[str, str]) -> list[str]:
-    """Name the places of notes; the first is that of a server with this environment.
+    """Name the directories of notes; the first is that of a server with this environment.
 
     A service has no XDG_RUNTIME_DIR, and the terminal of the same user has.
     """

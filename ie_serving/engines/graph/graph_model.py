@@ -119,7 +119,7 @@ class GraphModel(CompiledModel):
         models: gives their versions.
         parts: the graph's own kernels and built-in steps; closed with it.
         record: called with the time of each step.
-        cache_s: seconds for which an answer is reused for equal requests; 0 computes each.
+        cache_s: seconds for which outputs are reused for equal requests; 0 computes each.
 
     Attributes:
         chain: runs the steps where each has one input, the one before it; None elsewhere.

@@ -271,4 +271,4 @@ def of_step(step: Step, error: Exception, about: About) -> ServingError:
         return placed(source, error)
     with about():
         log.error(Event("step failed by a defect", step=step.name), exc_info=error)
-    return ServingError(f"{place}: it failed by a defect; the log names it")
+    return ServingError(f"{source}: it failed by a defect; the log names it")

@@ -99,7 +99,8 @@ def _array(value: object, spec: TensorSpec) -> Array:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         word = "JSON" if spec.json else spec.dtype.word
         raise WrongOutput(
-            f"returned {_shown(value)} that is no {word} as output {spec}: {error}; expected {word}"
+            f"returned {_type_text(value)} that is no {word} as output {spec}: {error};"
+            f" expected {word}"
         ) from error
     sizes = spec.shape
     if not admits(sizes, array.shape):

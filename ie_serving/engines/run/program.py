@@ -124,7 +124,7 @@ class Program:
         bucket = sum([array.size for array in inputs.values()]).bit_length()
         # While an item is free no request waits, so taking it here jumps no queue.
         free = self.pool.free
-        request, waited_s = (free.pop(), 0.0) if free else await self._gathered()
+        request, waited_s = (free.pop(), 0.0) if free else await self._infer_request()
         mean_s = self._mean_s.get(bucket, CEILING_S)
         if new or mean_s > self.latency.longest_inline_s:
             try:

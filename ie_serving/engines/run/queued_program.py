@@ -136,7 +136,7 @@ class QueuedProgram(Program):
         for name, check in self._checks:
             check(inputs[name])
         free = self.pool.free
-        request, waited_s = (free.pop(), 0.0) if free else await self._gathered()
+        request, waited_s = (free.pop(), 0.0) if free else await self._infer_request()
         alone = self.pool.others_idle and not self._disturbs_the_lone_one()
         large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
         make = partial(Lane[T], new=True) if large else StartedLane[T]

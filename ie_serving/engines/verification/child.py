@@ -194,7 +194,7 @@ def _is_alike(one: Guess, other: Guess) -> bool:
     return (one.integers, one.parameters) == (other.integers, other.parameters)
 
 
-def _answer(reference: Reference, request: GeneratedRequest, steps: StepNotes) -> Arrays | None:
+def _outputs_of(reference: Reference, request: GeneratedRequest, steps: StepNotes) -> Arrays | None:
     """Give the reference's outputs; None if it refuses the request."""
     if not steps.begin(reference.library, request):
         return None

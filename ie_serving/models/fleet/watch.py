@@ -202,7 +202,7 @@ class Fleet:
             self._polls.leave(self.watched.pop(repository))
         for repository in repositories:
             if repository not in self.watched:
-                watched = self._made(repository)
+                watched = self._opened_repository(repository)
                 self.watched[repository] = watched
                 self._polls.follow(watched)
         # Repositories keep the order of the configuration, which decides between equal names.

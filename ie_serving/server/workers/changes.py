@@ -173,7 +173,7 @@ class ConfigChanges:
 
     def _look(self) -> None:
         """Follow another worker's change, or catch up with a change that was missed."""
-        if not self.tasks and (self._shown() or self._ledger.is_behind):
+        if not self.tasks and (self._newest_change() or self._ledger.is_behind):
             self.tasks.begin(self._follow())
 
     def _newest_change(self) -> ConfigChange | None:

@@ -168,16 +168,16 @@ def chosen() -> Mapping[str, str]:
     return {"level": level(), **CHOSEN}
 
 
-def hear(place: str) -> None:
-    """Log what the code of users logs whose paths begin with `place`, at the server's level."""
-    USERS.append(place)
+def hear(directory: str) -> None:
+    """Log what the code of users logs whose paths begin with `directory`, at the server's level."""
+    USERS.append(directory)
     if CHOSEN and len(USERS) == 1:  # the level is set: by an earlier version, or by `configure`
         _set(level())
 
 
 def unhear(directory: str) -> None:
     """Take one `hear` back."""
-    USERS.remove(place)
+    USERS.remove(directory)
 
 
 def level() -> str:

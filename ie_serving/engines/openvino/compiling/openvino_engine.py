@@ -343,7 +343,7 @@ def _may_be_one(size: ov.Dimension) -> bool:
     return bool(size.is_dynamic and size.get_min_length() < MORE)
 
 
-def _known_names(port: ov.Output, form: RankForm) -> ov.PartialShape:
+def _known_shape(port: ov.Output, form: RankForm) -> ov.PartialShape:
     """Give an input's shape with what is known of its open sizes: that they are 1, or not."""
     assert isinstance(form, tuple)
     sizes = zip(port.get_partial_shape(), form, strict=True)

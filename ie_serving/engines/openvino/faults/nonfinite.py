@@ -182,11 +182,11 @@ OWN = (
 """Operations that compute each result from one number."""
 
 KEEPING: Sequence[Rule[Ask]] = (
-    Rule("nan_is_lost", OWN, _kept(_keep_own)),
-    Rule("nan_is_false", "Convert ConvertLike", _kept(_unlike_zero)),
-    Rule("nan_is_lost", "LogSoftmax Softmax", _kept(_keep_of_row)),
-    Rule("nan_is_lost", "Maximum Minimum", _kept(_keep_both)),
-    Rule("nan_is_lost", "ReduceMax ReduceMin", _kept(_keep_of_axes)),
+    Rule("nan_is_lost", OWN, _keeping(_keep_own)),
+    Rule("nan_is_false", "Convert ConvertLike", _keeping(_unlike_zero)),
+    Rule("nan_is_lost", "LogSoftmax Softmax", _keeping(_keep_of_row)),
+    Rule("nan_is_lost", "Maximum Minimum", _keeping(_keep_both)),
+    Rule("nan_is_lost", "ReduceMax ReduceMin", _keeping(_keep_of_axes)),
 )
 """Rules that make operations keep NaN and infinity as their definitions require."""
 _KEPT = named(" ".join(rule.kinds for rule in KEEPING))

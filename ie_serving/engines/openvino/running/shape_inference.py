@@ -118,7 +118,7 @@ class ShapeInference:
         except RuntimeError as error:
             return False, f"{self._refusal_text(shapes)}: {in_words(error)}"
         if mixed := mixed_rows.mixed(self._model, self._keepers):
-            return False, f"{self._given(shapes)}: {mixed}; send another shape"
+            return False, f"{self._refusal_text(shapes)}: {mixed}; send another shape"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:

@@ -366,8 +366,11 @@ def test_a_template_names_what_is_not_there() -> None:
         ("template", {"text": "{x"}, ['with: text: a lone brace in "{x"; write it twice']),
         ("yolo_boxes", {"form": "grid"}, ['with: anchors: missing; "form": "grid" has them']),
         ("yolo_boxes", {"form": "v9"}, ["with.form: 'v9' given; expected one of v8, v5, grid"]),
-        ("image_to_tensor", {"height": 1, "width": 1, "dtype": "uint8", "mean": 3},
-         ['with: mean and scale are for "dtype": "float"; leave them out']),
+        (
+            "image_to_tensor",
+            {"height": 1, "width": 1, "dtype": "uint8", "mean": 3},
+            ['with: mean and scale are for "dtype": "float"; leave them out'],
+        ),
         ("log", {"keys": "("}, ["with.keys: '(' given; expected a regular expression: missing"]),
         ("classifier_output", {"labels": 3}, ["with.labels: 3 given; expected a list of names"]),
         ("resize", [], ["with: expected an object of options"]),

@@ -23,7 +23,7 @@ from ie_serving.telemetry.request.entry import (
 )
 from ie_serving.telemetry.request.observers import ObservedInferences, RequestWatch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
-from ie_serving.telemetry.trace import installed, traces
+from ie_serving.telemetry.trace import trace_libraries, traces
 from ie_serving.telemetry.trace.spans import route_of
 from ie_serving.telemetry.trace.traces import Traces
 from tests.tables import named_by
@@ -272,7 +272,7 @@ def test_an_exporter_that_cannot_send_is_refused(monkeypatch: pytest.MonkeyPatch
     trace_libraries.check("", "grpc")
     trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")
     with pytest.raises(ServingError, match='"grpc" is asked for'):
-        installed.check("http://collector:4317/v1/traces", "grpc")
-    monkeypatch.setattr(installed, "EXPORTER", "opentelemetry.absent.http")
+        trace_libraries.check("http://collector:4317/v1/traces", "grpc")
+    monkeypatch.setattr(trace_libraries, "EXPORTER", "opentelemetry.absent.http")
     with pytest.raises(ServingError, match="extra otel"):
         trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")

@@ -143,7 +143,7 @@ KIBERNETIKA = (
         "curl URL/predict/ -F bytes_input=@input.jpg",
         f"{KSERVING}::test_a_picture_goes_in_and_a_picture_comes_out",
     ),
-    Example(74, "raw_input=yes", "`raw_input=yes` is refused"),
+    Example(74, "raw_input=yes", "and `raw_input=yes` are refused"),
     Example(
         75, "out_mime_type image/*", f"{KSERVING}::test_a_picture_goes_in_and_a_picture_comes_out"
     ),

@@ -238,7 +238,7 @@ def test_an_error_says_what_to_do_or_what_was_expected() -> None:
     [
         pytest.param('raise LoadFailed("it is cut")', ["it is cut"], id="raised"),
         pytest.param('error = LoadFailed(f"{x} is cut")', ["<> is cut"], id="made"),
-        pytest.param('raise Misused("it is cut")', ["it is cut"], id="of a command"),
+        pytest.param('raise CommandMisused("it is cut")', ["it is cut"], id="of a command"),
         pytest.param('raise wrong("it is cut")', ["it is cut"], id="by a function elsewhere"),
         pytest.param('raise ConfigError([f"{x}: it is cut"])', ["<>: it is cut"], id="in a list"),
         pytest.param('faults.add(x, "it is cut")', ["it is cut"], id="among faults"),

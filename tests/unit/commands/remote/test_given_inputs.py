@@ -63,14 +63,22 @@ def test_json_is_sent_as_it_is_unless_it_lacks_the_signature(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "field", "text"),
     [
-        ("a.csv", "1,2\n3\n", "", "row 2 has 1 columns, and the first 2"),
-        ("a.csv", "", "", "has no rows"),
-        ("a.csv", "a,b\n", "", "expected rows below it"),
-        ("a.csv", b"\xff\xfe1", "", "expected a table in UTF-8"),
-        ("a.txt", "1", "", "say it by --format"),
-        ("a.npy", "no array", "", "of plain arrays"),
-        ("a.npz", "no array", "", "of plain arrays"),
-        ("a.json", "{}", "x", "JSON names its inputs itself"),
+        pytest.param(
+            "a.csv",
+            "1,2\n3\n",
+            "",
+            "row 2 has 1 columns, and the first 2",
+            id="rows of different lengths",
+        ),
+        pytest.param("a.csv", "", "", "has no rows", id="an empty file"),
+        pytest.param("a.csv", "a,b\n", "", "expected rows below it", id="a head without rows"),
+        pytest.param(
+            "a.csv", b"\xff\xfe1", "", "expected a table in UTF-8", id="bytes that are no text"
+        ),
+        pytest.param("a.txt", "1", "", "say it by --format", id="another ending"),
+        pytest.param("a.npy", "no array", "", "of plain arrays", id="no npy"),
+        pytest.param("a.npz", "no array", "", "of plain arrays", id="no npz"),
+        pytest.param("a.json", "{}", "x", "JSON names its inputs itself", id="JSON with a field"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(

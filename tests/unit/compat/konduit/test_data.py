@@ -109,14 +109,30 @@ def test_plain_values_are_inputs_beside_arrays_and_unknown_names_are_ignored() -
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"x": ARRAY}, "Missing named input: n"),
-        ({"n": 1, "x": {**ARRAY, "@NDArrayType": "FLAOT"}}, "expected one of"),
-        ({"n": 1, "x": {**ARRAY, "@NDArrayShape": [4]}}, "expected as many"),
-        ({"n": 1, "x": {**ARRAY, "@NDArrayDataBase64": "*"}}, "expected base64"),
-        ({"n": 1, "x": {"@cx": 1, "@cy": 2, "@h": 1, "@w": 1}}, "expected an array, or images"),
-        ({"n": 1, "x": "@home"}, "Missing 'inputs' or 'instances' key"),
-        ({"n": 1}, "Missing 'inputs' or 'instances' key"),
-        ({"inputs": {"n": 1, "x": "@home"}}, "is not of expected type: float"),
+        pytest.param({"x": ARRAY}, "Missing named input: n", id="a missing input"),
+        pytest.param(
+            {"n": 1, "x": {**ARRAY, "@NDArrayType": "FLAOT"}}, "expected one of", id="another type"
+        ),
+        pytest.param(
+            {"n": 1, "x": {**ARRAY, "@NDArrayShape": [4]}}, "expected as many", id="another shape"
+        ),
+        pytest.param(
+            {"n": 1, "x": {**ARRAY, "@NDArrayDataBase64": "*"}}, "expected base64", id="no base64"
+        ),
+        pytest.param(
+            {"n": 1, "x": {"@cx": 1, "@cy": 2, "@h": 1, "@w": 1}},
+            "expected an array, or images",
+            id="a box",
+        ),
+        pytest.param(
+            {"n": 1, "x": "@home"}, "Missing 'inputs' or 'instances' key", id="a text for numbers"
+        ),
+        pytest.param({"n": 1}, "Missing 'inputs' or 'instances' key", id="one input alone"),
+        pytest.param(
+            {"inputs": {"n": 1, "x": "@home"}},
+            "is not of expected type: float",
+            id="a text for numbers by name",
+        ),
     ],
 )
 def test_an_input_that_cannot_be_decoded_is_refused(body: Any, words: str) -> None:

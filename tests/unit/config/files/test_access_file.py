@@ -39,19 +39,57 @@ def test_a_file_of_callers_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "names no caller, which is taken for a file that is being written"),
-        ("# nobody\n", "names no caller"),
-        (f"a predict {KEY}", "keys:1: 3 words; expected 4"),
-        (f"a predict,write * {KEY}", "keys:1: right 'write' given; expected some of predict"),
-        (f"a  predict, * {KEY}", "keys:1: right '' given"),
-        (f"a predict * {KEY}\nb read * {KEY}", "keys:2: this credential stands in the file twice"),
-        (f"a predict * {SCRYPT.replace(':2:', ':3:')}", "scrypt:3:1:1 given"),
-        (f"a predict * {SCRYPT.replace(':2:1:', ':65536:99:')}", "a cost of 67108864 bytes"),
-        (f"a predict * {SCRYPT.replace(':2:1:1', ':2:1:99')}", "1 to 16"),
-        ("a predict * certificate:x", "names certificates, which no client is asked for"),
-        ("a predict * jwt:*", "names tokens, and no keys to verify them with"),
-        ("a predict * jwt:sub", "keys:1: expected sha256:"),
-        ("a predict * jwt:sub=a\nb read * jwt:sub=a", "keys:2: this credential stands"),
+        pytest.param(
+            "",
+            "names no caller, which is taken for a file that is being written",
+            id="an empty file",
+        ),
+        pytest.param("# nobody\n", "names no caller", id="a remark alone"),
+        pytest.param(f"a predict {KEY}", "keys:1: 3 words; expected 4", id="three words"),
+        pytest.param(
+            f"a predict,write * {KEY}",
+            "keys:1: right 'write' given; expected some of predict",
+            id="another right",
+        ),
+        pytest.param(f"a  predict, * {KEY}", "keys:1: right '' given", id="an empty right"),
+        pytest.param(
+            f"a predict * {KEY}\nb read * {KEY}",
+            "keys:2: this credential stands in the file twice",
+            id="a credential twice",
+        ),
+        pytest.param(
+            f"a predict * {SCRYPT.replace(':2:', ':3:')}",
+            "scrypt:3:1:1 given",
+            id="another form of scrypt",
+        ),
+        pytest.param(
+            f"a predict * {SCRYPT.replace(':2:1:', ':65536:99:')}",
+            "a cost of 67108864 bytes",
+            id="too much memory",
+        ),
+        pytest.param(
+            f"a predict * {SCRYPT.replace(':2:1:1', ':2:1:99')}",
+            "1 to 16",
+            id="too much parallelism",
+        ),
+        pytest.param(
+            "a predict * certificate:x",
+            "names certificates, which no client is asked for",
+            id="certificates without TLS",
+        ),
+        pytest.param(
+            "a predict * jwt:*",
+            "names tokens, and no keys to verify them with",
+            id="tokens without keys",
+        ),
+        pytest.param(
+            "a predict * jwt:sub", "keys:1: expected sha256:", id="a claim without a value"
+        ),
+        pytest.param(
+            "a predict * jwt:sub=a\nb read * jwt:sub=a",
+            "keys:2: this credential stands",
+            id="a claim twice",
+        ),
     ],
 )
 def test_a_file_at_fault_is_refused(tmp_path: Path, text: str, expected: str) -> None:

@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import ConfigError
     ],
 )
 def test_a_file_or_https_is_a_place_of_keys(given: str) -> None:
-    assert server.keys_place(given, "--jwt_keys") == given
+    assert server.keys_source(given, "--jwt_keys") == given
 
 
 @pytest.mark.parametrize(

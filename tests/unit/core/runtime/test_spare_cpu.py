@@ -231,8 +231,7 @@ def test_a_process_that_was_given_other_cpus_keeps_them(monkeypatch: pytest.Monk
         began.setattr(os, "sched_getaffinity", lambda _: one_more)
         spare.choose(slot=0, workers=1)
     spare.open()
-    with spare.left(compiles=True):
-        pass
+    spare.note_engine()
     with ThreadPoolExecutor(1) as pool:
 
         def load() -> tuple[frozenset[int], frozenset[int] | None]:

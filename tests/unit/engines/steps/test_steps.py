@@ -363,19 +363,54 @@ def test_a_template_names_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "faults"),
     [
-        ("template", {"text": "{x"}, ['with: text: a lone brace in "{x"; write it twice']),
-        ("yolo_boxes", {"form": "grid"}, ['with: anchors: missing; "form": "grid" has them']),
-        ("yolo_boxes", {"form": "v9"}, ["with.form: 'v9' given; expected one of v8, v5, grid"]),
-        (
+        pytest.param(
+            "template",
+            {"text": "{x"},
+            ['with: text: a lone brace in "{x"; write it twice'],
+            id="a lone brace",
+        ),
+        pytest.param(
+            "yolo_boxes",
+            {"form": "grid"},
+            ['with: anchors: missing; "form": "grid" has them'],
+            id="no anchors",
+        ),
+        pytest.param(
+            "yolo_boxes",
+            {"form": "v9"},
+            ["with.form: 'v9' given; expected one of v8, v5, grid"],
+            id="another form",
+        ),
+        pytest.param(
             "image_to_tensor",
             {"height": 1, "width": 1, "dtype": "uint8", "mean": 3},
             ['with: mean and scale are for "dtype": "float"; leave them out'],
+            id="a mean for bytes",
         ),
-        ("log", {"keys": "("}, ["with.keys: '(' given; expected a regular expression: missing"]),
-        ("classifier_output", {"labels": 3}, ["with.labels: 3 given; expected a list of names"]),
-        ("resize", [], ["with: expected an object of options"]),
-        ("regression_output", {"names": {"a": -1}}, ["with.names: {'a': -1} given; expected col"]),
-        ("metrics", {"x": 1}, ["with.x: no such option; it has none"]),
+        pytest.param(
+            "log",
+            {"keys": "("},
+            ["with.keys: '(' given; expected a regular expression: missing"],
+            id="no expression",
+        ),
+        pytest.param(
+            "classifier_output",
+            {"labels": 3},
+            ["with.labels: 3 given; expected a list of names"],
+            id="labels that are no list",
+        ),
+        pytest.param(
+            "resize", [], ["with: expected an object of options"], id="options that are no object"
+        ),
+        pytest.param(
+            "regression_output",
+            {"names": {"a": -1}},
+            ["with.names: {'a': -1} given; expected col"],
+            id="a negative column",
+        ),
+        pytest.param(
+            "metrics", {"x": 1}, ["with.x: no such option; it has none"], id="an option too many"
+        ),
     ],
 )
 def test_options_that_are_wrong(name: str, options: object, faults: list[str]) -> None:

@@ -89,7 +89,7 @@ def located(url: str) -> Location:
 def test_a_url_and_its_settings_name_account_and_container(
     url: str, environ: dict[str, str], place: AzureAddress
 ) -> None:
-    assert options(environ).place(located(url)) == place
+    assert options(environ).address(located(url)) == place
 
 
 def test_the_location_above_is_in_the_same_account() -> None:

@@ -81,17 +81,23 @@ def test_data_come_back_as_they_went(value: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ("[1]", "the body is no object"),
-        ("{", "the body is no JSON"),
-        ('{"a": {"@BytesBase64": "?"}}', '"a": expected base64'),
-        ('{"a": {"@NDArrayType": "UTF8"}}', "@NDArrayType is 'UTF8'; expected one of DOUBLE"),
-        (
+        pytest.param("[1]", "the body is no object", id="a list"),
+        pytest.param("{", "the body is no JSON", id="a body that is cut"),
+        pytest.param('{"a": {"@BytesBase64": "?"}}', '"a": expected base64', id="no base64"),
+        pytest.param(
+            '{"a": {"@NDArrayType": "UTF8"}}',
+            "@NDArrayType is 'UTF8'; expected one of DOUBLE",
+            id="another type",
+        ),
+        pytest.param(
             json.dumps({"a": {**array(1), "@NDArrayShape": [2]}}),
             "expected as many as",
+            id="fewer elements than the shape",
         ),
-        (
+        pytest.param(
             json.dumps({"a": {**array(1), "@NDArrayShape": [-1]}}),
             "expected as many as",
+            id="a negative size",
         ),
     ],
 )

@@ -28,12 +28,32 @@ def test_a_head_may_name_versions_hosts_and_chunks_in_these_forms() -> None:
 @pytest.mark.parametrize(
     ("read", "status", "text"),
     [
-        (lambda: spoken("9.9"), 505, r"speak HTTP/1\.1"),
-        (lambda: check_host("1.1", []), 400, "one Host header, not 0"),
-        (lambda: check_host("1.0", [(b"host", b"a")] * 2), 400, "one Host header, not 2"),
-        (lambda: check_host("1.1", [(b"host", b"::1")]), 400, "must hold a name or an address"),
-        (lambda: check_host("1.1", [(b"host", b"a?")]), 400, "must hold a name or an address"),
-        (lambda: is_chunked("1.0", {b"transfer-encoding": b"chunked"}), 400, r"HTTP/1\.0 knows no"),
+        pytest.param(lambda: spoken("9.9"), 505, r"speak HTTP/1\.1", id="another version"),
+        pytest.param(lambda: check_host("1.1", []), 400, "one Host header, not 0", id="no host"),
+        pytest.param(
+            lambda: check_host("1.0", [(b"host", b"a")] * 2),
+            400,
+            "one Host header, not 2",
+            id="two hosts",
+        ),
+        pytest.param(
+            lambda: check_host("1.1", [(b"host", b"::1")]),
+            400,
+            "must hold a name or an address",
+            id="an address without brackets",
+        ),
+        pytest.param(
+            lambda: check_host("1.1", [(b"host", b"a?")]),
+            400,
+            "must hold a name or an address",
+            id="a question mark in a host",
+        ),
+        pytest.param(
+            lambda: is_chunked("1.0", {b"transfer-encoding": b"chunked"}),
+            400,
+            r"HTTP/1\.0 knows no",
+            id="chunks in HTTP/1.0",
+        ),
     ],
 )
 def test_a_head_that_breaks_a_rule_is_refused(

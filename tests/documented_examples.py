@@ -157,7 +157,7 @@ KIBERNETIKA = (
 
 SIMPLE_TENSORFLOW_SERVING = (
     Example(99, "simple_tensorflow_serving, stfs", f"{STFS_COMMAND}::test_quick_start"),
-    Example(99, "uwsgi", "test pages of the browser, and `uwsgi`"),
+    Example(99, "uwsgi", "| test pages for the browser; `uwsgi` | none |"),
     Example(100, "STFS_<FLAG>", f"{STFS_COMMAND}::test_each_flag_has_a_variable_and_beats_it"),
     Example(
         100, "STFS_B64_AUTOCONVERT", f"{STFS_COMMAND}::test_the_variable_that_is_called_otherwise"
@@ -215,17 +215,15 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(119, "GET /health", f"{STFS}::test_health_is_open_to_all"),
     Example(120, "GET /", "a table of models, versions and tensors, without forms"),
     Example(
-        121, "/json_inference, /image_inference, /generate_clients", "The test pages of the browser"
+        121, "/json_inference, /image_inference, /generate_clients", "test pages for the browser"
     ),
     Example(123, "a bare list in data", f"{STFS_BODY}::test_the_only_input_needs_no_name"),
+    Example(124, "predict, predict_proba, predict_log_proba", f"{STFS}::test_scikit_learn"),
+    Example(125, "run_profile", "| `run_profile` | `true` is refused"),
     Example(
-        124,
-        "predict, predict_proba, predict_log_proba",
-        f"{STFS}::test_scikit_learn_answers_with_its_three_results",
-    ),
-    Example(125, "run_profile", "`run_profile`: true is refused"),
-    Example(
-        126, "preprocess_function.marshal", "which ran code of `*.marshal` files: true is refused"
+        126,
+        "preprocess_function.marshal",
+        "which ran code of `*.marshal` files | `true` is refused",
     ),
     Example(127, "clients in bash, Python, JavaScript", f"{STFS}::test_generated_clients_run"),
 )
@@ -307,14 +305,14 @@ KONDUIT_SERVING = (
         "YAML in snake case",
         f"{KONDUIT_FILE}::test_yaml_has_the_words_of_the_server_in_snake_case",
     ),
-    Example(213, "Kafka", "nor Kafka"),
+    Example(213, "Kafka", "nor does Kafka"),
     Example(216, "POST /predict with JSON", f"{OLD}::test_a_pipeline_answers_predict"),
     Example(216, "POST /predict with a form", f"{OLD}::test_a_form_is_data"),
     Example(216, "application/octet-stream", "Protobuf (`application/octet-stream`) is refused"),
     Example(217, "errorCode, errorMessage", f"{OLD}::test_errors_have_konduits_form"),
     Example(218, "GET /metrics", "the names are those of [monitoring](monitoring.md#metrics)"),
     Example(219, "staticContentRoot, customEndpoints", "`staticContentRoot` and its like"),
-    Example(220, "gRPC service Inference", "there is no gRPC service of Konduit's"),
+    Example(220, "gRPC service Inference", "Konduit's own gRPC service does not exist here"),
     Example(222, "data JSON", f"{KONDUIT}::test_data_come_back_as_they_went"),
     Example(225, "a sequence", f"{KONDUIT}::test_a_list_is_a_sequence"),
     Example(225, "a graph with @input and outputStep", f"{KONDUIT}::test_a_switch_runs_one_branch"),
@@ -364,12 +362,8 @@ KONDUIT_SERVING = (
         "a server is one process, kept by systemd or a container",
     ),
     Example(250, "konduit build, profile, pythonpaths", "a package is installed by pip"),
-    Example(251, "konduit config -p with a switch", "not there: write the file"),
-    Example(
-        252,
-        "PMML by a Python step",
-        f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier_gives_labels_and_probabilities",
-    ),
+    Example(251, "konduit config -p with a switch", "missing: write the file"),
+    Example(252, "PMML by a Python step", f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier"),
 )
 
 OPENVINO_MODEL_SERVER = (

@@ -173,7 +173,7 @@ def readme_table(results: Results) -> str:
     return table(["", "here", *(LABELS.get(peer, peer) for peer in results.peers)], rows)
 
 
-README_TABLE = re.compile(r"(in the same run\nof )[\d-]+(:\n\n)(?:\|.*\n)+")
+README_TABLE = re.compile(r"(in the same run\sof )[\d-]+(:\n\n)(?:\|.*\n)+")
 
 
 def readme(text: str, results: Results) -> str:

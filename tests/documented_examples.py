@@ -218,7 +218,11 @@ SIMPLE_TENSORFLOW_SERVING = (
         121, "/json_inference, /image_inference, /generate_clients", "test pages for the browser"
     ),
     Example(123, "a bare list in data", f"{STFS_BODY}::test_the_only_input_needs_no_name"),
-    Example(124, "predict, predict_proba, predict_log_proba", f"{STFS}::test_scikit_learn"),
+    Example(
+        124,
+        "predict, predict_proba, predict_log_proba",
+        f"{STFS}::test_scikit_learn_answers_with_its_three_results",
+    ),
     Example(125, "run_profile", "| `run_profile` | `true` is refused"),
     Example(
         126,
@@ -363,7 +367,11 @@ KONDUIT_SERVING = (
     ),
     Example(250, "konduit build, profile, pythonpaths", "a package is installed by pip"),
     Example(251, "konduit config -p with a switch", "missing: write the file"),
-    Example(252, "PMML by a Python step", f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier"),
+    Example(
+        252,
+        "PMML by a Python step",
+        f"{UNIT}/engines/pmml/test_driver.py::test_a_classifier_gives_labels_and_probabilities",
+    ),
 )
 
 OPENVINO_MODEL_SERVER = (

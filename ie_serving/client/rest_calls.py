@@ -48,7 +48,7 @@ class RestCalls:
         """Make a body of `:predict` in columns."""
         assert signature is not None
         body: dict[str, Any] = {
-            "inputs": {name: _listed(*typed(name, value)) for name, value in inputs.items()}
+            "inputs": {name: _to_lists(*typed(name, value)) for name, value in inputs.items()}
         }
         if which.signature:
             body["signature_name"] = which.signature
@@ -86,7 +86,7 @@ def _path(which: ModelAddress) -> str:
     return model_path(which.model, which.version, which.label or None)
 
 
-def _listed(array: Array, dtype: DataType) -> object:
+def _to_lists(array: Array, dtype: DataType) -> object:
     """Give an array as lists; each text in base64, which holds any bytes."""
     if dtype is not DataType.STRING:
         return array.tolist()

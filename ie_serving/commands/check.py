@@ -165,7 +165,7 @@ class _Report:
         except ServingError as error:
             self._server += [str(cause) for cause in causes(error)]
         self.is_whole = not self._server
-        self._say([f"server: {cause}" for cause in self._server])
+        self._print_lines([f"server: {cause}" for cause in self._server])
 
     def model(
         self, model: ModelConfig, versions: Iterator[ExaminedVersion]
@@ -176,13 +176,15 @@ class _Report:
         for examined in versions:
             found.append(examined)
             self.is_whole = self.is_whole and examined.is_whole
-            self._say([*_report(model.name, examined)])
+            self._print_lines([*_report(model.name, examined)])
         labels, traffic = [*_labels(model, found)], [*_traffic(model, found)]
         refuses = model.signature_changes == REFUSE
         changes = [*_changes(found, refuses=refuses)]
         held_back = changes if refuses else []
         self.is_whole = self.is_whole and not (labels or traffic or held_back)
-        self._say([f"model {model.name}: {fault}" for fault in (*labels, *traffic, *changes)])
+        self._print_lines(
+            [f"model {model.name}: {fault}" for fault in (*labels, *traffic, *changes)]
+        )
         shown = {
             "versions": [_version_document(each) for each in found],
             "signature_changes": changes,
@@ -194,7 +196,7 @@ class _Report:
         """Give the whole report."""
         return {"ok": self.is_whole, "server": self._server, "models": self._models}
 
-    def _say(self, lines: Sequence[str]) -> None:
+    def _print_lines(self, lines: Sequence[str]) -> None:
         if lines and not self._as_json:
             self._progress.erase()
             print("\n".join(lines), flush=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def batch_sizes(value: object, place: str) -> tuple[int, ...]:
     """Read increasing sizes: a list of JSON, or numbers between commas, in brackets or not."""
-    given = _listed(value) if isinstance(value, str) else value
+    given = _split_list(value) if isinstance(value, str) else value
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise fault(place, value, "a list of sizes such as [8, 16, 32]")
     sizes = [whole_number(each) for each in given]
@@ -40,7 +40,7 @@ def batch_sizes(value: object, place: str) -> tuple[int, ...]:
     return tuple(known)
 
 
-def _listed(value: str) -> Sequence[str]:
+def _split_list(value: str) -> Sequence[str]:
     text = value.strip()
     inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     return inner.split(",") if inner.strip() else []

@@ -81,7 +81,7 @@ def uses_domain(path: Path, domain: str) -> bool:
         with path.open("rb") as file:
             return any(
                 _text(file, field) == domain
-                for graph in _fields(file, _whole(file), GRAPH)
+                for graph in _fields(file, _file_field(file), GRAPH)
                 for node in _fields(file, graph, GRAPH_NODE)
                 for field in _fields(file, node, _DOMAIN)
             )
@@ -97,7 +97,7 @@ def opsets(path: Path) -> Mapping[str, int]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        return _opsets(file, _whole(file), _MODEL_OPSETS)
+        return _opsets(file, _file_field(file), _MODEL_OPSETS)
 
 
 def inputs(path: Path) -> list[str]:
@@ -108,7 +108,7 @@ def inputs(path: Path) -> list[str]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        graphs = list(_fields(file, _whole(file), GRAPH))
+        graphs = list(_fields(file, _file_field(file), GRAPH))
         declared = _names(file, graphs, _GRAPH_INPUTS, VALUE_NAME)
         constants = set(_names(file, graphs, GRAPH_INITIALIZER, _INITIALIZER_NAME))
     return [name for name in declared if name not in constants]
@@ -122,7 +122,7 @@ def nodes(path: Path) -> Iterator[Node]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        model = _whole(file)
+        model = _file_field(file)
         imported = _opsets(file, model, _MODEL_OPSETS)
         try:
             for graph in _fields(file, model, GRAPH):
@@ -144,7 +144,7 @@ def steps(path: Path) -> list[Node]:
     with path.open("rb") as file:
         return [
             next(_node(file, node, {}))
-            for graph in _fields(file, _whole(file), GRAPH)
+            for graph in _fields(file, _file_field(file), GRAPH)
             for node in _fields(file, graph, GRAPH_NODE)
         ]
 
@@ -159,8 +159,8 @@ def misread(path: Path) -> Iterator[tuple[str, str]]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        for graph in _fields(file, _whole(file), GRAPH):
-            for each in _held(file, graph):
+        for graph in _fields(file, _file_field(file), GRAPH):
+            for each in _constants_and_outputs(file, graph):
                 if each.number != GRAPH_OUTPUT:
                     yield from _misread(file, each)
 
@@ -173,8 +173,10 @@ def results(path: Path) -> Iterator[str]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        for graph in _fields(file, _whole(file), GRAPH):
-            outputs = [each for each in _held(file, graph) if each.number == GRAPH_OUTPUT]
+        for graph in _fields(file, _file_field(file), GRAPH):
+            outputs = [
+                each for each in _constants_and_outputs(file, graph) if each.number == GRAPH_OUTPUT
+            ]
             for each in outputs:
                 yield from (_text(file, name) for name in _fields(file, each, VALUE_NAME))
 
@@ -201,7 +203,7 @@ def _is_empty(file: BinaryIO, tensor: _Field) -> bool:
     return any(0 in _integers(file, each) for each in sizes)
 
 
-def _held(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
+def _constants_and_outputs(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
     """Give the constants and outputs of a graph and of the graphs among its attributes."""
     for each in _fields(file, graph):
         if each.number in (GRAPH_INITIALIZER, GRAPH_OUTPUT):
@@ -212,7 +214,7 @@ def _held(file: BinaryIO, graph: _Field) -> Iterator[_Field]:
                     if value.number == _ATTRIBUTE_TENSOR:
                         yield value
                     elif value.number in _ATTRIBUTE_GRAPHS:
-                        yield from _held(file, value)
+                        yield from _constants_and_outputs(file, value)
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
@@ -324,7 +326,7 @@ def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple
     return name, tuple(listed) if listed else value
 
 
-def _whole(file: BinaryIO) -> _Field:
+def _file_field(file: BinaryIO) -> _Field:
     return _Field(0, _BYTES, 0, os.fstat(file.fileno()).st_size)
 
 

@@ -48,17 +48,17 @@ def version_policy(value: object, place: str) -> VersionPolicy:
 
 
 def _latest(options: Mapping[str, Any], place: str) -> VersionPolicy:
-    _only(options, "num_versions", place)
+    _refuse_other_keys(options, "num_versions", place)
     return Latest(positive(options.get("num_versions", 1), f"{place}.num_versions"))
 
 
 def _all(options: Mapping[str, Any], place: str) -> VersionPolicy:
-    _only(options, "", place)
+    _refuse_other_keys(options, "", place)
     return All()
 
 
 def _specific(options: Mapping[str, Any], place: str) -> VersionPolicy:
-    _only(options, "versions", place)
+    _refuse_other_keys(options, "versions", place)
     given = options.get("versions")
     if not isinstance(given, list) or not given:
         raise fault(f"{place}.versions", given, "a list of one version or more, such as [1, 3]")
@@ -70,7 +70,7 @@ def _specific(options: Mapping[str, Any], place: str) -> VersionPolicy:
     return Specific(frozenset(item for item in found if item is not None))
 
 
-def _only(options: Mapping[str, Any], key: str, place: str) -> None:
+def _refuse_other_keys(options: Mapping[str, Any], key: str, place: str) -> None:
     others = sorted(set(options) - {key})
     if others:
         expected = f"only {key}" if key else "no key"

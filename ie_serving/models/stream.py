@@ -90,7 +90,7 @@ class ModelStream:
         self.store = store
         self._source = source
         self._rules = rules
-        self._wanted = WantedVersions(policy, labels, self._held)
+        self._wanted = WantedVersions(policy, labels, self._held_versions)
         self.rollbacks: Counter[int] = Counter()
         self.split = self._split(traffic)
         self.labels: Mapping[str, int] = {}
@@ -582,7 +582,7 @@ class ModelStream:
             return None
         return SplitTraffic(self.name, traffic, self.rollbacks, self._rules.clock)
 
-    def _held(self) -> Collection[int]:
+    def _held_versions(self) -> Collection[int]:
         held = self._rules.held()
         return {*held, *self.split.traffic.numbered} if self.split else held
 

@@ -45,13 +45,13 @@ def read_arrays(file: str, data: bytes, name: str) -> NamedArrays:
 
 def json_body(arrays: Mapping[str, Array], signature: str) -> bytes:
     """Write arrays as the body of a `:predict`, in column format."""
-    inputs: Any = {name: _listed(array) for name, array in arrays.items()}
+    inputs: Any = {name: _to_lists(array) for name, array in arrays.items()}
     named = {"signature_name": signature} if signature else {}
     # An array without a name is for the only input, which the body then does not name either.
     return json.dumps({**named, "inputs": inputs.get("", inputs)}).encode()
 
 
-def _listed(array: Array) -> Any:  # noqa: ANN401  lists of JSON
+def _to_lists(array: Array) -> Any:  # noqa: ANN401  lists of JSON
     if array.dtype.kind in "fiubU":
         return array.tolist()
     if array.dtype.kind == "S":
@@ -145,7 +145,7 @@ def ask_over_grpc(
 
 def save(output: str, arrays: NamedArrays) -> None:
     """Write arrays to a .npz, or the only one to a .npy. Raises: CommandMisused."""
-    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    plain = {name: _fixed_width(name, array) for name, array in arrays.items()}
     if output.endswith(".npy") and len(plain) != 1:
         raise CommandMisused(
             f"the answer has {len(plain)} outputs ({', '.join(plain)}): write a .npz"
@@ -160,7 +160,7 @@ def save(output: str, arrays: NamedArrays) -> None:
         raise CommandMisused(f"--output {output} cannot be written: {error.strerror}") from None
 
 
-def _plain(name: str, array: Array) -> Array:
+def _fixed_width(name: str, array: Array) -> Array:
     """Give strings as numpy's fixed-width ones, which files hold without Python objects."""
     if array.dtype != object:
         return array

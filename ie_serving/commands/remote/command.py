@@ -31,7 +31,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     # gRPC would log the same failures in its own words; it reads this variable when imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    given = parser_of(argv[0]).parse_args(_whole(argv)[1:])
+    given = parser_of(argv[0]).parse_args(_expanded(argv)[1:])
     try:
         address = server_address.address_of(given, environ, warn) if "url" in given else None
         return int(module_of(argv[0]).run(given, address))  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
 
 
-def _whole(argv: Sequence[str]) -> Sequence[str]:
+def _expanded(argv: Sequence[str]) -> Sequence[str]:
     """Take `labels MODEL` for `labels list MODEL`."""
     if argv[0] != "labels" or argv[1:2] in ([], ["list"], ["set"]) or argv[1].startswith("-"):
         return argv

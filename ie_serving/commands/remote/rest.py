@@ -100,7 +100,7 @@ class RestPort:
                 reply = RestReply(
                     response.status,
                     response.headers.get_content_type(),
-                    _whole(response, read),
+                    _read_body(response, read),
                     unquote(response.headers.get(WHOLE, "")),
                 )
         except (OSError, http.client.HTTPException) as error:
@@ -162,7 +162,7 @@ def _context(address: ServerAddress) -> ssl.SSLContext:
     return context
 
 
-def _whole(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
+def _read_body(response: http.client.HTTPResponse, read: OnBytes) -> bytes:
     length = response.length
     found = bytearray()
     while piece := response.read(PIECE):

@@ -354,7 +354,7 @@ def as_input(array: Array, signature: Signature) -> dict[str, Array]:
 
 def write_npy(outputs: Arrays) -> bytes:
     """Write the one output. Raises: InvalidRequest."""
-    array = _only(outputs)
+    array = _single_output(outputs)
     if array.dtype.hasobject:
         raise InvalidRequest("the output holds strings, which .npy has not: ask for JSON")
     written = io.BytesIO()
@@ -364,7 +364,7 @@ def write_npy(outputs: Arrays) -> bytes:
 
 def write_csv(outputs: Arrays) -> bytes:
     """Write the one output, a line for each row. Raises: InvalidRequest."""
-    array = _only(outputs)
+    array = _single_output(outputs)
     if not array.ndim:
         array = array.reshape(1)
     # The length of a row is computed: numpy cannot derive it if there are no rows.
@@ -372,7 +372,7 @@ def write_csv(outputs: Arrays) -> bytes:
     return "".join(",".join(map(_field, row)) + "\n" for row in rows).encode()
 
 
-def _only(outputs: Arrays) -> Array:
+def _single_output(outputs: Arrays) -> Array:
     if len(outputs) != 1:
         raise InvalidRequest(
             f"CSV and .npy have room for one output, and there are {', '.join(outputs) or 'none'}:"

@@ -66,7 +66,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
     if path:
         _take_lines(source.read_text(Path(path)), path, found)
     if settings.auth_username:
-        found.users[settings.auth_username] = _plain(settings)
+        found.users[settings.auth_username] = _password_of(settings)
     if found.certificates and not (settings.tls_client_ca or settings.ssl_config_file):
         asked = Hint("; TLS asks clients for them with {server.tls_client_ca}")
         raise ConfigError([f"{path}: names certificates, which no client is asked for{asked}"])
@@ -118,7 +118,7 @@ def _tokens(settings: ServerSettings, found: _FoundCallers) -> TokenMaterial:
     )
 
 
-def _plain(settings: ServerSettings) -> Password:
+def _password_of(settings: ServerSettings) -> Password:
     n, r, p = _CHEAP
     salt = b"command line"  # constant, so that reading again gives an equal value
     caller = Principal(name=settings.auth_username, rights=EVERY_RIGHT)

@@ -91,7 +91,7 @@ class FleetModels:
         top: dict[str, Any] = {MODELS: [], GRAPHS: [graph], REPOSITORIES: []}
         if graph is None:
             top = {MODELS: [{"config": given}]}
-        found = _within(place, top, origin, self._engine)
+        found = _read_alone(place, top, origin, self._engine)
         for warning in (*(read.notes if read else ()), *found.warnings):
             log.warning(Event("configuration warning", path=place, warning=warning))
         unknown = (*(read.unknown if read else ()), *map(_own_place, found.warnings))
@@ -168,7 +168,9 @@ def listed_once(
     return tuple(models), [*trouble, *left_out], read.without_effect
 
 
-def _within(place: str, top: Mapping[str, Any], origin: Path, engine: EngineOptions) -> ConfigFile:
+def _read_alone(
+    place: str, top: Mapping[str, Any], origin: Path, engine: EngineOptions
+) -> ConfigFile:
     """Read one model as if it stood in a configuration file; places are those of its own file."""
     try:
         return config_file(top, origin=origin, place=place, engine=engine)

@@ -106,10 +106,10 @@ class FollowedFleet:
         # A change of the file beside an outage takes no model away, and neither does a refresh.
         going_on = staying(self._desired(), unlisted)
         models, left_out = together(configured, [*found, *going_on])
-        self._say(left_out)
+        self._log_left_out(left_out)
         return models
 
-    def _say(self, left_out: Sequence[str]) -> None:
+    def _log_left_out(self, left_out: Sequence[str]) -> None:
         """Log each directory that is left out, once."""
         for each in left_out:
             if each not in self._left_out:
@@ -143,7 +143,7 @@ class FollowedFleet:
         async with self._changing:
             found, unlisted = await self._read_models()
             configured = [config for config in self._desired() if not config.repository]
-            self._say(together(configured, found)[1])
+            self._log_left_out(together(configured, found)[1])
             edit = partial(changed, found=found, unlisted=unlisted, only_known=self._is_explicit)
             if not differ(edit(self._desired()), self._desired()):
                 return False

@@ -45,9 +45,9 @@ def with_models(top: Mapping[str, Any], origin: Path) -> Mapping[str, Any]:
         return top
     names = {str(_config(each).get("name")) for each in listed}
     more = []
-    for entry in _listed(top.get(KEY)):
+    for entry in _objects_in(top.get(KEY)):
         base = _base(entry, origin)
-        for each in _listed(_subconfig(base / str(entry.get("subconfig") or SUBCONFIG))):
+        for each in _objects_in(_subconfig(base / str(entry.get("subconfig") or SUBCONFIG))):
             config = dict(_config(each))
             if config.get("name") in names:
                 continue
@@ -65,7 +65,7 @@ def _subconfig(path: Path) -> object:
     return found.get(MODELS) if isinstance(found, dict) else None
 
 
-def _listed(given: object) -> list[Mapping[str, Any]]:
+def _objects_in(given: object) -> list[Mapping[str, Any]]:
     return [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
 
 

@@ -60,7 +60,7 @@ class _PbtxtReader:
                 raise ValueError(
                     f"line {self._line}: expected a field's name, got {name or 'the end'}"
                 )
-            found.setdefault(_plain(name), []).extend(self._values(depth))
+            found.setdefault(_python_value(name), []).extend(self._values(depth))
             if self._token in (",", ";"):
                 self._take()
         if end:
@@ -125,7 +125,7 @@ def _unquoted(token: str) -> str:
     return re.sub(r"\\(.)", r"\1", token[1:-1])
 
 
-def _plain(name: str) -> str:
+def _short_type(name: str) -> str:
     """Give the last part of a type: `[type.googleapis.com / mediapipe.X]` is X."""
     return name.strip("[] ").rsplit(".", 1)[-1].strip() if name.startswith("[") else name
 

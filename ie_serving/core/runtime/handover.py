@@ -36,7 +36,7 @@ class Handover:
 
     def read(self) -> bytes:
         """Return the bytes written last; empty in the first worker of a server."""
-        newest = max(map(_whole, self._files))
+        newest = max(map(_completed_data, self._files))
         # A replacement is a fork of the arbiter, whose count is behind the ended worker's.
         self._turn = max(self._turn, int.from_bytes(newest[:_TURN_BYTES], "big"))
         return newest[_TURN_BYTES:]
@@ -94,7 +94,7 @@ def nameless() -> int:
         return os.dup(file.fileno())
 
 
-def _whole(file: int) -> bytes:
+def _completed_data(file: int) -> bytes:
     """Read turn and data of a file; empty if its last write was not completed."""
     content = os.pread(file, os.fstat(file).st_size, 0)
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]

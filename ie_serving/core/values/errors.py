@@ -302,7 +302,7 @@ class ConfigError(ServingError):
 
 def placed(place: str, error: ServingError) -> ServingError:
     """Make an error of the same kind whose text begins with the place where it arose."""
-    return _plain(error, within(f"{place}: ", error))
+    return _with_text(error, within(f"{place}: ", error))
 
 
 def portable(error: Exception) -> ServingError:
@@ -310,11 +310,11 @@ def portable(error: Exception) -> ServingError:
     if isinstance(error, ConfigError):
         return error
     if isinstance(error, ServingError):
-        return _plain(error, within("", error))
+        return _with_text(error, within("", error))
     return ServingError(f"{type(error).__name__}: {error}")
 
 
-def _plain(error: ServingError, text: str) -> ServingError:
+def _with_text(error: ServingError, text: str) -> ServingError:
     # Its class, or the nearest base class whose constructor takes only a text.
     plain = next(kind for kind in type(error).__mro__ if "__init__" not in vars(kind))
     found = plain(text)

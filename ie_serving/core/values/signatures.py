@@ -51,8 +51,8 @@ def check_takes_bytes(signature: Signature) -> None:
     if not takes_bytes(signature):
         raise InvalidRequest(
             "it takes no bytes: that takes one input and one output, both a string, and at most an"
-            f" output {CONTENT_TYPE} beside it; it has {_listed(signature.inputs)} and gives"
-            f" {_listed(signature.outputs)}: ask :predict"
+            f" output {CONTENT_TYPE} beside it; it has {_specs_text(signature.inputs)} and gives"
+            f" {_specs_text(signature.outputs)}: ask :predict"
         )
 
 
@@ -74,23 +74,23 @@ def reply_of(signature: Signature, outputs: Arrays) -> tuple[str, bytes]:
     (name,) = (each for each in signature.outputs if each != CONTENT_TYPE)
     content_type = JSON if signature.outputs[name].json else BYTES
     if CONTENT_TYPE in outputs:
-        content_type = _only(CONTENT_TYPE, outputs).decode("ascii", "replace")
+        content_type = _single_string(CONTENT_TYPE, outputs).decode("ascii", "replace")
     if not _TYPE.fullmatch(content_type):
         raise ServingError(
             f"the model gave {content_type[:100]!r} as {CONTENT_TYPE}; expected one such as"
             " text/plain"
         )
-    return content_type, _only(name, outputs)
+    return content_type, _single_string(name, outputs)
 
 
-def _only(name: str, outputs: Arrays) -> bytes:
+def _single_string(name: str, outputs: Arrays) -> bytes:
     array = outputs[name]
     if array.size != 1:
         raise ServingError(f'the model gave {array.size} strings as "{name}"; a reply is one')
     return bytes(array.item())
 
 
-def _listed(specs: Specs) -> str:
+def _specs_text(specs: Specs) -> str:
     return ", ".join(map(str, specs.values()))
 
 

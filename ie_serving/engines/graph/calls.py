@@ -155,7 +155,7 @@ async def call(step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
     while True:
         try:
             work = once(step, target, inputs)
-            return await (_within(step.timeout_s, work) if step.timeout_s else work)
+            return await (_with_time_limit(step.timeout_s, work) if step.timeout_s else work)
         # The same request would be refused again.
         except InvalidRequest:
             raise
@@ -273,7 +273,7 @@ async def once(step: CallStep, target: CallTarget, inputs: Arrays) -> Arrays:
 
 # `asyncio.wait_for` would not do: it needs a surrounding task, which a request has only after its
 # first wait (`core/runtime/eager_start.py`).
-async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def _with_time_limit(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     found: list[T] = []
 
     async def keep() -> None:

@@ -45,8 +45,8 @@ def _rows(array: Array) -> int:
 FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {
     "size": lambda array: array.size,
     "rows": _rows,
-    "max": lambda array: _plain(array.max()),
-    "min": lambda array: _plain(array.min()),
+    "max": lambda array: _python_value(array.max()),
+    "min": lambda array: _python_value(array.min()),
     "any": lambda array: bool(array.any()),
     "all": lambda array: bool(array.all()),
 }
@@ -156,10 +156,10 @@ def single(array: Array) -> object:
         raise InvalidTensor(
             f"one value is expected to choose by, and a tensor of shape {list(array.shape)} came"
         )
-    return _plain(array.reshape(-1)[0])
+    return _python_value(array.reshape(-1)[0])
 
 
-def _plain(value: object) -> object:
+def _python_value(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value.item() if isinstance(value, np.generic) else value

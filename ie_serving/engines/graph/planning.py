@@ -118,7 +118,7 @@ class _Planner:
                 if _is_linear(self._steps[name])
             },
             apart=apart,
-            only=_only([*self._steps.values()]),
+            only=_linear_calls([*self._steps.values()]),
         )
 
     def _leave_out(self) -> None:
@@ -376,7 +376,7 @@ def _apart(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[s
     return frozenset(found)
 
 
-def _only(steps: Sequence[Step]) -> Sequence[CallStep] | None:
+def _linear_calls(steps: Sequence[Step]) -> Sequence[CallStep] | None:
     """Give the steps, in their order, if no two could run at a time; see `Plan`."""
     calls = [step for step in steps if isinstance(step, CallStep) and _is_linear(step)]
     if len(calls) < len(steps):

@@ -238,7 +238,7 @@ class GraphRun:
             name = calls.chosen(step, values[0] if values else None)
         except Exception as error:
             raise of_step(step, error, self._plan.about) from error
-        return self._only(step, await self._get(name))
+        return self._common_items(step, await self._get(name))
 
     async def _merge(self, step: MergeStep) -> StepOutputs:
         await self._all(tuple(dict.fromkeys(step.of)))
@@ -256,10 +256,10 @@ class GraphRun:
         for name in step.of:
             given = await self._get(name)
             if given is not None:
-                return self._only(step, given)
+                return self._common_items(step, given)
         return None
 
-    def _only(self, step: Step, given: StepOutputs) -> StepOutputs:
+    def _common_items(self, step: Step, given: StepOutputs) -> StepOutputs:
         """Keep only items that every step that might have been chosen has."""
         return given and {item: given[item] for item in self._plan.gives[step.name]}
 

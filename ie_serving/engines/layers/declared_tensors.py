@@ -61,13 +61,13 @@ def _of_each(
         if each.dtype is not None and each.dtype is not spec.dtype:
             given, own = each.dtype.name, spec.dtype.name
             yield f'{what} "{each.name}" has data_type TYPE_{given}, the model has TYPE_{own}'
-        shape = _whole(each, max_batch_size)
+        shape = _full_shape(each, max_batch_size)
         if shape is not None and not _fits(shape, spec):
             batch = " with the batch before dims" if max_batch_size else ""
             yield f'{what} "{each.name}" has the shape {shape}{batch}, the model has {spec}'
 
 
-def _whole(tensor: DeclaredTensor, max_batch_size: int) -> tuple[int, ...] | None:
+def _full_shape(tensor: DeclaredTensor, max_batch_size: int) -> tuple[int, ...] | None:
     if tensor.dims is None:
         return None
     return (OPEN, *tensor.dims) if max_batch_size else tensor.dims

@@ -147,7 +147,7 @@ class ImageBatch:
         self.abandoned = False
         self._spec = spec
         self._form: ImageForm = spec.image
-        self._images = _listed(spec, strings)
+        self._images = _image_row(spec, strings)
         self._array: Array | None = None
         self._failures: dict[int, ServingError] = {}
         self._first = (0, 0)
@@ -233,7 +233,7 @@ class ImageBatch:
                 )
 
 
-def _listed(spec: TensorSpec, strings: Array) -> Array:
+def _image_row(spec: TensorSpec, strings: Array) -> Array:
     if strings.ndim > 1:
         raise InvalidTensor(
             f'input "{spec.name}" has images of shape {strings.shape}: send a list of'

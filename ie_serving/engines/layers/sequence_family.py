@@ -81,7 +81,7 @@ class Family:
         """Add a version that begins to serve."""
         with self._lock:
             self._tables.add(table)
-        self.metrics.begin(self._held)
+        self.metrics.begin(self._counts)
         self._on_join()
 
     def leave(self, table: VersionSequences, numbers: Collection[int]) -> None:
@@ -143,7 +143,7 @@ class Family:
             )
         )
 
-    def _held(self) -> tuple[int, int]:
+    def _counts(self) -> tuple[int, int]:
         tables = self.tables
         return sum(map(len, tables)), sum(each.state_bytes for each in tables)
 

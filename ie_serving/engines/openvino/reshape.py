@@ -83,7 +83,7 @@ def _of_only(inputs: Sequence[InputShape], shape: PortShape) -> dict[int, PortSh
     if len(inputs) != 1:
         raise LoadFailed(
             f"Noname shape specified for model with multiple inputs: give a shape for each of "
-            f"{_listed(inputs)} by name"
+            f"{_inputs_text(inputs)} by name"
         )
     return {0: shape}
 
@@ -128,7 +128,7 @@ def _shapes_by_index(
     for name, shape in shapes.items():
         positions = [i for i, given in enumerate(inputs) if name in given.names]
         if not positions:
-            raise LoadFailed(f"shape names no input {name!r}; the model has {_listed(inputs)}")
+            raise LoadFailed(f"shape names no input {name!r}; the model has {_inputs_text(inputs)}")
         first = positions[0]
         found |= {first: shape} if not isinstance(shape, str) else _auto_of(inputs, first)
     return found
@@ -139,5 +139,5 @@ def _auto_of(inputs: Sequence[InputShape], position: int) -> dict[int, PortShape
     return {position: _any(dims)} if dims else {}
 
 
-def _listed(inputs: Sequence[InputShape]) -> str:
+def _inputs_text(inputs: Sequence[InputShape]) -> str:
     return ", ".join(map(str, inputs))

@@ -155,7 +155,7 @@ def named(text: str) -> Operation | None:
 
 def _lacking(kinds: Sequence[str]) -> str:
     """Say what OpenVINO lacks: what of it the file has, or else as it says it itself."""
-    wanted = {_plain(kind) for kind in kinds}
+    wanted = {_without_version(kind) for kind in kinds}
     # A loop that is not converted for an operation in it leaves what it consists of in the graph.
     wanted = {kind for kind in wanted if not _OF_LOOPS.match(kind)} or wanted
     first: dict[str, Operation] = {}
@@ -166,7 +166,7 @@ def _lacking(kinds: Sequence[str]) -> str:
     return f"OpenVINO has no {', '.join(shown or kinds)}: {_export(next(iter(first), kinds[0]))}"
 
 
-def _plain(kind: str) -> str:
+def _without_version(kind: str) -> str:
     return _VERSION.sub("", kind)
 
 

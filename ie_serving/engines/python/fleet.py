@@ -136,8 +136,8 @@ class RunnerFleet:
         # no further one.
         self._failures = 0
         self._due = 0.0
-        self._looking = WeakTimer(self._tell)
-        self._growing = WeakTimer(self._tell)
+        self._looking = WeakTimer(self._notify)
+        self._growing = WeakTimer(self._notify)
         self._ending = WeakTimer(self._end_idle)
         self._threads = DaemonThreads(1)
         self._about = carried()
@@ -222,7 +222,7 @@ class RunnerFleet:
             runner.close()
         self._threads.shutdown()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.came()
 
     def _move(self, change: FleetEvent) -> bool:

@@ -131,10 +131,10 @@ def _json(value: object, spec: TensorSpec) -> Array:
 
 def _json_text(value: object) -> bytes:
     # NaN and infinity are bare words in replies, as TensorFlow Serving writes them.
-    return json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(value, default=_json_value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """Give a JSON value in place of a value that JSON does not have."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()

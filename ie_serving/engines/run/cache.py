@@ -98,7 +98,7 @@ class OutputCache:
                 self._drop(old)
         if key in self._kept:
             self._drop(key)
-        size = _held(items)
+        size = _held_bytes(items)
         if self._most_bytes is not None and size > self._most_bytes:
             return
         while self._kept and self._is_full(size):
@@ -117,10 +117,10 @@ class OutputCache:
 
     def _drop(self, key: bytes) -> None:
         _, items, _ = self._kept.pop(key)
-        self._bytes -= _held(items)
+        self._bytes -= _held_bytes(items)
 
 
-def _held(items: Arrays) -> int:
+def _held_bytes(items: Arrays) -> int:
     arrays = [array.reshape(-1) for array in items.values()]
     texts = sum(len(text) for each in arrays if each.dtype.kind == "O" for text in each)
     return texts + sum(each.nbytes for each in arrays)

@@ -111,7 +111,7 @@ def _changes(
 ) -> Iterator[tuple[str, str]]:
     """Give the graph's nodes that running a node changes, each with the changing operation."""
     if node.op.startswith(WRITES):
-        yield _held(frame, next(iter(node.input), "")), node.op
+        yield _resource_name(frame, next(iter(node.input), "")), node.op
     elif node.op in CALLS and functions.writes(node.attr["f"].func.name):
         called = frame.called(node)
         for inner in called.nodes.values():
@@ -119,10 +119,10 @@ def _changes(
     elif operation := functions.written_by(node):
         # The branches of a condition and the body of a loop: whatever they are given.
         for reference in node.input:
-            yield _held(frame, reference), operation
+            yield _resource_name(frame, reference), operation
 
 
-def _held(frame: Frame, reference: str) -> str:
+def _resource_name(frame: Frame, reference: str) -> str:
     try:
         node_output = frame.node_output(reference).origin()
     except (LoadFailed, StopIteration):

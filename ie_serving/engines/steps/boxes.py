@@ -196,7 +196,9 @@ def filter_boxes(
     if keep:
         wanted &= np.isin(labels, [each.encode() for each in keep])
     indices = np.flatnonzero(wanted)
-    return _listed(boxes, scores, classes, labels, indices[_best_first(scores[indices])][:most])
+    return _box_outputs(
+        boxes, scores, classes, labels, indices[_best_first(scores[indices])][:most]
+    )
 
 
 def _best(
@@ -218,14 +220,16 @@ def _best(
         indices = kept(boxes, scores, classes, overlap, most)
     else:
         indices = _best_first(scores)[:most]
-    return _listed(boxes, scores, classes, named(classes, labels), indices)
+    return _box_outputs(boxes, scores, classes, named(classes, labels), indices)
 
 
 def _best_first(scores: Array) -> Array:
     return np.argsort(-scores, kind="stable")
 
 
-def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, indices: Array) -> Arrays:
+def _box_outputs(
+    boxes: Array, scores: Array, classes: Array, labels: Array, indices: Array
+) -> Arrays:
     return {
         "boxes": boxes[indices].astype(np.float32),
         "scores": scores[indices].astype(np.float32),

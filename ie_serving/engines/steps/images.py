@@ -171,7 +171,7 @@ def pictures(image: Array, channels: int = 3) -> list[Array]:
         InvalidTensor: not a picture, or too many.
         QueueFull, RequestTooLarge: the budget of bytes has no room for them.
     """
-    several = _encoded(image) if image.dtype.kind == "O" else _plain(image)
+    several = _encoded(image) if image.dtype.kind == "O" else _images_of(image)
     if len(several) > MOST_PICTURES:
         raise InvalidTensor(f"image: {len(several)} pictures; at most {MOST_PICTURES} are taken")
     if image.dtype.kind != "O":
@@ -187,7 +187,7 @@ def _encoded(image: Array) -> list[Any]:
     return list(image.reshape(-1))
 
 
-def _plain(image: Array) -> list[Array]:
+def _images_of(image: Array) -> list[Array]:
     if image.ndim not in (3, 4) or image.shape[-1] not in CHANNELS or not image.size:
         raise InvalidTensor(
             f"image has shape {list(image.shape)}: expected pixels of rows x columns x 3 or 1"

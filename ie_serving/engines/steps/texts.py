@@ -94,7 +94,7 @@ TEXT = fixed(tensor("text", DataType.STRING))
 def to_json(inputs: Arrays, *, indent: int) -> Arrays:
     """Write tensors as one JSON object; see `registry.TABLE`."""
     _check_size(inputs)
-    found = {name: _plain(array) for name, array in inputs.items()}
+    found = {name: _json_list(array) for name, array in inputs.items()}
     # Python's JSON would write NaN and infinity as words, as JSON does not allow: null instead.
     text = json.dumps(_without_nan(found), ensure_ascii=False, indent=indent or None)
     return _text(text)
@@ -118,7 +118,7 @@ def _filled(found: "re.Match[str]", inputs: Arrays) -> str:
         return found[0][0]
     if name not in inputs:
         raise InvalidTensor(f"the text has {{{name}}}; there is {', '.join(inputs) or 'nothing'}")
-    value = _plain(inputs[name])
+    value = _json_list(inputs[name])
     try:
         several = value if isinstance(value, list) else [value]
         return ", ".join(format(each, form) for each in _flat(several))
@@ -140,7 +140,7 @@ def _check_size(inputs: Arrays) -> None:
         raise RequestTooLarge(f"{size} elements; at most {MOST_ELEMENTS} become text")
 
 
-def _plain(array: Array) -> object:
+def _json_list(array: Array) -> object:
     if array.dtype.kind != "O":
         return array.tolist()
     texts = np.empty(array.shape, np.object_)

@@ -41,7 +41,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     if not inputs:
         inputs = _matrix(estimator)
         _refuse_columns(estimator, inputs)
-    feed = _as_frame() if _has_columns(estimator, inputs) else _only
+    feed = _as_frame() if _has_columns(estimator, inputs) else _single_input
     form = TensorForm(inputs, *_outputs(estimator, inputs, feed))
     predict = partial(_predict, estimator, form, feed)
     return compiled(form, predict, options, library=LIBRARY)
@@ -53,13 +53,13 @@ def bound_jobs(estimator: Any, most: int | None = None) -> None:  # noqa: ANN401
     Without `most` the limit is the number of threads that the server may use.
     """
     limit = most or threads()
-    for each in _within(estimator, DEEPEST):
+    for each in _estimators_in(estimator, DEEPEST):
         jobs = vars(each).get("n_jobs")
         if isinstance(jobs, int) and not 0 <= jobs <= limit:
             each.n_jobs = limit
 
 
-def _within(value: Any, levels: int) -> Iterator[Any]:  # noqa: ANN401
+def _estimators_in(value: Any, levels: int) -> Iterator[Any]:  # noqa: ANN401
     if hasattr(value, "__dict__") and hasattr(value, "get_params"):
         yield value
         inner: Any = vars(value).values()
@@ -68,7 +68,7 @@ def _within(value: Any, levels: int) -> Iterator[Any]:  # noqa: ANN401
         inner = inner if isinstance(value, dict | list | tuple) else ()
     for each in inner if levels else ():
         if isinstance(each, dict | list | tuple) or hasattr(each, "get_params"):
-            yield from _within(each, levels - 1)
+            yield from _estimators_in(each, levels - 1)
 
 
 def _matrix(estimator: Any) -> Specs:  # noqa: ANN401  any estimator
@@ -87,10 +87,10 @@ def _refuse_columns(estimator: Any, inputs: Specs) -> None:  # noqa: ANN401  any
     Raises:
         LoadFailed: every request would fail.
     """
-    if not any(map(_chooses, _within(estimator, DEEPEST))):
+    if not any(map(_chooses, _estimators_in(estimator, DEEPEST))):
         return
     try:
-        estimator.predict(_only(_zeros(inputs)))
+        estimator.predict(_single_input(_zeros(inputs)))
     except Exception as error:  # libraries raise what they like
         columns = [str(each) for each in getattr(estimator, "feature_names_in_", ())]
         names = f" ({', '.join(columns)})" if columns else ""
@@ -120,7 +120,7 @@ def _has_columns(estimator: Any, inputs: Specs) -> bool:  # noqa: ANN401  any es
     return is_row and getattr(estimator, "n_features_in_", None) == 1
 
 
-def _only(inputs: Arrays) -> Any:  # noqa: ANN401  what estimators take
+def _single_input(inputs: Arrays) -> Any:  # noqa: ANN401  what estimators take
     (array,) = inputs.values()
     return array.tolist() if array.dtype == object and array.ndim == 1 else array
 

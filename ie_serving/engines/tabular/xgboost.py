@@ -145,7 +145,7 @@ class _UbjsonReader:
         """Give the end of the value whose marker is at `at`."""
         marker = self._content[at]
         if marker in SIZES:
-            return self._within(at + 1 + SIZES[marker])
+            return self._checked_end(at + 1 + SIZES[marker])
         if marker in b"SH":
             return self._text(at + 1)
         if marker in b"[{":
@@ -159,7 +159,7 @@ class _UbjsonReader:
             count, at = self._integer(at + 1)
             # Arrays of one type hold nearly all of a model: they are skipped in one step.
             if kind in SIZES and not keys:
-                return self._within(at + count * SIZES[kind])
+                return self._checked_end(at + count * SIZES[kind])
             for _ in range(count):
                 at = self.value(self._text(at) if keys else at)
             return at
@@ -170,19 +170,19 @@ class _UbjsonReader:
 
     def _text(self, at: int) -> int:
         length, start = self._integer(at)
-        return self._within(start + length)
+        return self._checked_end(start + length)
 
     def _integer(self, at: int) -> tuple[int, int]:
         marker = self._content[at]
         if marker not in INTEGERS:
             raise ValueError(f"no length at byte {at}")
-        end = self._within(at + 1 + SIZES[marker])
+        end = self._checked_end(at + 1 + SIZES[marker])
         number = int.from_bytes(self._content[at + 1 : end], "big", signed=marker != ord("U"))
         if number < 0:
             raise ValueError(f"a length below 0 at byte {at}")
         return number, end
 
-    def _within(self, end: int) -> int:
+    def _checked_end(self, end: int) -> int:
         if end > len(self._content):
             raise ValueError(f"{end - len(self._content)} bytes are missing at its end")
         return end

@@ -63,7 +63,7 @@ class FormatEngine:
     """A file of one format, run by the second engine that a load compares it with."""
 
     def __init__(self, suffix: str, directory: Path) -> None:
-        references = BY_SUFFIX[suffix].opened(_only(directory, f"*{suffix}"))
+        references = BY_SUFFIX[suffix].opened(_single_file(directory, f"*{suffix}"))
         self._references = {each.tensors.signature: each for each in references}
         renames = read_mapping(directory)
         self._own = FileNames(*({new: old for old, new in each.items()} for each in renames))
@@ -95,9 +95,9 @@ class Torch:
         self._torch = torch
         self.release = f"torch {torch.__version__}"
         if sorted(directory.glob("*.pt2")):
-            self._module: Any = torch.export.load(_only(directory, "*.pt2")).module()
+            self._module: Any = torch.export.load(_single_file(directory, "*.pt2")).module()
         else:
-            self._module = torch.jit.load(str(_only(directory, "*.pt")))
+            self._module = torch.jit.load(str(_single_file(directory, "*.pt")))
 
     def run(self, signature: Signature, inputs: Arrays) -> Arrays:
         """See `Framework`."""
@@ -111,7 +111,7 @@ class Torch:
         return dict(zip(signature.outputs, [one.numpy() for one in each], strict=True))
 
 
-def _only(directory: Path, pattern: str) -> Path:
+def _single_file(directory: Path, pattern: str) -> Path:
     found = sorted(directory.glob(pattern))
     if len(found) != 1:
         raise LoadFailed(f"{directory} has {len(found)} files {pattern}; expected one")

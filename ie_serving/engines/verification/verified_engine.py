@@ -221,7 +221,7 @@ class _Load:
             size = _size(self.file.parent)
             if size > MOST_BYTES:
                 return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
-            plain, folder = _plain(self.options), self.options.cache_dir
+            plain, folder = _compared_options(self.options), self.options.cache_dir
             is_large = size >= LARGE_BYTES and _computes_plainly(self.options)
             compare = partial(self._compared, plain, made if is_large else None)
             if folder is None:
@@ -380,7 +380,7 @@ name (`openvino/reading/onnx_graph.py`); at this one onnxruntime crashes for som
 only the comparison finds."""
 
 
-def _plain(options: EngineOptions) -> EngineOptions:
+def _compared_options(options: EngineOptions) -> EngineOptions:
     """Keep the options of a model that decide how OpenVINO computes its graph.
 
     The second engine has neither the configured shapes nor the preprocessing: only the model itself
@@ -397,7 +397,7 @@ def _plain(options: EngineOptions) -> EngineOptions:
 
 
 def _computes_plainly(options: EngineOptions) -> bool:
-    """Tell whether a model computes only its file, as the comparison does (`_plain`)."""
+    """Tell whether a model computes only its file, as the comparison does (`_compared_options`)."""
     own = options.of(OpenVinoOptions)
     plain = replace(
         OpenVinoOptions(inference_precision=own.inference_precision, integers=own.integers),

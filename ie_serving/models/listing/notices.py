@@ -168,10 +168,10 @@ class Notices:
 
     def _note(self, models: "Collection[PolledModel]") -> None:
         if models and not self._changed:
-            asyncio.get_running_loop().call_later(GATHERED_S, self._tell)
+            asyncio.get_running_loop().call_later(GATHERED_S, self._notify)
         self._changed.update(models)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, set()
         for model in changed:
             self._on_change(model)

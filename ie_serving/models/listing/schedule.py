@@ -262,8 +262,8 @@ class Polls:
     def _list_all(self, store: _Store, loop: asyncio.AbstractEventLoop) -> None:
         """Make the listings that wait; in a thread."""
         while store.waiting and not loop.is_closed():
-            if done := _listed(store.waiting):
-                tell(loop, self._tell, done)
+            if done := _make_listings(store.waiting):
+                tell(loop, self._report, done)
         tell(loop, self._ended, store)
 
     def _ended(self, store: _Store) -> None:
@@ -278,7 +278,7 @@ class Polls:
 
     # -- the outcome -------------------------------------------------------------------------
 
-    def _tell(self, done: list[_ListingRequest | Look]) -> None:
+    def _report(self, done: list[_ListingRequest | Look]) -> None:
         for each in done:
             if isinstance(each, Look):
                 self._tell_of_look(each)
@@ -335,7 +335,7 @@ def _hand_over(model: PolledModel, outcome: Found | Exception | None) -> None:
         model.listed(outcome)
 
 
-def _listed(waiting: deque[_ListingRequest | Look]) -> list[_ListingRequest | Look]:
+def _make_listings(waiting: deque[_ListingRequest | Look]) -> list[_ListingRequest | Look]:
     """Make some of the waiting listings, and give those to report to the loop together."""
     done: list[_ListingRequest | Look] = []
     began = time.monotonic()

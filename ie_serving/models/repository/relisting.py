@@ -57,7 +57,7 @@ class ListingTrouble:
         if self.error is None:
             self._since = now
         self._failures += 1
-        self._say(error, now, is_new=is_new)
+        self._log_trouble(error, now, is_new=is_new)
         self.error = error
         # A store that refuses or hangs is listed with a growing back-off. A directory that does not
         # exist yet costs next to nothing to list, and should load as soon as it exists.
@@ -65,7 +65,7 @@ class ListingTrouble:
             self._refusals += 1
             self.retry_s = backoff.delay_s(self._refusals, self._chance())
 
-    def _say(self, error: StorageError, now: float, *, is_new: bool) -> None:
+    def _log_trouble(self, error: StorageError, now: float, *, is_new: bool) -> None:
         """Log new trouble at once, and lasting trouble every `REMINDER_S`."""
         if str(error) != str(self.error):
             self._log(error, is_new=is_new)

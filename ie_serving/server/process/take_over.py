@@ -211,12 +211,12 @@ class Succession:
             return
         cause = self._refusal()
         if cause:
-            _say(cause)
+            _log_failure(cause)
             return
         try:
             self._successor = Successor(sockets, self._environment)
         except OSError as error:
-            _say(f"{error.filename}: {error.strerror}")
+            _log_failure(f"{error.filename}: {error.strerror}")
             return
         log.info(Event("replacement started", pid=self._successor.pid))
 
@@ -270,11 +270,11 @@ class Succession:
         self._successor = None
         if not self._is_stopped:
             successor.repeat()
-            _say(successor.cause(code))
+            _log_failure(successor.cause(code))
         successor.ended(code)
 
 
-def _say(cause: str) -> None:
+def _log_failure(cause: str) -> None:
     log.error(Event("process not replaced, it goes on", cause=cause))
 
 

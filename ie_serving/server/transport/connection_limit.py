@@ -95,7 +95,7 @@ class ConnectionLimit:
             return
         elif not self._end_idle(connection):
             asyncio.get_running_loop().call_later(EXTRA_S, self._look_again, connection)
-        self._say()
+        self._log_refused()
 
     def closed(self, connection: LimitedConnection) -> None:
         """Record that a connection is lost."""
@@ -137,7 +137,7 @@ class ConnectionLimit:
         self._ending[connection] = self.now()
         connection.abort()
 
-    def _say(self) -> None:
+    def _log_refused(self) -> None:
         now = self.now()
         if now - self._said_at < QUIET_S:
             return
@@ -204,7 +204,7 @@ class AddressLimit(ConnectionLimit):
             for each in self._of[address]
             if each is not new and (since := each.idle_since()) is not None
         ]
-        self._tell(address)
+        self._log_address(address)
         leaving = min(idle)[2] if idle else new
         self._drop(leaving)  # no longer counted, although it may take a while to close
         if idle:
@@ -221,7 +221,7 @@ class AddressLimit(ConnectionLimit):
         if not theirs:
             del self._of[address]
 
-    def _tell(self, address: str) -> None:
+    def _log_address(self, address: str) -> None:
         now = self.now()
         if now - self._logged_at < QUIET_S:
             return

@@ -26,14 +26,14 @@ def shared(path: Path, pause: Pause) -> Iterator[None]:
     Raises:
         OSError: the file can be neither made nor opened.
     """
-    with _held(path, fcntl.LOCK_SH, pause):
+    with _locked(path, fcntl.LOCK_SH, pause):
         yield
 
 
 @contextmanager
 def exclusive(path: Path, pause: Pause) -> Iterator[None]:
     """Hold `path` alone; wait for all others with `pause`. Raises: as `shared`."""
-    with _held(path, fcntl.LOCK_EX, pause):
+    with _locked(path, fcntl.LOCK_EX, pause):
         yield
 
 
@@ -48,7 +48,7 @@ def if_free(path: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def _held(path: Path, kind: int, pause: Pause) -> Iterator[None]:
+def _locked(path: Path, kind: int, pause: Pause) -> Iterator[None]:
     descriptor = _open(path)
     try:
         while not _try(descriptor, kind):

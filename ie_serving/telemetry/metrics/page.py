@@ -361,19 +361,19 @@ def _loads(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
         "result",
         ((written(model_name=name), each.loads) for name, each in models.items()),
     )
-    yield from _plain(
+    yield from _counter_lines(
         LISTING_FAILURES,
         "Listings of the model's repository that failed.",
         {name: each.listing_failures for name, each in models.items()},
     )
-    yield from _plain(
+    yield from _counter_lines(
         VERSIONS_CHANGED,
         "Changes of the files of versions that serve.",
         {name: each.versions_changed for name, each in models.items()},
     )
 
 
-def _plain(name: str, meaning: str, numbers: Mapping[str, int]) -> Iterator[str]:
+def _counter_lines(name: str, meaning: str, numbers: Mapping[str, int]) -> Iterator[str]:
     """Yield a counter of each model for which it is not 0."""
     found = (sample(name, number, model_name=each) for each, number in numbers.items() if number)
     yield from family(name, "counter", meaning, found)

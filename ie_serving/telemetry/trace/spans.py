@@ -96,7 +96,7 @@ class SpanMaker:
         server = context_of(entry.trace)
         yield self._span(zero, whole, server, _parent(entry.trace), SpanKind.SERVER, status)
         steps = [
-            (part, _within(server, getrandbits(64) or 1))
+            (part, _context_of(server, getrandbits(64) or 1))
             for part in entry.parts or ()
             if part.what == "step"
         ]
@@ -107,7 +107,7 @@ class SpanMaker:
             yield self._span(zero, step, context, server)
         for inner, at in _stages(entry):
             parent = _step_around(at, steps) or server
-            yield self._span(zero, inner, _within(server, getrandbits(64) or 1), parent)
+            yield self._span(zero, inner, _context_of(server, getrandbits(64) or 1), parent)
 
     def _span(
         self,
@@ -237,5 +237,5 @@ def _parent(trace: Trace) -> SpanContext | None:
     return SpanContext(trace.trace_id, trace.parent_id, True, _SAMPLED)
 
 
-def _within(server: SpanContext, span_id: int) -> SpanContext:
+def _context_of(server: SpanContext, span_id: int) -> SpanContext:
     return SpanContext(server.trace_id, span_id, False, _SAMPLED, server.trace_state)

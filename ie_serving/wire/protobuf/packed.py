@@ -37,7 +37,7 @@ def decode_varints(raw: Encoded, most: int, dtype: npt.DTypeLike) -> npt.NDArray
     parts: list[npt.NDArray[np.generic]] = []
     at = taken = 0
     while at < len(source):
-        block = _whole(source[at : at + BLOCK])
+        block = _complete_varints(source[at : at + BLOCK])
         values = _decode_block(block)[: most - taken]
         if len(values):
             parts.append(values.astype(dtype))
@@ -46,7 +46,7 @@ def decode_varints(raw: Encoded, most: int, dtype: npt.DTypeLike) -> npt.NDArray
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
-def _whole(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _complete_varints(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Cut off a varint at the end that goes on beyond the block."""
     for cut in range(len(block), max(len(block) - LONGEST_VARINT, 0), -1):
         if block[cut - 1] < 0x80:

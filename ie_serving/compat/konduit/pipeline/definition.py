@@ -153,7 +153,7 @@ def read(given: object, place: str) -> Pipeline:
     faults: list[str] = []
     steps = given.get("steps") if isinstance(given, Mapping) else None
     if isinstance(steps, list):
-        found = [*_listed(steps, f"{place}.steps", faults)]
+        found = [*_sequence_steps(steps, f"{place}.steps", faults)]
         output = str(len(steps)) if steps else ""
     elif isinstance(steps, Mapping):
         assert isinstance(given, Mapping)
@@ -207,7 +207,7 @@ def models_in(text: str) -> Collection[str]:
     return {str(step.keys[MODEL]) for step in pipeline.steps if MODEL in step.keys}
 
 
-def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
+def _sequence_steps(given: list[Any], place: str, faults: list[str]) -> Iterator[PipelineStep]:
     for number, each in enumerate(given, 1):
         before = str(number - 1) if number > 1 else REQUEST
         where = f"{place}[{number - 1}]"

@@ -186,7 +186,7 @@ def _number(value: Any) -> float:  # noqa: ANN401
     return float(value)
 
 
-def _whole(value: Any) -> int:  # noqa: ANN401
+def _integer(value: Any) -> int:  # noqa: ANN401
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
     return value
@@ -213,7 +213,7 @@ def _numbers(value: Any) -> Any:  # noqa: ANN401
 TAKEN: Mapping[str, Callable[[Any], Any]] = {
     "numpy.ndarray": _numbers,
     "str": _text,
-    "int": _whole,
+    "int": _integer,
     "float": _number,
     "bool": _exactly(bool),
     "bytes": _raw,

@@ -199,11 +199,11 @@ def _decoded(value: JsonValue, ranks: int = MAX_RANK, *, texts: bool) -> JsonVal
 def _numbers(value: JsonValue, dtype: DataType) -> Array:
     array = try_tensor(value, dtype)
     if array is None and dtype.numpy.kind in "iu":
-        array = _whole(value, dtype)
+        array = _as_integers(value, dtype)
     return decode_tensor(value, dtype) if array is None else array
 
 
-def _whole(value: JsonValue, dtype: DataType) -> Array | None:
+def _as_integers(value: JsonValue, dtype: DataType) -> Array | None:
     """Read floats that are whole as integers; None for others."""
     floats = try_tensor(value, DataType.FP64)
     if floats is None:

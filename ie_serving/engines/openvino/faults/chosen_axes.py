@@ -26,12 +26,12 @@ def hold_axes(model: ov.Model) -> None:
     here = Visit(model, from_end=True)
     for node in nodes:
         note_source(node, here)
-    made = [_held(node, here.sources) for node in nodes]
+    made = [_hold_axis(node, here.sources) for node in nodes]
     if any(made):
         model.validate_nodes_and_infer_types()
 
 
-def _held(node: ov.Node, sources: Collection[str]) -> bool:
+def _hold_axis(node: ov.Node, sources: Collection[str]) -> bool:
     for body in bodies(node):
         hold_axes(body)
     rule = _RULES.get(node.get_type_name())

@@ -236,7 +236,7 @@ def _leading(count: int) -> Callable[[ov.Node], list[ov.Node]]:
     return lambda node: [_product(_between(_floats(_shape_of(node)), 0, count))]
 
 
-def _whole(node: ov.Node) -> list[ov.Node]:
+def _element_count(node: ov.Node) -> list[ov.Node]:
     return [_product(_floats(_shape_of(node)))]
 
 
@@ -294,7 +294,7 @@ RULES: Sequence[Rule[Ask]] = (
     Rule(_ASKED, "Eye", _asks_little((0, 1, 3))),
     Rule(_ASKED, "Interpolate", _by_count((1, 2), _resized)),
     Rule(_ASKED, "Multinomial", _asks_little((1,), _leading(1))),
-    Rule(_ASKED, "OneHot Tile", _asks_little((1,), _whole)),
+    Rule(_ASKED, "OneHot Tile", _asks_little((1,), _element_count)),
     Rule("pads_are_added_up_with_32_bits", "Pad", _pads()),
     Rule(_ASKED, "RandomUniform", _asks_little((0,))),
     Rule(_ASKED, "Slice StridedSlice", _steps(3)),

@@ -36,12 +36,12 @@ def check(draft: Draft, options: Preprocessing) -> None:
     if options.of_only_input and len(draft.inputs) != 1:
         raise LoadFailed(
             f"{options.asked}: meant for a model with one input; this one has"
-            f" {_listed(draft.inputs)}: convert it with preprocessing in it, or name the inputs of"
-            " layout"
+            f" {_aliases_text(draft.inputs)}: convert it with preprocessing in it, or name the"
+            " inputs of layout"
         )
     for name in options.layouts:
         if not any(name in tensor.names for tensor in (*draft.inputs, *draft.outputs)):
-            known = _listed((*draft.inputs, *draft.outputs))
+            known = _aliases_text((*draft.inputs, *draft.outputs))
             raise LoadFailed(f"layout names no input or output {name!r}; the model has {known}")
 
 
@@ -141,5 +141,5 @@ def _values(numbers: Sequence[float]) -> float | list[float]:
     return numbers[0] if len(numbers) == 1 else list(numbers)
 
 
-def _listed(tensors: Sequence[ModelTensor]) -> str:
+def _aliases_text(tensors: Sequence[ModelTensor]) -> str:
     return ", ".join(tensor.alias for tensor in tensors) or "none"

@@ -74,7 +74,7 @@ def _read_file(
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = _read_model(file)
-        draft = _plain(model, renames, file)
+        draft = _draft_of(model, renames, file)
     colours = formats.COLOURS.get(file.suffix, RGB)
     return Drafts([replace(draft, colours=colours)])
 
@@ -162,7 +162,7 @@ def _read_onnx(file: Path) -> ov.Model:
         return core().read_model(file.read_bytes(), b"")
 
 
-def _plain(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Draft:
+def _draft_of(model: ov.Model, renames: tuple[Renames, Renames], file: Path) -> Draft:
     own, ignored = _own_names(model.inputs), frozenset[str]()
     if file.suffix == formats.ONNX:
         declared = inputs(file)

@@ -135,7 +135,7 @@ def _converted(
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             given[name] = names = _names(signature, renames)
-            listed = version.declared[name] = _listed(signature, names)
+            listed = version.declared[name] = _declared_signature(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
             own = repeated.get(name, "")
@@ -184,7 +184,7 @@ def _renamed(infos: Mapping[str, TensorInfo], renames: Renames, kind: str) -> Na
     return dict(zip(infos, aliases(list(infos), known, renames, kind), strict=True))
 
 
-def _listed(signature: DeclaredSignature, names: tuple[Names, Names]) -> Signature:
+def _declared_signature(signature: DeclaredSignature, names: tuple[Names, Names]) -> Signature:
     """Give the signature as the file declares it.
 
     Raises:

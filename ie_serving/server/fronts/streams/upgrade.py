@@ -117,7 +117,7 @@ class Upgrades:
                 async for answer in each:
                     if answer.dropped:
                         await session.send(json.dumps({"dropped": answer.dropped}).encode())
-                    await _say(session, answer)
+                    await _send_outcome(session, answer)
         except asyncio.CancelledError:
             await session.close(CLOSE_CODES[NotAvailable])
             raise
@@ -176,7 +176,7 @@ def _reader(
     return read
 
 
-async def _say(session: "WebSocketSession", answer: StreamOutcome[Octets]) -> None:
+async def _send_outcome(session: "WebSocketSession", answer: StreamOutcome[Octets]) -> None:
     """Send a reply, or the error that it is too large for the budget; the stream goes on."""
     try:
         await session.send(_text(answer))

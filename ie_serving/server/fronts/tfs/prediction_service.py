@@ -132,21 +132,21 @@ class PredictionService:
         """Return classes and scores for Examples."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.ClassificationRequest), payload)
-        self._tell(request, context)
+        self._pass_caller(request, context)
         return await self._plane.classify(request, self._interface, began, encode_classification)
 
     async def regress(self, payload: Encoded, context: CallContext) -> bytes:
         """Return a value for each Example."""
         began = time.perf_counter()
         request = await self._read(partial(_examples, messages.RegressionRequest), payload)
-        self._tell(request, context)
+        self._pass_caller(request, context)
         return await self._plane.regress(request, self._interface, began, encode_regression)
 
     async def multi_inference(self, payload: Encoded, context: CallContext) -> bytes:
         """Classify and regress the same Examples with several signatures of one model."""
         began = time.perf_counter()
         request, tasks = await self._read(_multi, payload)
-        self._tell(request, context)
+        self._pass_caller(request, context)
         return await self._plane.multi_inference(
             request, tasks, self._interface, began, encode_multi_inference
         )
@@ -157,7 +157,7 @@ class PredictionService:
         model = await self._read(_metadata_model, payload)
         return await self._plane.metadata(model, self._interface, began, _encode_metadata)
 
-    def _tell(self, request: ExamplesRequest, context: CallContext) -> None:
+    def _pass_caller(self, request: ExamplesRequest, context: CallContext) -> None:
         if self._callers.are_passed:
             request.caller = context
 

@@ -211,7 +211,7 @@ class Protocol:
 
     def settle(self) -> None:
         """Return to the budget the bytes of requests that have waited."""
-        self._holding.settle(self._held())
+        self._holding.settle(self._held_bytes())
 
     def close(self) -> None:
         """End both halves: nothing more is read or sent."""
@@ -263,11 +263,11 @@ class Protocol:
             return
         self.rest = bytes(rest)
         try:
-            self._holding.count(self._held())
+            self._holding.count(self._held_bytes())
         except ServingError as error:
             self._fail(Fault(429, str(error)))
 
-    def _held(self) -> int:
+    def _held_bytes(self) -> int:
         """Estimate the bytes of waiting and incomplete requests."""
         head = self._unparsed if self.reader is Reader.HEAD else 0
         return len(self.rest) + head + self._gathered + waiting_bytes(self._unanswered)

@@ -110,7 +110,7 @@ class FrameReader(ABC):
             The rest when the turn is over, to be passed again before any other data.
         """
         if self._partial:
-            data = self._whole(data)
+            data = self._gathered_piece(data)
         sender = self.sender
         sender.state = WRITER[sender.state][_READING]
         try:
@@ -186,7 +186,7 @@ class FrameReader(ABC):
         self._needed = needed
         return len(data)
 
-    def _whole(self, data: Payload) -> bytes:
+    def _gathered_piece(self, data: Payload) -> bytes:
         """Append `data` to the kept piece; return nothing while that is too short."""
         # A bytearray grows in place, so a frame that arrives byte by byte costs no more than one
         # that arrives whole.

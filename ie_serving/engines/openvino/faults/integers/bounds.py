@@ -127,7 +127,9 @@ class Values:
         grown = (low + min(0, taken.step) * MOST, high + max(0, taken.step) * MOST)
         held = HELD[parameter.get_output_element_type(0).get_type_name()]
         is_same = not taken.step and not taken.sliced
-        known = KnownOutput(_within(grown, held), outer.fixed and is_same, outer.folded and is_same)
+        known = KnownOutput(
+            _wrapped(grown, held), outer.fixed and is_same, outer.folded and is_same
+        )
         self._known[_key(parameter.output(0))] = known
 
 
@@ -186,7 +188,7 @@ def _known_output(node: ov.Node, output: ov.Output, inputs: Sequence[KnownOutput
     # Folded and moved values keep all bits, and are refused where the plugin cuts them.
     if not found or not (folded or name in MOVES):
         sizes = fixed and _are_sizes(output, bounds)
-        found = _overlap(found or SMALL, SMALL) if sizes else _within(found or held, held)
+        found = _overlap(found or SMALL, SMALL) if sizes else _wrapped(found or held, held)
     return KnownOutput(found, fixed, folded)
 
 
@@ -196,7 +198,7 @@ def _are_sizes(output: ov.Output, inputs: Sequence[Bounds | None]) -> bool:
     return is_static and all(each is None or is_small(each) for each in inputs)
 
 
-def _within(found: Bounds, held: Bounds) -> Bounds:
+def _wrapped(found: Bounds, held: Bounds) -> Bounds:
     """Give the bounds after results outside `held` have wrapped around."""
     return found if is_within(found, held) else held
 

@@ -160,7 +160,9 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(99, "uwsgi", "| test pages for the browser; `uwsgi` | none |"),
     Example(100, "STFS_<FLAG>", f"{STFS_COMMAND}::test_each_flag_has_a_variable_and_beats_it"),
     Example(
-        100, "STFS_B64_AUTOCONVERT", f"{STFS_COMMAND}::test_the_variable_that_is_called_otherwise"
+        100,
+        "STFS_B64_AUTOCONVERT",
+        f"{STFS_COMMAND}::test_the_variable_of_another_name_is_warned_of",
     ),
     Example(
         101,
@@ -196,7 +198,7 @@ SIMPLE_TENSORFLOW_SERVING = (
     Example(
         106,
         "--model_platform mxnet, pytorch_onnx, h2o, spark",
-        f"{STFS_COMMAND}::test_platforms_that_are_refused_with_advice",
+        f"{STFS_COMMAND}::test_a_platform_that_cannot_be_had_is_refused_with_advice",
     ),
     Example(107, "--model_platform pmml", f"{STFS}::test_pmml_answers_a_flat_record"),
     Example(108, "<model>-signature.json", "Files `*-signature.json` are not read"),
@@ -386,7 +388,11 @@ OPENVINO_MODEL_SERVER = (
         "pipeline_config_list over REST and gRPC",
         f"{GRAPHS}::test_a_pipeline_of_openvino_model_server_is_answered",
     ),
-    Example(58, "demultiply_count of the pipeline", f"{PIPELINES}::test_a_request_that_is_a_list"),
+    Example(
+        58,
+        "demultiply_count of the pipeline",
+        f"{PIPELINES}::test_a_request_that_is_a_list_runs_each_entry",
+    ),
     Example(
         61, "demultiply_count, gather_from_node", f"{PIPELINES}::test_a_node_that_gathers_runs_once"
     ),

@@ -264,7 +264,7 @@ def to_16_bits() -> bool:
     tests=(
         "integers/test_arithmetic.py::test_a_mask_beyond_32_bits",
         "integers/test_arithmetic.py::test_other_constants_beyond_32_bits_fail_the_version",
-        "integers/test_fixed.py::test_constants_beyond_32_bits_that_openvino_does_not_fold",
+        "integers/test_fixed.py::test_constants_beyond_32_bits_that_openvino_does_not_fold_are_refused",
     ),
 )
 def wide_masks() -> bool:

@@ -467,7 +467,7 @@ def _code(call: Any, request: Any) -> Any:
     return OK
 
 
-def test_closed_health_and_what_asks_without_credentials(tmp_path: Path) -> None:
+def test_a_check_without_credentials_finds_closed_health_ready(tmp_path: Path) -> None:
     """The container's check has no credentials: that they are asked for shows open ports."""
     script = ROOT / "deploy" / "container" / "healthcheck.py"
     spec = importlib.util.spec_from_file_location("healthcheck", script)
@@ -496,9 +496,7 @@ def test_closed_health_and_what_asks_without_credentials(tmp_path: Path) -> None
     ("content", "said"),
     [("{}", "is no JSON Web Key Set"), ("", "cannot be read: No such file")],
 )
-def test_keys_of_tokens_that_are_broken_at_the_start(
-    tmp_path: Path, content: str, said: str
-) -> None:
+def test_broken_keys_of_tokens_end_the_start(tmp_path: Path, content: str, said: str) -> None:
     file, keys = tmp_path / "keys", tmp_path / "keys.json"
     file.write_text("zoe predict * jwt:*\n")
     if content:
@@ -508,7 +506,7 @@ def test_keys_of_tokens_that_are_broken_at_the_start(
         assert server.exit_code() == 1
 
 
-def test_a_file_that_is_broken_at_the_start(tmp_path: Path) -> None:
+def test_a_broken_file_of_callers_ends_the_start(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("alice predict *\n")
     with Guarded(file) as server:

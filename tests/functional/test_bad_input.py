@@ -77,7 +77,7 @@ def test_nothing_is_asked_of_metadata(server: Server) -> None:
 
 @pytest.mark.parametrize("payload", [b"\xff", b"\x0a\x05ab", b"\x08\x01" * 1000 + b"\x0a\xff\xff"])
 @pytest.mark.parametrize("method", ["Predict", "GetModelMetadata"])
-def test_bytes_that_are_no_message(server: Server, method: str, payload: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(server: Server, method: str, payload: bytes) -> None:
     call = server.channel.unary_unary(f"/tensorflow.serving.PredictionService/{method}")
     with rpc_refused("INVALID_ARGUMENT"):
         call(payload, PATIENCE_S)

@@ -99,7 +99,7 @@ def test_a_broken_file_changes_nothing_and_says_why_each_time(
     assert states(server.rest.get("/v1/config").json()) == {"one": {"1": "AVAILABLE"}}
 
 
-def test_a_file_that_is_gone(server: Server, repository: Path) -> None:
+def test_a_reload_of_a_file_that_is_gone_is_refused(server: Server, repository: Path) -> None:
     (repository / "config.json").unlink()
     reply = server.rest.post(RELOAD)
     assert reply.status_code == 400

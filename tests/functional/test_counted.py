@@ -94,7 +94,9 @@ def call(held: Held, timeout_s: float) -> grpc.StatusCode:
     return code
 
 
-def test_a_call_that_misses_its_deadline(held: Held, request: pytest.FixtureRequest) -> None:
+def test_a_call_that_misses_its_deadline_is_counted_so(
+    held: Held, request: pytest.FixtureRequest
+) -> None:
     """The library of grpcio does not say why it cancels a call."""
 
     def ask() -> None:
@@ -104,7 +106,7 @@ def test_a_call_that_misses_its_deadline(held: Held, request: pytest.FixtureRequ
     held.end_as("DEADLINE_EXCEEDED" if own else "CANCELLED", ask)
 
 
-def test_requests_that_take_longer_than_the_server_allows(held: Held) -> None:
+def test_a_request_that_takes_longer_than_the_server_allows_is_counted_so(held: Held) -> None:
     """One over each interface, at the same time."""
 
     def ask() -> None:
@@ -115,7 +117,7 @@ def test_requests_that_take_longer_than_the_server_allows(held: Held) -> None:
     held.end_as("DEADLINE_EXCEEDED", ask, 2)
 
 
-def test_a_call_whose_client_leaves(held: Held) -> None:
+def test_a_call_whose_client_leaves_is_counted_as_cancelled(held: Held) -> None:
     def ask() -> None:
         future = held.server.prediction.Predict.future(predict(), PATIENCE_S)
         held.begun()
@@ -141,7 +143,9 @@ def test_one_request_more_than_may_be_in_flight(held: Held) -> None:
 
 
 @pytest.mark.parametrize("sent", [BODY, BODY[:10]], ids=["all of it", "half of it"])
-def test_a_rest_request_whose_client_leaves(held: Held, sent: bytes) -> None:
+def test_a_rest_request_whose_client_leaves_is_counted_as_cancelled(
+    held: Held, sent: bytes
+) -> None:
     """Also one that leaves in the middle of a body that the application reads."""
     expects = "" if sent == BODY else "Expect: 100-continue\r\n"
     head = f"POST /v1/models/digits:predict HTTP/1.1\r\nHost: x\r\n{expects}"

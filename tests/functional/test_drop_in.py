@@ -104,7 +104,7 @@ def answered(reply: Any) -> tuple[str, str]:
     return reply.model_spec.name, reply.model_spec.signature_name
 
 
-def test_the_status_of_a_version_that_serves(server: Server) -> None:
+def test_the_status_of_a_version_that_serves_is_told(server: Server) -> None:
     request = named(get_model_status_pb2.GetModelStatusRequest(), "half_plus_two")
     (status,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
     assert (status.version, status.status.error_code) == (VERSION, 0)
@@ -259,7 +259,7 @@ def test_the_verbs_of_rest(server: Server, verb: str, body: object, answer: obje
     assert (reply.status_code, reply.json()) == (200, answer)
 
 
-def test_metrics_where_the_monitoring_file_says(server: Server) -> None:
+def test_metrics_stand_where_the_monitoring_file_says(server: Server) -> None:
     assert "# TYPE" in server.rest.get(METRICS).text
 
 

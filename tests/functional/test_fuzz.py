@@ -179,7 +179,9 @@ def tell(port: int, parts: list[bytes], chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("front", ["grpc", "rest"])
-def test_streams_that_are_nearly_right(server: Server, front: str) -> None:
+def test_streams_that_are_nearly_right_are_refused_without_a_defect(
+    server: Server, front: str
+) -> None:
     """Good requests are answered in between, no defect is logged, memory and sockets are freed."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)

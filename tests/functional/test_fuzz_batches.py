@@ -120,7 +120,7 @@ def check(call: Any, expected: Expected, codes: set[grpc.StatusCode], told: str)
     return str(code.name)
 
 
-def test_requests_that_share_batches(server: Server) -> None:
+def test_requests_that_share_batches_get_their_own_rows_or_faults(server: Server) -> None:
     """Each gets its own rows or its own fault; the queue goes on and no bytes are lost."""
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(1 << 32))
     chance, begun, counted = random.Random(seed), time.monotonic(), Counter[str]()

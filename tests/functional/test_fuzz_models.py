@@ -92,7 +92,7 @@ def ask(server: Server, name: str, values: list[int]) -> tuple[int, str]:
     return reply.status_code, reply.text
 
 
-def test_values_that_models_compute_with(server: Server) -> None:
+def test_values_get_the_same_answer_whatever_was_asked_before(server: Server) -> None:
     """The same values get the same answer, whatever was asked before; no process dies."""
     seed = random.randrange(1 << 32)
     chance, begun, count = random.Random(seed), time.monotonic(), 0

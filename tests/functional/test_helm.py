@@ -116,7 +116,7 @@ def test_the_values_of_the_documentation_are_deployed(
     assert {"ServiceMonitor", "PrometheusRule", "HTTPRoute", "GRPCRoute"} <= kinds
 
 
-def test_a_directory_of_models_that_requests_load(deployed: Any, tmp_path: Path) -> None:
+def test_a_directory_of_models_is_loaded_by_requests(deployed: Any, tmp_path: Path) -> None:
     settings = deployed("fleet").settings(tmp_path)
     (repository,) = settings.in_file
     assert (repository.base_path, tuple(repository.exclude)) == ("s3://models", ("old-*",))

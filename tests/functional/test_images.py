@@ -183,7 +183,7 @@ def test_channels_first_are_found_by_the_shape(server: Server, send: Callable[..
     np.testing.assert_allclose(answered[0], expected, atol=TOLERANCE)
 
 
-def test_colours_in_the_order_that_is_configured(
+def test_colours_come_in_the_order_that_is_configured(
     server: Server, send: Callable[..., Array]
 ) -> None:
     answered = send(server, "rgb", FILES["PNG"])

@@ -244,7 +244,7 @@ def test_odd_requests_are_refused(server: Server, change: Any, text: str) -> Non
             infer(server, request.SerializeToString())
 
 
-def test_bytes_that_are_no_message(server: Server) -> None:
+def test_bytes_that_are_no_message_are_refused(server: Server) -> None:
     for payload in (b"\xff", b"\n\5di", b"\x2a\x7f" * 100):
         with rpc_refused("INVALID_ARGUMENT"):
             infer(server, payload)

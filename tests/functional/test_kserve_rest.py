@@ -252,7 +252,7 @@ def test_bytes_that_are_no_text_are_written_as_base64_and_say_so(server: Server)
     assert output["data"] == ["/wA="]
 
 
-def test_numbers_that_are_not_finite(server: Server) -> None:
+def test_numbers_that_are_not_finite_come_back(server: Server) -> None:
     body = (
         b'{"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[NaN,Infinity,-Infinity]}]}'
     )
@@ -438,7 +438,7 @@ def test_json_is_read_to_the_length_that_is_told(server: Server) -> None:
         ("/v2/models/digits/versions/nobody/infer", 400),
     ],
 )
-def test_a_version_that_is_not_there(server: Server, path: str, status: int) -> None:
+def test_a_version_that_is_not_there_is_refused(server: Server, path: str, status: int) -> None:
     reply = server.rest.post(path, json={"inputs": [IMAGE]})
     assert reply.status_code == status
     assert "error" in reply.json()

@@ -114,7 +114,7 @@ def test_models_on_demand_tell_whether_they_are_loaded_and_the_budget(browser: A
             page.locator("p.hint", has_text="1 of 1 models are loaded.").wait_for()
 
 
-def test_shares_of_the_traffic_and_what_a_shadow_answers(
+def test_the_page_shows_shares_of_the_traffic_and_differences_of_a_shadow(
     browser: Any, tmp_path: Path, serve: Serve
 ) -> None:
     entry = {

@@ -96,7 +96,7 @@ def made(tmp_path: Path, ports: tuple[int, int]) -> Iterator[Process]:
         yield make
 
 
-def test_make_run_and_what_it_and_the_readme_say_to_type(
+def test_make_run_and_the_readme_say_what_works(
     made: Process, tmp_path: Path, ports: tuple[int, int]
 ) -> None:
     printed = [line for line in made.lines if re.match(r"  (curl|\.venv)", line)]

@@ -187,7 +187,9 @@ def test_plain_clients_are_refused(mutual: Encrypted) -> None:
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_server_that_the_client_does_not_believe(mutual: Encrypted, tmp_path: Path) -> None:
+def test_a_client_refuses_a_server_that_it_does_not_believe(
+    mutual: Encrypted, tmp_path: Path
+) -> None:
     context = ssl.create_default_context(cafile=Authority(tmp_path).path)
     url = f"https://localhost:{mutual.rest_port}/v2/health/live"
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -44,7 +44,9 @@ def asked() -> Any:
 
 
 @pytest.mark.parametrize("timeout", ["27000H", "99999999H", "99999999S"])
-def test_a_deadline_that_never_comes(digits: Server, timeout: str) -> None:
+def test_a_request_with_a_deadline_that_never_comes_is_answered(
+    digits: Server, timeout: str
+) -> None:
     """3.6e11 seconds are the most that the header holds; grpcio's client itself ends at 9.2e9."""
     with closing(Client(digits.port)) as client:
         fields = request(("grpc-timeout", timeout), path=PREDICT)

@@ -114,7 +114,9 @@ def test_a_wrong_key_and_a_wrong_signature_are_refused(
     assert signed[-20:] not in str(raised.value)
 
 
-def test_a_key_that_is_no_base64(repository: AzureRepository, settings: dict[str, str]) -> None:
+def test_a_key_that_is_no_base64_is_refused(
+    repository: AzureRepository, settings: dict[str, str]
+) -> None:
     storage = repository.opened(**settings, AZURE_STORAGE_KEY=f"{SECRET}!")
     refused(Unauthorized, ["cannot list", "check the account, and its key"], storage.directories)
 
@@ -226,7 +228,7 @@ class TestAnswers:
         storage = answering(reply, AZURE_STORAGE_SAS_TOKEN=f"sig={SECRET}")
         refused(kind, ["cannot list", *words], storage.directories)
 
-    def test_a_clock_that_is_wrong(
+    def test_a_wrong_clock_is_told_apart_from_a_wrong_key(
         self, answering: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Azure has the code of a wrong key for it."""
@@ -285,7 +287,7 @@ class TestAnswers:
             refused(Unauthorized, ["Storage Blob Data Reader"], storage.directories)
         assert [each["Authorization"] for each in self.seen] == [f"Bearer ey.{SECRET}"]
 
-    def test_an_identity_that_is_refused(
+    def test_an_identity_that_is_refused_is_told(
         self, answering: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pytest.importorskip("azure.identity")

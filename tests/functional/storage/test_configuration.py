@@ -139,7 +139,7 @@ def test_files_of_tensorflow_serving_are_followed_in_a_store(
 
 
 @kept("minio", "gs")
-def test_one_that_is_not_there(remote: Remote, launcher: Launcher) -> None:
+def test_a_file_that_is_not_there_ends_the_start(remote: Remote, launcher: Launcher) -> None:
     url = f"{remote.storage.url}/none.config"
     command = ("tensorflow_model_server", "--port=1", f"--model_config_file={url}")
     with Process(*command, env=launcher.environ) as process:
@@ -149,7 +149,9 @@ def test_one_that_is_not_there(remote: Remote, launcher: Launcher) -> None:
 
 
 @kept("s3", "az")
-def test_a_store_that_refuses(remote: Remote, launcher: Launcher, tmp_path: Path) -> None:
+def test_a_store_that_refuses_ends_the_start_with_its_cause(
+    remote: Remote, launcher: Launcher, tmp_path: Path
+) -> None:
     """The fault names the file, and what to change."""
     remote.proxy.__exit__()
     command = ("ie_serving", "config", f"--config_path={remote.storage.url}/config.json")

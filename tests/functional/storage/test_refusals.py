@@ -421,13 +421,13 @@ class TestGoogleCredentials:
         refused(Unauthorized, words, issued(200).directories)
         assert self.seen == [f"Bearer ya29.{SECRET}"]
 
-    def test_a_key_that_was_revoked(self, issued: Callable[[int], Storage]) -> None:
+    def test_a_revoked_key_is_refused_and_not_told(self, issued: Callable[[int], Storage]) -> None:
         with pytest.raises(Unauthorized, match="credentials were refused") as raised:
             issued(400).directories()
         assert SECRET not in str(raised.value)
         assert self.seen == []
 
-    def test_a_key_file_that_is_none(
+    def test_a_key_file_that_is_none_is_told_by_its_variable(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
     ) -> None:
         (tmp_path / "key.json").write_text("{}")

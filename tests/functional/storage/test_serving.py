@@ -313,7 +313,9 @@ def test_a_marker_says_when_a_version_is_complete(
     until(lambda: serves(server, 2))
 
 
-def test_a_volume_that_is_switched_by_its_link(launcher: Launcher, tmp_path: Path) -> None:
+def test_a_volume_switched_by_its_link_brings_the_next_version(
+    launcher: Launcher, tmp_path: Path
+) -> None:
     """As Kubernetes does with a ConfigMap: every name is a link through `..data`."""
     volume = tmp_path / "volume"
     volume.mkdir()

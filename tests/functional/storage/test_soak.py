@@ -102,7 +102,7 @@ def first_answer_s(launcher: Launcher, url: str, table: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_memory_while_a_new_version_is_fetched(
+def test_memory_grows_little_while_a_new_version_is_fetched(
     scheme: str,
     upload: Upload,
     model: Path,

@@ -75,7 +75,7 @@ def test_after_a_while_the_failure_is_the_answer(server: Answering) -> None:
     assert waits == []
 
 
-def test_a_server_that_is_not_there(server: Answering) -> None:
+def test_a_server_that_is_not_there_is_told(server: Answering) -> None:
     port = server.server_port
     server.server_close()
     said = json.loads(asker(port, [], retry_s=0).ask(b"{}"))
@@ -115,7 +115,7 @@ def test_the_command_line_names_broker_and_model(
         ("--retry_seconds=-1", "0 seconds or more"),
     ],
 )
-def test_a_value_that_a_flag_cannot_have(flag: str, expected: str) -> None:
+def test_a_value_that_a_flag_cannot_have_is_refused(flag: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         bridge.parse(["bridge", "mqtt", "--topic=t", "--model_name=m", flag], {})
 

@@ -145,6 +145,6 @@ def test_each_failure_has_its_exit_code(
     assert f"ie_serving: error: {said}" in found.err
 
 
-def test_a_directory_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernel", "run", "/nowhere/1", "--input=-"]) == 2
     assert "DIR: /nowhere/1 is no directory" in capsys.readouterr().err

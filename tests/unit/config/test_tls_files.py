@@ -34,7 +34,7 @@ def test_a_list_that_grpcio_would_not_heed_is_refused() -> None:
         credentials.read(ServerSettings(**files, grpc_transport="grpcio"))  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.crt")
     with pytest.raises(ConfigError, match=r"missing\.crt: cannot be read: No such file"):
         credentials.read(ServerSettings(tls_certificate=missing, tls_key=missing))

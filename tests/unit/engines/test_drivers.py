@@ -58,7 +58,7 @@ def two_drivers() -> list[Claiming]:
         pytest.param([FILE], "special", "special", id="the special one by name"),
     ],
 )
-def test_the_driver_that_compiles(
+def test_the_driver_that_is_named_or_special_compiles(
     tmp_path: Path, two_drivers: list[Claiming], files: list[str], named: str, chosen: str
 ) -> None:
     for file in files:
@@ -103,7 +103,7 @@ def loaded(file: Path, options: EngineOptions) -> object:
         ),
     ],
 )
-def test_drivers_that_are_not_at_hand(
+def test_a_driver_of_the_table_or_of_another_package_compiles(
     tmp_path: Path, two_drivers: list[Claiming], files: list[str], named: str, chosen: str
 ) -> None:
     for file in files:

@@ -76,6 +76,6 @@ def test_floats_are_no_integers() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (-1, -1, -1)])
-def test_inputs_that_no_example_can_fill(shape: tuple[int, ...]) -> None:
+def test_inputs_that_no_example_can_fill_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidRequest, match="use Predict"):
         batch([{"x": [1.0]}], DataType.FP32, shape)

@@ -121,7 +121,7 @@ async def test_it_says_why_a_model_does_not_serve(fields: dict[str, Any], text: 
         await asyncio.wait_for(load, PATIENCE_S)
 
 
-async def test_a_model_that_is_removed_meanwhile() -> None:
+async def test_a_model_that_is_removed_meanwhile_fails_the_graph() -> None:
     world = World(g=("a",))
     load = world.load("g")
     await settle()
@@ -167,7 +167,7 @@ async def test_it_waits_for_a_model_that_the_same_change_adds() -> None:
     await asyncio.wait_for(load, PATIENCE_S)
 
 
-async def test_graphs_that_wait_for_each_other() -> None:
+async def test_graphs_that_wait_for_each_other_are_refused() -> None:
     world = World(g=("h",), h=("a", "g"))
     first = world.load("g")
     await settle()
@@ -207,7 +207,7 @@ async def test_a_version_that_a_graph_names_is_held_until_the_graph_has_gone() -
     assert (world.used.held("a"), stream.aspired) == (set(), 2)
 
 
-async def test_a_version_that_a_graph_names_and_no_model_has() -> None:
+async def test_a_version_that_a_graph_names_and_no_model_has_fails_the_graph() -> None:
     world = World(g={"a": frozenset({1, 2})})
     world.streams["a"].change(default=object(), available={2: object()}, is_settled=True)
     with pytest.raises(LoadFailed, match=r'it uses version 1 of model "a", which does not serve$'):

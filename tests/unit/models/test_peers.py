@@ -59,7 +59,9 @@ def beside(*others: str) -> ListedPeers:
         pytest.param(["2L 1E"], set(), id="nothing that all have"),
     ],
 )
-def test_versions_that_all_have(others: list[str], shared: set[int]) -> None:
+def test_versions_are_shared_where_all_workers_have_them(
+    others: list[str], shared: set[int]
+) -> None:
     assert set(beside(*others).shared("m", {1, 2})) == shared
 
 

@@ -158,7 +158,7 @@ class TestNetwork:
         error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
         assert network_trouble(error) is Trouble.REFUSED
 
-    def test_a_name_that_does_not_resolve(self) -> None:
+    def test_a_name_that_does_not_resolve_is_a_trouble_of_dns(self) -> None:
         error = raised_by(lambda: get("http://no-such-host.invalid"))
         assert network_trouble(error) is Trouble.DNS
 
@@ -169,7 +169,7 @@ class TestNetwork:
         released.set()
         assert network_trouble(error) is Trouble.TIMEOUT
 
-    def test_a_connection_that_breaks(self) -> None:
+    def test_a_connection_that_breaks_is_a_broken_one(self) -> None:
         port = serve_once(lambda connection: (connection.recv(100), None)[1])
         error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
         assert network_trouble(error) is Trouble.BROKEN

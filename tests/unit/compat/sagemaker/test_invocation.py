@@ -45,7 +45,7 @@ def test_a_body_of_tensorflow_serving_is_passed_on_as_it_is(kind: bytes, body: b
     assert body_of(kind, body) == body
 
 
-def test_numbers_that_json_lacks() -> None:
+def test_numbers_that_json_lacks_are_passed_on() -> None:
     assert body_of(CSV, b"nan,-inf") == b'{"instances":[[NaN,-Infinity]]}'
 
 

@@ -144,7 +144,9 @@ def test_a_platform_chooses_its_driver(base_path: str, platform: str, driver: st
         ("./model", "tensorflwo", "did you mean"),
     ],
 )
-def test_platforms_that_are_refused_with_advice(base_path: str, platform: str, advice: str) -> None:
+def test_a_platform_that_cannot_be_had_is_refused_with_advice(
+    base_path: str, platform: str, advice: str
+) -> None:
     """README.md, "Supported Models"."""
     (found,) = faults(f"--model_base_path={base_path}", f"--model_platform={platform}")
     assert found.startswith("--model_platform: ")
@@ -172,7 +174,7 @@ def test_each_flag_has_a_variable_and_beats_it(name: str) -> None:
     assert server(f"--{name}={text}", **{flag.variable: "0"}, **user) == by_variable
 
 
-def test_the_variable_that_is_called_otherwise() -> None:
+def test_the_variable_of_another_name_is_warned_of() -> None:
     parsed: ParsedCommandLine = parse([], {"STFS_B64_AUTOCONVERT": "true"})
     assert parsed.warnings[0].startswith("--enable_b64_autoconvert has no effect")
 

@@ -80,7 +80,7 @@ def test_so_is_any_other_but_an_emulator(read: Read, address: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("address", OWN)
-def test_but_one_that_is_not_public_to_users_of_ovms(address: str, tmp_path: Path) -> None:
+def test_users_of_ovms_keep_plain_http_to_private_addresses(address: str, tmp_path: Path) -> None:
     """OVMS knows nothing of `minio://`, whose client takes TLS for granted."""
     found = urls(OVMS(dict.fromkeys(VARIABLES, address), tmp_path))
     assert found == [f"http://{address}", f"http://{address}", f"https://{address}"]

@@ -34,7 +34,7 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_a_library_that_is_there(
+def test_a_library_that_is_there_is_named_by_its_path(
     libraries: Path, argv: list[str], environ: Mapping[str, str], name: str
 ) -> None:
     (model,) = ie_serving.parse([*ONE, *argv], environ).settings.models

@@ -48,7 +48,7 @@ def test_models_of_a_repository_are_listed(
     assert listed == ["LLama3.2", "meta/llama4", "resnet"]
 
 
-def test_a_repository_whose_links_go_in_a_circle(models: Path) -> None:
+def test_a_repository_whose_links_go_in_a_circle_is_listed(models: Path) -> None:
     (models / "notes" / "again").symlink_to(models)
     listed = manage.run(["--list_models", f"--model_repository_path={models}"], {})
     assert "resnet" in listed

@@ -340,7 +340,7 @@ UNUSED = (
 @pytest.mark.parametrize(
     "flag", ["model_config_file", "monitoring_config_file", "batching_parameters_file", *UNUSED]
 )
-def test_files_that_are_missing_or_broken(
+def test_files_that_are_missing_or_broken_end_the_start(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "f"
@@ -385,7 +385,7 @@ def test_files_that_are_missing_or_broken(
         ),
     ],
 )
-def test_batching_parameters_that_cannot_be(
+def test_batching_parameters_that_cannot_be_are_refused(
     text: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "b"

@@ -377,7 +377,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
     ids=str,
 )
-def test_settings_of_batches_where_none_is_gathered(keys: dict[str, Any], warned: str) -> None:
+def test_settings_of_batches_without_batches_are_warned_of(
+    keys: dict[str, Any], warned: str
+) -> None:
     """Nothing would say why they change nothing."""
     warnings = read(of({"name": "m", "base_path": "/m", **keys})).warnings
     assert bool(warnings) == bool(warned)

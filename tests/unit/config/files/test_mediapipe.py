@@ -251,7 +251,7 @@ def test_a_graph_that_cannot_be_served_is_refused(
     assert said in fault(tmp_path, MULTI_MODEL.replace(old, new))
 
 
-def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
+def test_a_graph_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in fault(tmp_path, PYTHON, graph_path="other.pbtxt")
 
 

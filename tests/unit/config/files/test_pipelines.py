@@ -92,7 +92,7 @@ def test_a_node_that_gathers_runs_once() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0], ids=["any", "any, as written before 2022"])
-def test_a_request_that_is_a_list(count: int) -> None:
+def test_a_request_that_is_a_list_runs_each_entry(count: int) -> None:
     detect = node("detect", {"data": ("request", "image")})
     found = read(pipeline(detect, output=("detect", "y"), demultiply_count=count))["steps"]
     assert "entries" not in found["detect"]

@@ -52,7 +52,7 @@ def bundle(fields: str) -> str:
         ),
     ],
 )
-def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
+def test_a_file_that_changes_no_answer_is_taken(flag: str, text: str) -> None:
     check_session(flag, text, "f")
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_changes_no_answer(flag: str, text: str) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_parsed(flag: str, text: str, fault: str) -> None:
+def test_a_file_that_cannot_be_parsed_is_refused(flag: str, text: str, fault: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_session(flag, text, "f")
     assert str(refused.value).startswith("Invalid protobuf file: 'f': ")

@@ -181,7 +181,9 @@ def _lines(value: Any, place: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "row", [row for _, _, row in FLAGS if row.outcome == Outcome.ENDS], ids=name_of
 )
-def test_a_command_that_ends(row: Row, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_ends_does_as_its_row_says(
+    row: Row, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "m").symlink_to(ROOT / "examples/models/digits")
     config = tmp_path / "config.json"

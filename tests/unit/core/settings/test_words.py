@@ -30,7 +30,7 @@ def test_a_word_means_the_same_in_each_spelling(
 
 
 @pytest.mark.parametrize("given", ["{a}, {b}", ["{a}", "{b}"]], ids=["text", "list"])
-def test_files_that_are_there(given: str | list[str], tmp_path: Path) -> None:
+def test_files_have_to_be_there(given: str | list[str], tmp_path: Path) -> None:
     named = {"a": str(tmp_path / "a.so"), "b": str(tmp_path / "b.so")}
     with pytest.raises(ConfigError, match=r"a\.so' given; expected a file that exists"):
         words.files(written(given, named), "p")

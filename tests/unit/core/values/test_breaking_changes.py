@@ -58,7 +58,7 @@ def test_a_change(inputs: list[TensorSpec], outputs: list[TensorSpec], text: str
     assert found[:1] == ([f'signature "s": {text}'] if text else [])
 
 
-def test_a_signature_that_is_gone() -> None:
+def test_a_signature_that_is_gone_is_a_breaking_change() -> None:
     left_out = replace(BEFORE, left_out="no engine has it")
     assert list(breaking_changes({"s": BEFORE}, {})) == ['signature "s" is gone']
     assert list(breaking_changes({"s": BEFORE}, {"s": left_out})) == ['signature "s" is gone']

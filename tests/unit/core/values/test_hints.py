@@ -34,7 +34,7 @@ def test_a_hint_names_settings_as_the_command_does_or_says_nothing(
     assert Hint(text).said(names) == said
 
 
-def test_the_fields_that_a_hint_names() -> None:
+def test_a_hint_names_its_fields() -> None:
     assert Hint("{s3.region} or {storage.cache_dir}").fields == ("s3.region", "storage.cache_dir")
 
 

@@ -81,7 +81,7 @@ async def test_other_requests_have_turns_between_entries(
     assert turns == [0]
 
 
-async def test_entries_that_differ_in_shape(tmp_path: Path) -> None:
+async def test_entries_that_differ_in_shape_are_refused(tmp_path: Path) -> None:
     cut = Model("x:f[-1]", "y:f[-1]", lambda x: {"y": x[: int(x[0])]})
     steps = {"last": {"model": "cut", "for_each": "request.rows", "in": {"x": "item"}}}
     graph = filled(cut=cut).graph(tmp_path, steps)

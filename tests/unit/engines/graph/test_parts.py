@@ -137,7 +137,7 @@ def test_a_built_in_step_that_does_not_fit_is_named(directory: Path) -> None:
         compiled(shelf(), directory, steps, outputs={"y": "last.items"})
 
 
-async def test_texts_of_what_passes(directory: Path) -> None:
+async def test_values_that_pass_are_written_as_texts(directory: Path) -> None:
     steps = {
         "double": {"model": "double", "in": "request"},
         "json": {"use": "json", "in": {"x": "request.x", "y": "double.y"}},
@@ -206,7 +206,7 @@ async def test_a_step_gathers_what_entries_gave(directory: Path) -> None:
     assert await ask(graph, x=[[1], [2], [3]]) == {"y": 9}
 
 
-async def test_a_signature_that_a_later_version_lacks(directory: Path) -> None:
+async def test_a_signature_that_a_later_version_lacks_is_told(directory: Path) -> None:
     models = shelf()
     graph = compiled(models, directory, {"last": {"model": "add", "in": "request"}})
     later = plus(1)

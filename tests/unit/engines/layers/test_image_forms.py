@@ -36,7 +36,9 @@ def spec(
         ((-1, 3, -1, 160), "NCHW", "NCHW"),
     ],
 )
-def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: str) -> None:
+def test_inputs_of_these_shapes_take_images(
+    shape: tuple[int, ...], layout: str, expected: str
+) -> None:
     form = image_form(spec(*shape, layout=layout))
     assert form is not None
     assert form.layout == expected
@@ -61,7 +63,7 @@ def test_inputs_that_take_images(shape: tuple[int, ...], layout: str, expected: 
         ((-1, 100, 1, 1), ""),
     ],
 )
-def test_inputs_that_take_none(shape: tuple[int, ...], layout: str) -> None:
+def test_inputs_of_other_shapes_take_no_images(shape: tuple[int, ...], layout: str) -> None:
     assert image_form(spec(*shape, layout=layout)) is None
 
 

@@ -183,7 +183,7 @@ async def test_nothing_is_held_when_a_request_has_ended(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_shapes_of_strings_that_are_no_batch(
+async def test_shapes_of_strings_that_are_no_batch_are_refused(
     tmp_path: Path, shape: list[int], sent: tuple[int, ...], phrase: str
 ) -> None:
     with pytest.raises(InvalidTensor, match=phrase):

@@ -219,7 +219,9 @@ async def test_untyped_outputs_are_arrays(tmp_path: Path, made: str, expected: A
         pytest.param("np.array('a')", ("a".encode("utf-32-le"), "1w", ()), id="texts of numpy"),
     ],
 )
-async def test_untyped_outputs_that_are_no_arrays(tmp_path: Path, made: str, sent: Any) -> None:
+async def test_untyped_outputs_that_are_no_arrays_keep_their_type(
+    tmp_path: Path, made: str, sent: Any
+) -> None:
     model = node(tmp_path, f"return [Tensor('output', {made})]", ANY, ANY)
     found = sent_in((await answer(model, input=[1.0]))["output"])
     assert found is not None

@@ -289,7 +289,7 @@ def f(x):
         ),
     ],
 )
-async def test_numbers_that_are_none(
+async def test_a_value_that_is_no_number_of_its_type_is_refused(
     tmp_path: Path, opened: list[KernelModel], dtype: str, given: str, text: str
 ) -> None:
     opened.append(served(tmp_path, NUMBERS % (dtype, given), "f"))

@@ -413,7 +413,7 @@ def test_a_template_names_what_is_not_there() -> None:
         ),
     ],
 )
-def test_options_that_are_wrong(name: str, options: object, faults: list[str]) -> None:
+def test_options_that_are_wrong_are_told(name: str, options: object, faults: list[str]) -> None:
     found = TABLE[name].faults(options)
     assert len(found) == len(faults)
     assert all(each.startswith(text) for each, text in zip(found, faults, strict=True)), found

@@ -215,7 +215,7 @@ def test_a_search_with_code_of_its_own_is_told_what_to_dump(tmp_path: Path) -> N
         pytest.param(LinearRegression(), "LinearRegression does not say how many", id="not fitted"),
     ],
 )
-def test_objects_that_are_no_models(tmp_path: Path, held: Any, text: str) -> None:
+def test_objects_that_are_no_models_are_refused(tmp_path: Path, held: Any, text: str) -> None:
     with pytest.raises(LoadFailed, match=text):
         load(saved(tmp_path, held), ALLOWED)
 

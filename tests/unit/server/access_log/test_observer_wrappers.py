@@ -174,14 +174,16 @@ async def cancelling(*_: object) -> None:
 
 
 @pytest.mark.parametrize("app", [failing, cancelling])
-async def test_a_request_over_rest_that_a_defect_ends(
+async def test_a_request_over_rest_that_a_defect_ends_has_its_code(
     access: OptionalWatch, line: Fields, app: Any
 ) -> None:
     assert (await Talk(app, access.rest).say(POST)).startswith(b"HTTP/1.1 500 ")
     assert ended(line)["code"] == 500
 
 
-async def test_a_request_over_rest_whose_client_leaves(access: OptionalWatch, line: Fields) -> None:
+async def test_a_request_over_rest_whose_client_leaves_has_its_code(
+    access: OptionalWatch, line: Fields
+) -> None:
     gate = Gate()
     talk = Talk(gate, access.rest)
     await talk.say(POST)
@@ -190,7 +192,9 @@ async def test_a_request_over_rest_whose_client_leaves(access: OptionalWatch, li
     assert (gate.cancelled, ended(line)["code"]) == (["/a"], 499)
 
 
-async def test_a_request_over_rest_that_a_drain_cuts(access: OptionalWatch, line: Fields) -> None:
+async def test_a_request_over_rest_that_a_drain_cuts_has_its_code(
+    access: OptionalWatch, line: Fields
+) -> None:
     talk = Talk(Gate(), access.rest)
     await talk.say(POST)
     talk.host.draining = True
@@ -257,7 +261,7 @@ async def _awaited(work: Awaitable[bytes]) -> bytes:
         (asyncio.CancelledError(Code.DEADLINE_EXCEEDED), "DEADLINE_EXCEEDED"),
     ],
 )
-def test_a_call_that_fails(
+def test_a_call_that_fails_has_its_code(
     access: OptionalWatch, line: Fields, error: BaseException, code: str
 ) -> None:
     method = access.grpc({"s": {"m": raising(error)}}, None)[0]["s"]["m"]

@@ -44,7 +44,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", [10, 200_000], ids=["whole", "in pieces"])
-async def test_one_that_is_answered(tmp_path: Path, size: int) -> None:
+async def test_a_call_that_is_answered_has_its_sizes_and_time(tmp_path: Path, size: int) -> None:
     async with logging(tmp_path) as (_, peer):
         peer.send(call(1, "Size", b"%d" % size, ("x-request-id", "7f-1")))
         peer.send(window_update(0, size), window_update(1, size))
@@ -70,7 +70,7 @@ async def test_a_compressed_one_has_the_sizes_of_what_it_says(tmp_path: Path, si
 
 
 @pytest.mark.parametrize("method", ["Wait", "Echo"])
-async def test_one_that_is_late(tmp_path: Path, method: str) -> None:
+async def test_a_call_that_is_late_has_its_code(tmp_path: Path, method: str) -> None:
     """While it is worked on, and while its message comes."""
     whole = call(1, method, b"abc", ("grpc-timeout", "20m"))
     begun = headers(1, call_headers(method, ("grpc-timeout", "20m")))
@@ -83,7 +83,7 @@ async def test_one_that_is_late(tmp_path: Path, method: str) -> None:
     assert line["bytes_in"] == (3 if method == "Wait" else None)
 
 
-async def test_one_that_answers_although_it_is_late(tmp_path: Path) -> None:
+async def test_a_call_that_answers_too_late_has_the_code_that_was_told(tmp_path: Path) -> None:
     """Its line says what its client was told."""
     async with logging(tmp_path) as (_, peer):
         peer.send(call(1, "Stay", b"abc", ("grpc-timeout", "20m")))
@@ -94,7 +94,7 @@ async def test_one_that_answers_although_it_is_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["Wait", "Stay"], ids=["cancelled", "answers all the same"])
-async def test_one_whose_client_has_left(tmp_path: Path, method: str) -> None:
+async def test_a_call_whose_client_has_left_has_its_code(tmp_path: Path, method: str) -> None:
     async with logging(tmp_path) as (_, peer):
         peer.send(call(1, method, b"abc"))
         await peer.pong()
@@ -119,7 +119,7 @@ GZIP = headers(1, call_headers("Echo", ("grpc-encoding", "gzip")))
         ),
     ],
 )
-async def test_one_that_fails(tmp_path: Path, sent: bytes, code: str) -> None:
+async def test_a_call_that_fails_has_its_code(tmp_path: Path, sent: bytes, code: str) -> None:
     async with logging(tmp_path) as (_, peer):
         peer.send(sent)
         reply = await peer.reply(1)
@@ -127,7 +127,9 @@ async def test_one_that_fails(tmp_path: Path, sent: bytes, code: str) -> None:
     assert (line["id"], line["code"]) == (reply.fields["x-request-id"], code)
 
 
-async def test_one_whose_reply_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_whose_reply_has_no_room_has_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise BudgetFull("no room")
 
@@ -140,7 +142,7 @@ async def test_one_whose_reply_has_no_room(tmp_path: Path, monkeypatch: pytest.M
     assert (line["id"], line["code"]) == (reply.fields["x-request-id"], "RESOURCE_EXHAUSTED")
 
 
-async def test_one_that_the_end_of_the_server_breaks_off(tmp_path: Path) -> None:
+async def test_a_call_that_the_end_of_the_server_breaks_off_has_its_code(tmp_path: Path) -> None:
     """Its line says what its client was told."""
     async with logging(tmp_path) as (served, peer):
         peer.send(call(1, "Wait", b"abc"))

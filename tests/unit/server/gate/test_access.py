@@ -194,7 +194,7 @@ async def test_a_renewal_counts_at_once(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.messages == ["callers renewed keys=1 users=0 certificates=1 claims=0"]
 
 
-async def test_a_password_that_is_verified_while_it_goes(hashed: Hashes) -> None:
+async def test_a_password_that_changes_while_it_is_verified_is_refused(hashed: Hashes) -> None:
     present, other = [material()], material(users={"bob": password(BOB, "another")})
     gate = Access(lambda: present[0], Handover())
     hashed.gate.clear()

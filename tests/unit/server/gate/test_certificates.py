@@ -33,7 +33,7 @@ def material(folder: Path) -> TlsMaterial:
     ("days", "fault", "logged"),
     [(-1, "expired on", "expired on"), (3, "", "in 2 days: renew it"), (90, "", "")],
 )
-def test_a_certificate_that_expires(
+def test_a_certificate_that_expires_is_told_beforehand(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, fault: str, logged: str
 ) -> None:
     until = datetime.now(timezone.utc) + timedelta(days=days)

@@ -136,7 +136,7 @@ async def test_the_fault_of_a_token_is_told_to_the_holder_of_a_valid_signature(
         await access().verified(bearer(WRONG[name]()))
 
 
-async def test_a_token_that_no_line_is_for() -> None:
+async def test_a_token_that_no_line_is_for_is_forbidden() -> None:
     with pytest.raises(Forbidden, match="no line"):
         await access().verified(bearer(token(sub="eve")))
 
@@ -217,7 +217,7 @@ async def test_lines_and_keys_are_withdrawn_at_once() -> None:
     assert await gate.verified(bearer(token(ec_key(1)))) == ALICE
 
 
-async def test_a_key_that_goes_while_its_token_is_verified() -> None:
+async def test_a_token_whose_key_goes_while_it_is_verified_is_refused() -> None:
     present = [BELIEVED]
     gate = Access(lambda: knowing(present[0]), Handover())
     present[0] = replace(BELIEVED, keys=key_set(jwk(ec_key(1), kid="one")))
@@ -284,8 +284,8 @@ async def test_tokens_of_unknown_keys_leave_room_for_others(
         await asyncio.wait_for(waiting, PATIENCE_S)
 
 
-async def test_keys_that_have_not_been_fetched_yet() -> None:
-    gate = access(replace(BELIEVED, is_url=True, source="https://login.test/keys"))
+async def test_a_token_before_the_first_keys_is_not_available() -> None:
+    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
     with pytest.raises(NotAvailable):
         await gate.verified(bearer(token()))
     assert await gate.verified(ALICE_KEY) == ALICE

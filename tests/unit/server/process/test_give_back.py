@@ -65,7 +65,7 @@ class Looks(Paced):
 @pytest.mark.parametrize(
     ("taken", "expected"), [(WORTH_RETURNING - 1, 0), (WORTH_RETURNING, 1)], ids=["little", "much"]
 )
-async def test_once_after_large_work_when_no_more_comes(taken: int, expected: int) -> None:
+async def test_memory_is_given_back_once_after_large_work(taken: int, expected: int) -> None:
     looks = Looks()
     await looks.look()
     looks.budget.lease(taken)

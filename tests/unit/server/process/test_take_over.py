@@ -79,7 +79,7 @@ def test_why_a_successor_has_ended_is_said(
         assert cause in capfd.readouterr().err, "the whole of what it said is in the log, too"
 
 
-def test_a_command_that_is_gone(
+def test_a_command_that_is_gone_begins_no_replacement(
     bound: Sequence[socket.socket],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,7 +107,7 @@ time.sleep(60)
 """
 
 
-def test_one_that_is_ready(
+def test_a_replacement_that_is_ready_says_so(
     bound: Sequence[socket.socket],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,7 +147,7 @@ def test_one_that_takes_too_long_is_ended(
     assert "was not ready within 0 s, and was ended" in caplog.text
 
 
-def test_one_that_ends_because_this_process_stops(
+def test_a_replacement_that_ends_with_this_process_is_no_error(
     bound: Sequence[socket.socket],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -183,7 +183,7 @@ def test_a_replacement_that_would_end_both_processes_is_refused(
     assert not succession.is_under_way
 
 
-def test_a_process_that_replaces_no_other() -> None:
+def test_a_process_that_replaces_no_other_inherits_nothing() -> None:
     assert inherited({}) is None
 
 

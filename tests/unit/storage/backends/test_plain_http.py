@@ -118,7 +118,7 @@ def test_each_client_says_so(make: Callable[[str], None], caplog: pytest.LogCapt
         (of_minio, False),
     ],
 )
-def test_so_do_those_that_ask_a_proxy(
+def test_clients_that_ask_a_proxy_warn_as_well(
     make: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -124,7 +124,9 @@ def test_batches_before_and_after_they_are_filled_up() -> None:
         ("REST", "ModelMetadata", 0),
     ],
 )
-def test_requests_that_are_counted(entrypoint: str, method: str, counted: int) -> None:
+def test_requests_are_counted_by_entrypoint_and_method(
+    entrypoint: str, method: str, counted: int
+) -> None:
     """Of gRPC those that infer, of REST all; also when their version has gone."""
     metrics, versions = Metrics(), [("m", 1, "AVAILABLE")]
     metrics.show_states(lambda: versions)

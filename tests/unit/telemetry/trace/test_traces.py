@@ -34,7 +34,7 @@ ON, OFF = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
 
 
 @pytest.mark.parametrize("given", [ON, f"00-{TRACE}-{SPAN}-ff", f"cc-{TRACE}-{SPAN}-01-more"])
-def test_a_context_that_is_taken(given: str) -> None:
+def test_a_context_of_the_standard_is_taken(given: str) -> None:
     """Source: W3C Trace Context, and its examples."""
     found = trace_context.read(given, "a=b")
     assert found == Parent(int(TRACE, 16), int(SPAN, 16), True, "a=b")

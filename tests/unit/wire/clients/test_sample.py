@@ -82,7 +82,9 @@ def signature(name: str, left_out: str = "") -> Signature:
         (("only",), "", "only"),
     ],
 )
-def test_the_signature_that_is_chosen(known: tuple[str, ...], asked: str, expected: str) -> None:
+def test_the_signature_that_is_named_or_alone_is_chosen(
+    known: tuple[str, ...], asked: str, expected: str
+) -> None:
     signatures = {name: signature(name) for name in known}
     assert chosen("m", signatures, asked).name == expected
 

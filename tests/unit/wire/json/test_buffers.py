@@ -151,7 +151,7 @@ def test_threads_do_not_share_a_parser() -> None:
     assert got == {1: [1], 2: [2]}
 
 
-def test_a_body_beyond_what_a_thread_keeps() -> None:
+def test_a_body_beyond_what_a_thread_keeps_is_read() -> None:
     values = read(f"[{','.join(['1.5'] * (KEPT_BODY // 4 + 1))}]", DataType.FP32)
     assert values is not None
     assert values.size == KEPT_BODY // 4 + 1

@@ -59,7 +59,7 @@ def test_examples_are_read_without_context() -> None:
         ),
     ],
 )
-def test_examples_that_are_refused(body: str, text: str) -> None:
+def test_examples_that_are_malformed_are_refused(body: str, text: str) -> None:
     """More are in `tests/functional/conformance/cases/rest_examples.py`."""
     for method in ("classify", "regress"):
         with pytest.raises(InvalidRequest) as caught:

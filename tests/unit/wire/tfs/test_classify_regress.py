@@ -153,7 +153,7 @@ def test_values_of_regress_are_one_by_row(shape: tuple[int, ...]) -> None:
         ),
     ],
 )
-def test_shapes_that_are_no_classes(outputs: dict[str, Array], text: str) -> None:
+def test_shapes_that_are_no_classes_are_refused(outputs: dict[str, Array], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         classify_regress.classes_of(outputs, 2)
     assert text in str(caught.value)
@@ -171,7 +171,7 @@ def test_shapes_that_are_no_classes(outputs: dict[str, Array], text: str) -> Non
         ((3,), "Input batch size did not match output batch size: 2 vs. 3"),
     ],
 )
-def test_shapes_that_are_no_values(shape: tuple[int, ...], text: str) -> None:
+def test_shapes_that_are_no_values_are_refused(shape: tuple[int, ...], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         classify_regress.values_of({"outputs": np.zeros(shape, np.float32)}, 2)
     assert text in str(caught.value)

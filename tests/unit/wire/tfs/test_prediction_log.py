@@ -58,7 +58,7 @@ def test_a_kind_that_has_no_request_is_named() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 8, 11, 12, 14, 19])
-def test_a_record_that_is_cut_off(cut: int) -> None:
+def test_a_record_that_is_cut_off_is_refused(cut: int) -> None:
     with pytest.raises(InvalidRequest, match="TFRecord format"):
         list(read_requests(io.BytesIO(record(log("model"))[:cut])))
 
@@ -72,6 +72,6 @@ def test_a_flipped_bit_is_noticed(data: st.DataObject) -> None:
         list(read_requests(io.BytesIO(bytes(content))))
 
 
-def test_a_record_that_is_no_prediction_log() -> None:
+def test_a_record_that_is_no_prediction_log_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="Failed to parse record: 0"):
         list(read_requests(io.BytesIO(record(b"\xff\xff"))))

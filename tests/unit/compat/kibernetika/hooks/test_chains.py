@@ -133,7 +133,7 @@ postprocess = [None, after]
 """
 
 
-async def test_hooks_behind_a_decorator_that_hides_them(
+async def test_hooks_run_behind_a_decorator_that_hides_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the form in which kibernetika-serving's documentation prints them."""

@@ -93,7 +93,7 @@ def test_texts_stay_as_they_are_unless_they_are_to_be_decoded() -> None:
     assert arrays(decoded, of)["images"].tolist() == [PNG]
 
 
-def test_images_that_are_numbers() -> None:
+def test_images_that_are_numbers_are_taken() -> None:
     assert arrays(body({"x": [[[[1]]]]}), signature(x=None))["x"].shape == (1, 1, 1, 1)
 
 
@@ -156,7 +156,9 @@ def test_a_form_without_a_file_tells_of_the_at() -> None:
         pytest.param({"images": ["*"]}, signature(x=None), "base64", id="no base64"),
     ],
 )
-def test_data_that_the_model_does_not_take(data: Any, of: Signature, words: str) -> None:
+def test_data_that_the_model_does_not_take_are_refused(
+    data: Any, of: Signature, words: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words):
         body(data).decode(of)
 

@@ -139,7 +139,7 @@ def test_a_node_that_runs_nowhere_is_refused_by_name(build: Build, cause: str) -
         ),
     ],
 )
-def test_whether_the_host_is_needed(build: Build, needed: bool) -> None:
+def test_the_host_is_needed_for_texts_and_tables(build: Build, needed: bool) -> None:
     frame, output = frame_of(build)
     assert may_need_host([], above([frame.node_output(output)])) is needed
 

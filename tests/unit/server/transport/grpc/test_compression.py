@@ -79,7 +79,7 @@ async def test_with_an_encoding_messages_may_be_as_they_are(served: Served) -> N
     ],
 )
 @pytest.mark.parametrize("method", ["Echo", "Chat"])
-async def test_messages_that_cannot_be_inflated(
+async def test_messages_that_cannot_be_inflated_are_refused(
     served: Served, method: str, content: bytes, encoding: str, status: int
 ) -> None:
     peer = await served.connect()

@@ -117,7 +117,7 @@ async def test_a_client_that_no_handler_reads_has_its_window_and_no_more(served:
     assert served.services.log == ["ended"]
 
 
-async def test_a_request_that_ends_within_a_message(served: Served) -> None:
+async def test_a_request_that_ends_within_a_message_is_refused(served: Served) -> None:
     """Told when the service has come so far, also where it lies behind what is not read."""
     peer = await served.connect()
     peer.send(headers(1, call_headers("Chat")))

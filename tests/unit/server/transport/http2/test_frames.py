@@ -105,7 +105,7 @@ def test_headers_are_read_by_hyperframe(number: int, block: bytes, ends: bool) -
 
 
 @pytest.mark.parametrize("flags", [["PRIORITY"], ["PRIORITY", "PADDED"]])
-def test_the_stream_that_headers_depend_on(flags: list[str]) -> None:
+def test_the_stream_that_headers_depend_on_is_read(flags: list[str]) -> None:
     frame = HeadersFrame(1, b"block", pad_length=7, depends_on=5, exclusive=True, flags=flags)
     bits = frames.WITH_PRIORITY | (frames.PADDED if "PADDED" in flags else 0)
     assert frames.depends_on(bits, frame.serialize()[9:]) == 5

@@ -89,7 +89,7 @@ def test_numbers_are_typed_as_by_rapidjson(text: str, value: float, frame: str) 
 
 
 @pytest.mark.parametrize("count", [1, 2, 1024, 1025, 3000])
-def test_many_escapes_beside_bytes_that_are_not_utf8(count: int) -> None:
+def test_many_escapes_are_read_beside_bytes_that_are_not_utf8(count: int) -> None:
     (text,) = parse_document(b'["\xff' + rb"\n\"\\\u0041" * count + rb"\n\n" * count + b'"]')
     assert bytes_of(text) == b"\xff" + b'\n"\\A' * count + b"\n\n" * count
 

@@ -33,7 +33,7 @@ def test_hashes_of_places_are_exact(kind: type) -> None:
     assert np.array_equal(served(build, ROWS), np.arange(1000) * 40503 % 65537)
 
 
-def test_tensors_that_are_filled_with_large_numbers() -> None:
+def test_tensors_that_are_filled_with_large_numbers_differ() -> None:
     def build(x: Any) -> Any:
         full, other = (op.broadcast(constant(n), op.shape_of(x)) for n in (LARGE, LARGE - 1))
         return op.equal(full, other)
@@ -77,7 +77,7 @@ ONE = constant(1, np.int64)
         pytest.param(lambda wide: op.embedding_bag_packed(wide, constant([[0, 1]])), id="bags"),
     ],
 )
-def test_constants_beyond_32_bits_that_openvino_does_not_fold(build: Any) -> None:
+def test_constants_beyond_32_bits_that_openvino_does_not_fold_are_refused(build: Any) -> None:
     """It cuts them when the model is compiled, and a request's answer would come of that."""
     made = op.convert(build(op.constant(WIDE)), "f32")
     model = graph(lambda x: op.add(op.reduce_max(x, constant(0)), made), [ROWS])

@@ -71,15 +71,15 @@ def oip_shared_request(
 
 def oip_register_request(name: str, key: str, size: int) -> bytes:
     """Encode an `inference.SystemSharedMemoryRegisterRequest`, Triton's extension."""
-    return _bytes(1, name.encode()) + _bytes(2, key.encode()) + b"\x20" + _varint(size)
+    return _bytes(1, name.encode()) + _bytes(2, key.encode()) + b"\x20" + varint(size)
 
 
 def _region(number: int, name: str, offset: int, size: int) -> bytes:
     """Encode the parameters that say where in shared memory a tensor lies."""
     values = {
         "shared_memory_region": _bytes(3, name.encode()),
-        "shared_memory_offset": b"\x10" + _varint(offset),
-        "shared_memory_byte_size": b"\x10" + _varint(size),
+        "shared_memory_offset": b"\x10" + varint(offset),
+        "shared_memory_byte_size": b"\x10" + varint(size),
     }
     return b"".join(
         _bytes(number, _bytes(1, key.encode()) + _bytes(2, value)) for key, value in values.items()
@@ -104,8 +104,8 @@ def oip_shared_response(message: bytes, content: bytes) -> dict[str, Array]:
 
 
 def _tensor(values: Array) -> bytes:
-    dimensions = b"".join(_bytes(2, b"\x08" + _varint(size)) for size in values.shape)
-    dtype = b"\x08" + _varint(TF_DTYPE[values.dtype])
+    dimensions = b"".join(_bytes(2, b"\x08" + varint(size)) for size in values.shape)
+    dtype = b"\x08" + varint(TF_DTYPE[values.dtype])
     return dtype + _bytes(2, dimensions) + _bytes(4, values.tobytes())
 
 
@@ -126,7 +126,7 @@ def _described(fields: list[tuple[int, Any]], content: bytes) -> tuple[str, Arra
 
 
 def _shape(number: int, values: Array) -> bytes:
-    return _bytes(number, b"".join(map(_varint, values.shape)))
+    return _bytes(number, b"".join(map(varint, values.shape)))
 
 
 def _sizes(part: Any) -> list[int]:
@@ -135,16 +135,16 @@ def _sizes(part: Any) -> list[int]:
         return [part]
     sizes, at = [], 0
     while at < len(part):
-        size, at = _read_varint(part, at)
+        size, at = read_varint(part, at)
         sizes.append(size)
     return sizes
 
 
 def _bytes(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -157,8 +157,8 @@ def _fields(message: Any) -> Iterator[tuple[int, Any]]:
     """Yield number and value of each field: an integer, or a view of the bytes."""
     view, at = memoryview(message), 0
     while at < len(view):
-        key, at = _read_varint(view, at)
-        value, at = _read_varint(view, at)
+        key, at = read_varint(view, at)
+        value, at = read_varint(view, at)
         if key & 7 == 2:
             yield key >> 3, view[at : at + value]
             at += value
@@ -166,7 +166,7 @@ def _fields(message: Any) -> Iterator[tuple[int, Any]]:
             yield key >> 3, value
 
 
-def _read_varint(view: Any, at: int) -> tuple[int, int]:
+def read_varint(view: Any, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = view[at]

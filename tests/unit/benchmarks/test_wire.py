@@ -39,7 +39,7 @@ def test_a_predict_response_is_read_whatever_the_order_of_its_outputs() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_384, 1 << 40])
 def test_sizes_of_any_length_survive(size: int) -> None:
-    assert wire._read_varint(wire._varint(size), 0) == (size, len(wire._varint(size)))
+    assert wire.read_varint(wire.varint(size), 0) == (size, len(wire.varint(size)))
 
 
 def test_tensors_behind_the_json_are_read_in_its_order() -> None:

@@ -27,18 +27,14 @@ from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
-from ie_serving.server.access_log.grpc_log import LoggedHandler, ObservedCall, SampledHandler
+from ie_serving.server.access_log.grpc_log import LoggedHandler, SampledHandler
 from ie_serving.server.access_log.observer_wrappers import OptionalWatch
 from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
-from ie_serving.server.transport.grpc import header_blocks
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import StreamingMethod
 from ie_serving.server.transport.http1.connection import Http1Connection
 from ie_serving.server.transport.http1.messages import Reply, Request
-from ie_serving.server.transport.http2 import frames
-from ie_serving.server.transport.http2.sender import Sender
-from ie_serving.server.transport.http2.streams import StreamTable
 from ie_serving.telemetry.metrics.inferences import Inferences
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.request.entry import current
@@ -408,22 +404,6 @@ def test_a_conversation_has_its_line_when_it_ends(
     assert fields["total_ms"] > 0
     assert fields["decode_ms"] is None
     assert context.trailing == (("x-request-id", "7f-1"),)
-
-
-@pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
-def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, value: str) -> None:
-    """Of a call that fails, and of one that succeeds, whose whole frame is written."""
-    call, trailing = (
-        ObservedCall.__new__(ObservedCall),
-        header_blocks.block(("x-request-id", value)),
-    )
-    call.number = 0x01020304
-    call._request = header_blocks.CallHead(b"/s/m", fields=((b"x-request-id", value.encode()),))
-    call._sender = Sender(StreamTable(), lambda: None)
-    method: Any = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
-    method.begun(call)
-    assert call._trailing == trailing
-    assert call._after == frames.headers(call.number, header_blocks.SUCCESS + trailing, ends=True)
 
 
 def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None:

@@ -56,6 +56,15 @@ async def test_a_call_that_is_answered_has_its_sizes_and_time(tmp_path: Path, si
     assert line["total_ms"] > 0
 
 
+@pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
+async def test_an_id_of_any_length_is_given_back(tmp_path: Path, value: str) -> None:
+    """As hpack has it, by a call that succeeds and by one that fails."""
+    async with logging(tmp_path) as (_, peer):
+        for number, method in ((1, "Echo"), (3, "Fail")):
+            peer.send(call(number, method, b"abc", ("x-request-id", value)))
+            assert (await peer.reply(number)).fields["x-request-id"] == value
+
+
 @pytest.mark.parametrize("size", [3, 100_000])
 async def test_a_compressed_one_has_the_sizes_of_what_it_says(tmp_path: Path, size: int) -> None:
     content = pattern(size)

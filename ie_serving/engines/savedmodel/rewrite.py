@@ -11,6 +11,7 @@ answered beside the model (`program.py`):
 | an input with a default | a placeholder | the default, where a request leaves it out |
 | serialized Examples | inputs for the parsed tensors | `cut_examples.py` |
 | an operation that OpenVINO lacks | others that it has (`replace.py`) | |
+| `Case` of n branches | `If`s within each other | |
 | an output that depends on no input | nothing | its value at load |
 | an output that is an input, or its identity | nothing | the input |
 | an output under a second name | nothing | the first one |
@@ -18,15 +19,18 @@ answered beside the model (`program.py`):
 Computations on strings and tables are cut out of the prepared graph afterwards (`host/`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+
+import numpy as np
 
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
-from ie_serving.engines.savedmodel.constants import constant
+from ie_serving.engines.savedmodel.constants import constant, tensor_proto
 from ie_serving.engines.savedmodel.cut_examples import PARSERS, ExampleParsing, cut_examples
 from ie_serving.engines.savedmodel.file import FILE, TAG, DeclaredSignature, TensorInfo
 from ie_serving.engines.savedmodel.frames import (
@@ -48,6 +52,93 @@ RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "T
 """Prefixes of operations whose output differs each time, without any input."""
 CHECKS = frozenset({"CheckNumerics", "EnsureShape"})
 """Operations that give their input, and refuse some inputs."""
+
+
+INDEX = "ie_serving_index"
+"""Name of the index of a `Case` in the functions that take its place."""
+_CASES = {"Case": "If", "StatelessCase": "StatelessIf"}
+_BOOL, _INT32 = DataType.BOOL.number, DataType.INT32.number
+
+
+def unfold_cases(graph_def: Proto) -> bool:
+    """Turn each `Case` into `If`s within each other, in functions too; tell whether there is one.
+
+    The last branch is that of every other index, as TensorFlow has it.
+
+    Raises:
+        LoadFailed: a branch is no function of the graph.
+    """
+    numbers, library = count(), graph_def.library
+    while True:  # again, for those in functions that were copied before theirs were unfolded
+        graphs = [graph_def.node, *(function.node_def for function in library.function)]
+        found = [(nodes, node) for nodes in graphs for node in nodes if node.op in _CASES]
+        for nodes, case in found:
+            is_inside = nodes is not graphs[0]
+            _unfold(nodes, is_inside, case, library, f"{case.name}_{next(numbers)}")
+        if not found:
+            return next(numbers) > 0
+
+
+def _unfold(nodes: Proto, is_inside: bool, case: Proto, library: Proto, prefix: str) -> None:
+    waited_for = [each for each in case.input if each.startswith("^")]
+    index, *given = case.input[: len(case.input) - len(waited_for)]
+    functions = {each.signature.name: each for each in library.function}
+    names = [each.name for each in case.attr["branches"].list.func]
+    if not names or not functions.keys() >= {*names}:
+        raise LoadFailed(f'{case.op} "{case.name}": its branches {names} are not in the file')
+    branches = [
+        _with_index(library, functions[name], f"{prefix}_{place}")
+        for place, name in enumerate(names)
+    ]
+    otherwise = branches[-1]
+    for place in reversed(range(1, len(branches) - 1)):
+        around = library.function.add()
+        around.signature.CopyFrom(branches[place].signature)
+        around.signature.name = f"{prefix}_from_{place}"
+        arguments = [each.name for each in around.signature.input_arg]
+        _add_if(around.node_def, case, (branches[place], otherwise), place, arguments, INDEX, True)
+        for at, each in enumerate(around.signature.output_arg):
+            around.ret[each.name] = f"{case.name}:output:{at}"
+        otherwise = around
+    made = _add_if(nodes, case, (branches[0], otherwise), 0, [*given, index], index, is_inside)
+    made.input.extend(waited_for)
+    nodes.remove(case)
+
+
+def _with_index(library: Proto, branch: Proto, name: str) -> Proto:
+    """Copy a branch with one more argument: both branches of an `If` take the same."""
+    copy = library.function.add()
+    copy.CopyFrom(branch)
+    copy.signature.name = name
+    copy.signature.input_arg.add(name=INDEX, type=_INT32)
+    return copy
+
+
+def _add_if(
+    nodes: Proto,
+    case: Proto,
+    branches: tuple[Proto, Proto],
+    place: int,
+    inputs: Sequence[str],
+    index: str,
+    is_inside: bool,
+) -> Proto:
+    """Add an `If` with the name of a `Case`, which compares the index with a place."""
+    constant = nodes.add(name=f"{case.name}_place_{place}", op="Const")
+    constant.attr["value"].tensor.CopyFrom(tensor_proto(np.array(place, np.int32)))
+    constant.attr["dtype"].type = _INT32
+    equal = nodes.add(name=f"{case.name}_is_{place}", op="Equal")
+    equal.input.extend([index, f"{constant.name}:output:0" if is_inside else constant.name])
+    equal.attr["T"].type = _INT32
+    made = nodes.add(name=case.name, op=_CASES[case.op])
+    made.input.extend([f"{equal.name}:z:0" if is_inside else equal.name, *inputs])
+    for name in ("Tin", "Tout", "output_shapes"):
+        made.attr[name].CopyFrom(case.attr[name])
+    made.attr["Tin"].list.type.append(_INT32)
+    made.attr["Tcond"].type = _BOOL
+    for name, branch in zip(("then_branch", "else_branch"), branches, strict=True):
+        made.attr[name].func.name = branch.signature.name
+    return made
 
 
 @dataclass

@@ -43,6 +43,30 @@ def several() -> Made:
     ), flag
 
 
+def switched() -> Made:
+    """Choose by each index from one below the first branch to one above the last."""
+    held = known(ROWS[:2])
+
+    def inner(x: Any) -> Any:
+        return tf.switch_case(tf.cast(x[1, 0], tf.int32), [lambda: x, lambda: -x, lambda: x / 2.0])
+
+    def compute(x: Any) -> Any:
+        first = tf.cast(x[0, 0], tf.int32)
+        branches = [lambda: x @ held, lambda: inner(x), lambda: tf.nn.softmax(x)]
+        return tf.stack([tf.switch_case(first + at, branches) for at in range(-1, 4)])
+
+    return compute, held
+
+
+def switched_texts() -> Made:
+    def compute(x: Any) -> Any:
+        first = tf.strings.length(x[1]) - 1
+        branches = [lambda: tf.strings.upper(x), lambda: x + "!", lambda: x]
+        return tf.stack([tf.switch_case(first + at, branches) for at in range(-1, 4)])
+
+    return compute, None
+
+
 def turned() -> Made:
     times = known(1)
     return lambda x: tf.image.rot90(x, times), times
@@ -216,6 +240,8 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "branch_taken": (lambda: branch(3), ROWS),
     "branch_as_it_is": (lambda: branch(1), ROWS),
     "case": (several, ROWS),
+    "switched": (switched, ROWS),
+    "switched_texts": (switched_texts, LINES),
     "rot90": (turned, IMAGE),
     "bool": (lambda: factor(tf.bool), ROWS),
     "uint16": (lambda: factor(tf.uint16), ROWS),

@@ -40,6 +40,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     directory_of_constants,
     frame_of,
     prepare,
+    unfold_cases,
 )
 from ie_serving.engines.savedmodel.sent_shapes import ShapedSignature
 from ie_serving.engines.savedmodel.state import InitialWrites, kept_between_requests
@@ -73,10 +74,13 @@ def read_signatures(
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory, tags)
+        is_unfolded = unfold_cases(meta_graph.graph_def)
         checkpoint = check_variables(directory)
         initial = InitialWrites(meta_graph, checkpoint)
     source = partial(operations, directory / FILE, tags)
-    version = _converted(directory, meta_graph, renames, source, initial, as_sent)
+    version = _converted(
+        directory, meta_graph, renames, source, initial, as_sent, is_changed=is_unfolded
+    )
     if checkpoint is None and not version.drafts and _needs_variables(directory, version):
         raise LoadFailed(
             f"{VARIABLES.partition('/')[0]}/ is missing beside {FILE}, and the model has variables:"
@@ -109,6 +113,7 @@ def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Drafts:
             if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
         }
         meta_graph = read_frozen(file, types)
+        unfold_cases(meta_graph.graph_def)
         initial = InitialWrites(meta_graph)
     return _converted(file.parent, meta_graph, renames, partial(operations, file, ()), initial)
 
@@ -120,6 +125,8 @@ def _converted(
     source: "partial[Iterator[Operation]]",
     initial: InitialWrites,
     as_sent: ShapedSignature | None = None,
+    *,
+    is_changed: bool = False,
 ) -> Drafts:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
@@ -147,7 +154,7 @@ def _converted(
             conversion = _Conversion(
                 directory, meta_graph, sent or signature, names, listed, initial
             )
-            version.drafts.append(conversion.draft(copied=as_sent is not None))
+            version.drafts.append(conversion.draft(copied=is_changed or as_sent is not None))
     for name, own in version.repeats.items():
         _add_names(version, own, signatures[name], given[name])
     return version

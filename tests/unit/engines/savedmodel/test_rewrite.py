@@ -20,6 +20,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     directory_for,
     directory_of_constants,
     prepare,
+    unfold_cases,
 )
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.tfs.classify_regress import serialize_examples
@@ -279,3 +280,19 @@ def test_a_shape_of_strings_is_refused_by_name(mixed: Path) -> None:
     assert "shape names no input 'x'" in signatures["lower"].left_out
     with pytest.raises(LoadFailed, match=r"signature 'both' .*shape: cannot be applied to input"):
         load(mixed, shape={"s": (4,), "x": (5, 2)})
+
+
+@pytest.mark.parametrize(
+    ("branches", "cause"),
+    [
+        pytest.param([], r"its branches \[\] are not in the file", id="no branch"),
+        pytest.param(["gone"], r"its branches \['gone'\] are not in the file", id="a lost branch"),
+    ],
+)
+def test_a_case_without_its_branches_is_refused(branches: list[str], cause: str) -> None:
+    graph_def = graph.GraphDef()
+    case = graph_def.node.add(name="case", op="StatelessCase", input=["index"])
+    for each in branches:
+        case.attr["branches"].list.func.add(name=each)
+    with pytest.raises(LoadFailed, match=f'StatelessCase "case": {cause}'):
+        unfold_cases(graph_def)

@@ -139,8 +139,11 @@ class ModelStream:
 
     @property
     def unfit_traffic(self) -> str:
-        """Which versions split traffic names that are not there; empty where there are all."""
-        return self.split.unfit(self._missing_shares()) if self.split else ""
+        """Which versions and labels split traffic names that are not there; empty for none."""
+        if self.split is None:
+            return ""
+        unassigned = self.split.traffic.of_unassigned(self._wanted.labels)
+        return self.split.unfit(self._missing_shares(), unassigned)
 
     @property
     def serves_aspired(self) -> bool:

@@ -241,6 +241,15 @@ def test_a_label_whose_version_is_not_there_is_said(serve: Serve, base: Path) ->
     until(lambda: said in server.rest.get(details).json()["settings_not_applied"])
 
 
+def test_a_label_that_is_removed_is_said(serve: Serve, base: Path) -> None:
+    server = serving(serve, base, traffic={"stable": 60, "canary": 40})
+    assert {tfs_rest(server) for _ in range(10)} == {1, 2}
+    reply = server.rest.post("/v1/models/m:labels", json={"labels": {"canary": None}})
+    said = "traffic names the label canary, which is not assigned: others answer its 40 %"
+    assert reply.json()["settings_not_applied"] == f"{said}; assign it, or correct traffic"
+    assert {tfs_rest(server) for _ in range(10)} == {1}
+
+
 def test_traffic_begins_and_ends_with_the_file(serve: Serve, base: Path) -> None:
     server = serving(serve, base)
     assert {tfs_rest(server) for _ in range(10)} == {2}

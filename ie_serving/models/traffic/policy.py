@@ -71,6 +71,11 @@ class TrafficRule:
                 missing[number] += share
         return dict(sorted(missing.items()))
 
+    def of_unassigned(self, labels: Mapping[str, int]) -> Mapping[str, int]:
+        """Give the percent of each label that names no version, such as one that was removed."""
+        named = ((name, share) for name, share in self.shares.items() if as_version(name) is None)
+        return {name: share for name, share in named if share and name not in labels}
+
 
 def as_version(name: str) -> int | None:
     """Give the version that a share names by number; None for a label."""

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ie_serving.core.values.codes import ENDED, Code, code_of
 from ie_serving.core.values.errors import ServingError
@@ -191,17 +191,26 @@ class SplitTraffic:
         text = "" if share in (0, 1) else f"it answers {share:.0%} of the split traffic"
         return self.rolled_back.get(version, text)
 
-    def unfit(self, missing: Mapping[int, int]) -> str:
-        """Say that versions are not there, and what becomes of their percents; empty if all are."""
-        if not missing:
+    def unfit(self, missing: Mapping[int, int], unassigned: Mapping[str, int]) -> str:
+        """Say which names of the rule mean nothing, and who answers their percents; empty if none.
+
+        Args:
+            missing: percent of each version that is not there.
+            unassigned: percent of each label that names no version.
+        """
+        versions = self._unfit(missing, "version", "not there", "upload")
+        labels = self._unfit(unassigned, "label", "not assigned", "assign")
+        return "; ".join(filter(None, (versions, labels)))
+
+    def _unfit(self, found: Mapping[Any, int], kind: str, state: str, remedy: str) -> str:
+        if not found:
             return ""
-        is_one, names = len(missing) == 1, " and ".join(map(str, missing))
-        which, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
+        is_one, names = len(found) == 1, " and ".join(map(str, found))
+        plural, whose, them = ("", "its", "it") if is_one else ("s", "their", "them")
         answer = "others answer" if self.ranges else "no version answers"
         return (
-            f"traffic names the version{which} {names}, which {'is' if is_one else 'are'} not"
-            f" there: {answer} {whose} {sum(missing.values())} %;"
-            f" upload {them}, or correct traffic"
+            f"traffic names the {kind}{plural} {names}, which {'is' if is_one else 'are'} {state}:"
+            f" {answer} {whose} {sum(found.values())} %; {remedy} {them}, or correct traffic"
         )
 
     def choose(self, value: str | None) -> int:

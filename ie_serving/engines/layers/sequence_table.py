@@ -107,8 +107,13 @@ class SequenceTable:
                 " sequence_control_input 1 to start a sequence"
             )
         sequence = self._sequences.get(number)
-        if sequence is None or sequence.stage not in ADMITTING:
+        if sequence is None:
             raise self._missing(number)
+        if sequence.stage not in ADMITTING:  # a client may just have cancelled the END
+            raise NotFound(
+                f"{NOT_THERE}: {number}, whose SEQUENCE_END is under way: if that fails the"
+                " sequence goes on, and this request can be sent again; else start a new one"
+            )
         _check_signature(sequence, signature)
         sequence.idle = False
         if control is Control.END:

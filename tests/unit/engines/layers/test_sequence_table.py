@@ -115,7 +115,7 @@ def test_ids_that_are_chosen_here_are_not_guessed_and_fit_into_a_double() -> Non
         pytest.param(
             lambda t: (t.admit(END, 5, "s"), t.admit(NONE, 5, "s")),
             NotFound,
-            "Sequence with provided ID does not exist: 5",
+            "Sequence with provided ID does not exist: 5, whose SEQUENCE_END is under way",
             id="asked while it ends",
         ),
     ],

@@ -60,7 +60,7 @@ class _PbtxtReader:
                 raise ValueError(
                     f"line {self._line}: expected a field's name, got {name or 'the end'}"
                 )
-            found.setdefault(_python_value(name), []).extend(self._values(depth))
+            found.setdefault(_short_type(name), []).extend(self._values(depth))
             if self._token in (",", ";"):
                 self._take()
         if end:

@@ -285,7 +285,7 @@ async def test_tokens_of_unknown_keys_leave_room_for_others(
 
 
 async def test_a_token_before_the_first_keys_is_not_available() -> None:
-    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
+    gate = access(replace(BELIEVED, is_url=True, source="https://login.test/keys"))
     with pytest.raises(NotAvailable):
         await gate.verified(bearer(token()))
     assert await gate.verified(ALICE_KEY) == ALICE

@@ -33,6 +33,7 @@ from tests.certificates import Authority
 from tests.functional.servers import READY, ROOT, SAMPLE_FLAGS, Server
 from tests.issuer import publishing
 from tests.process import PATIENCE_S, until
+from tests.tables import named_by
 
 OK, UNKNOWN, DENIED = (
     grpc.StatusCode.OK,
@@ -166,7 +167,7 @@ def believing(place: str) -> tuple[str, ...]:
     return (f"--jwt_keys={place}", *named)
 
 
-@pytest.mark.parametrize(("method", "target", "allowed"), ROUTES)
+@named_by("method target", ("method", "target", "allowed"), ROUTES)
 def test_a_route_answers_the_callers_that_have_its_right(
     server: Guarded, method: str, target: str, allowed: str
 ) -> None:

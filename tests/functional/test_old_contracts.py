@@ -18,6 +18,7 @@ from tensorflow_serving.apis import predict_pb2
 from ie_serving.core.values.access import of_password
 from tests.functional.servers import ROOT, Server
 from tests.onnx_models import onnx_model
+from tests.tables import named_by
 
 ECHO = """
 import redhareapiversion
@@ -176,7 +177,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize(("method", "path"), OTHERS)
+@named_by("method path", ("method", "path"), OTHERS)
 def test_other_routes_of_edi_are_not_there(server: Server, method: str, path: str) -> None:
     assert server.rest.request(method, f"/dlim/v1/{path}").status_code == 404
 

@@ -21,6 +21,7 @@ from tests.certificates import Authority
 from tests.functional.test_clients import answer
 from tests.onnx_models import Of, save_onnx
 from tests.process import PATIENCE_S, Process, free_ports
+from tests.tables import named_by
 from tests.unit.engines.pmml.documents import NAMES, classifier
 
 READY = "REST server listens on port"
@@ -288,7 +289,7 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "target"), ROUTES)
+@named_by("method target", ("method", "target"), ROUTES)
 @pytest.mark.parametrize("user", [None, (USER[0], "wrong"), ("wrong", USER[1])])
 def test_strangers_are_asked_who_they_are(
     closed: Old, method: str, target: str, user: tuple[str, str] | None

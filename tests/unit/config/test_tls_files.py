@@ -22,7 +22,7 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "text"), CONTRADICTIONS)
+@named_by("text", ("given", "text"), CONTRADICTIONS)
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         credentials.read(ServerSettings(**given))

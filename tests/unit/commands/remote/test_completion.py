@@ -109,7 +109,7 @@ TYPED = [
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish: apt-get install fish")
-@pytest.mark.parametrize(("typed", "_", "offered"), TYPED)
+@named_by("typed", ("typed", "_", "offered"), TYPED)
 def test_fish_completes_words(tmp_path: Path, typed: str, _: str, offered: list[str]) -> None:
     code = f"source {written(tmp_path, 'fish')}; complete --do-complete 'ie_serving {typed}'"
     done = subprocess.run(
@@ -126,7 +126,7 @@ def test_fish_completes_words(tmp_path: Path, typed: str, _: str, offered: list[
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh: apt-get install zsh")
-@pytest.mark.parametrize(("typed", "becomes", "_"), TYPED)
+@named_by("typed", ("typed", "becomes", "_"), TYPED)
 def test_zsh_completes_words(tmp_path: Path, typed: str, becomes: str, _: list[str]) -> None:
     line = tmp_path / "line"
     (tmp_path / ".zshrc").write_text(

@@ -23,37 +23,68 @@ BEFORE = signature([spec("x", (-1, 4))], [spec("y", (-1, 2)), spec("z", (3,))])
 X, Y, Z = BEFORE.inputs["x"], BEFORE.outputs["y"], BEFORE.outputs["z"]
 
 CHANGES = [
-    ([X], [Y, Z], ""),
-    ([replace(X, shape=(-1, -1))], [Y, Z], ""),
-    ([replace(X, shape=None)], [Y, Z], ""),
-    (
+    pytest.param([X], [Y, Z], "", id="nothing"),
+    pytest.param([replace(X, shape=(-1, -1))], [Y, Z], "", id="an open size"),
+    pytest.param([replace(X, shape=None)], [Y, Z], "", id="any rank"),
+    pytest.param(
         [
             X,
             spec("more", (1,)),
         ],
         [Y, Z],
         'input "more" float (1) is new, and has to be given',
+        id="a new input",
     ),
-    ([X, replace(spec("more", (1,)), optional=True)], [Y, Z], ""),
-    ([X], [Y, Z, spec("more", (1,))], ""),
-    ([X], [Y, replace(Z, shape=(5,))], ""),
-    ([spec("w", (-1, 4))], [Y, Z], 'input "x" is gone'),
-    ([X], [Z], 'output "y" is gone'),
-    (
+    pytest.param(
+        [X, replace(spec("more", (1,)), optional=True)], [Y, Z], "", id="a new optional input"
+    ),
+    pytest.param([X], [Y, Z, spec("more", (1,))], "", id="a new output"),
+    pytest.param([X], [Y, replace(Z, shape=(5,))], "", id="a fixed output"),
+    pytest.param([spec("w", (-1, 4))], [Y, Z], 'input "x" is gone', id="another name"),
+    pytest.param([X], [Z], 'output "y" is gone', id="one output fewer"),
+    pytest.param(
         [replace(X, dtype=I32)],
         [Y, Z],
         'input "x" float (-1, 4) is now "x" int32 (-1, 4)',
+        id="another dtype of an input",
     ),
-    ([X], [replace(Y, dtype=DataType.FP16), Z], 'output "y" float (-1, 2) is now "y" half (-1, 2)'),
-    ([replace(X, shape=(-1, 5))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (-1, 5)'),
-    ([replace(X, shape=(1, 4))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (1, 4)'),
-    ([replace(X, shape=(4,))], [Y, Z], 'input "x" float (-1, 4) is now "x" float (4)'),
-    ([X], [replace(Y, shape=(2,)), Z], 'output "y" float (-1, 2) is now "y" float (2)'),
+    pytest.param(
+        [X],
+        [replace(Y, dtype=DataType.FP16), Z],
+        'output "y" float (-1, 2) is now "y" half (-1, 2)',
+        id="another dtype of an output",
+    ),
+    pytest.param(
+        [replace(X, shape=(-1, 5))],
+        [Y, Z],
+        'input "x" float (-1, 4) is now "x" float (-1, 5)',
+        id="another size",
+    ),
+    pytest.param(
+        [replace(X, shape=(1, 4))],
+        [Y, Z],
+        'input "x" float (-1, 4) is now "x" float (1, 4)',
+        id="a fixed batch",
+    ),
+    pytest.param(
+        [replace(X, shape=(4,))],
+        [Y, Z],
+        'input "x" float (-1, 4) is now "x" float (4)',
+        id="one dimension fewer",
+    ),
+    pytest.param(
+        [X],
+        [replace(Y, shape=(2,)), Z],
+        'output "y" float (-1, 2) is now "y" float (2)',
+        id="one dimension of an output fewer",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "text"), CHANGES)
-def test_a_change(inputs: list[TensorSpec], outputs: list[TensorSpec], text: str) -> None:
+def test_a_change_that_breaks_clients_is_told(
+    inputs: list[TensorSpec], outputs: list[TensorSpec], text: str
+) -> None:
     found = list(breaking_changes({"s": BEFORE}, {"s": signature(inputs, outputs)}))
     assert found[:1] == ([f'signature "s": {text}'] if text else [])
 

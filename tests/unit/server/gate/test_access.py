@@ -33,37 +33,41 @@ from tests.unit.server.gate.callers import (
 
 PATIENCE_S = 20.0
 KNOWN = [
-    (ALICE_KEY, ALICE),
-    (Credentials(b"bearer  alices-key"), ALICE),
-    (Credentials(key=b"alices-key", names=("nobody",)), ALICE),
-    (CAROL_KEY, CAROL),
-    (BOB_PASSWORD, BOB),
-    (Credentials(names=("other", "edge.test")), EDGE),
+    pytest.param(ALICE_KEY, ALICE, id="a key"),
+    pytest.param(Credentials(b"bearer  alices-key"), ALICE, id="a key in another spelling"),
+    pytest.param(
+        Credentials(key=b"alices-key", names=("nobody",)), ALICE, id="a key beside a certificate"
+    ),
+    pytest.param(CAROL_KEY, CAROL, id="a key of its own header"),
+    pytest.param(BOB_PASSWORD, BOB, id="a password"),
+    pytest.param(Credentials(names=("other", "edge.test")), EDGE, id="a certificate"),
 ]
 WRONG = [
-    Credentials(),
-    Credentials(b""),
-    Credentials(b"Bearer"),
-    Credentials(b"Bearer wrong"),
-    Credentials(b"alices-key"),
-    Credentials(b"Digest alices-key"),
-    Credentials(key=b"Bearer alices-key"),
-    Credentials(key=b""),
-    Credentials(key=b"x" * (LONGEST + 1)),
+    pytest.param(Credentials(), id="nothing"),
+    pytest.param(Credentials(b""), id="an empty header"),
+    pytest.param(Credentials(b"Bearer"), id="no key"),
+    pytest.param(Credentials(b"Bearer wrong"), id="another key"),
+    pytest.param(Credentials(b"alices-key"), id="no scheme"),
+    pytest.param(Credentials(b"Digest alices-key"), id="another scheme"),
+    pytest.param(Credentials(key=b"Bearer alices-key"), id="a scheme in the header of keys"),
+    pytest.param(Credentials(key=b""), id="an empty key"),
+    pytest.param(Credentials(key=b"x" * (LONGEST + 1)), id="a long key"),
     # What is known would be remembered, and with it as many bytes of each header as it may have.
-    Credentials(b"Bearer" + b" " * LONGEST + b"alices-key"),
-    Credentials(b"Bearer alices-key", b"x" * LONGEST),
-    Credentials(names=("nobody",)),
+    pytest.param(Credentials(b"Bearer" + b" " * LONGEST + b"alices-key"), id="many blanks"),
+    pytest.param(Credentials(b"Bearer alices-key", b"x" * LONGEST), id="a long second header"),
+    pytest.param(Credentials(names=("nobody",)), id="another certificate"),
     # Who gives wrong credentials means them: the certificate is no way out.
-    Credentials(b"Bearer wrong", names=("edge.test",)),
-    basic("bob", "wrong"),
-    basic("bob", ""),
-    basic("", ""),
-    basic("alice", "alices-key"),
-    basic("x" * LONGEST, ""),
-    Credentials(b"Basic ===="),
-    Credentials(b"Basic"),
-    Credentials(b"Basic " + b"/w=="),
+    pytest.param(
+        Credentials(b"Bearer wrong", names=("edge.test",)), id="another key beside a certificate"
+    ),
+    pytest.param(basic("bob", "wrong"), id="another password"),
+    pytest.param(basic("bob", ""), id="no password"),
+    pytest.param(basic("", ""), id="neither user nor password"),
+    pytest.param(basic("alice", "alices-key"), id="the key of another as password"),
+    pytest.param(basic("x" * LONGEST, ""), id="a long user"),
+    pytest.param(Credentials(b"Basic ===="), id="no base64"),
+    pytest.param(Credentials(b"Basic"), id="no credentials"),
+    pytest.param(Credentials(b"Basic " + b"/w=="), id="no text"),
 ]
 
 
@@ -269,7 +273,7 @@ async def test_a_look_that_fails_for_another_reason_is_not_the_last(
 
 
 @pytest.mark.parametrize(
-    "brought", [*(each for each in WRONG if each.authorization), ALICE_KEY, CAROL_KEY]
+    "brought", [*(each for each in WRONG if each.values[0].authorization), ALICE_KEY, CAROL_KEY]
 )
 def test_no_text_of_credentials_shows_them(brought: Credentials) -> None:
     assert repr(brought) == str(brought) == f"Credentials(names={brought.names})"

@@ -32,6 +32,7 @@ from ie_serving.server.fronts.tfs.rest_routes import GENERATED, page_verbs, want
 from ie_serving.server.gate import rights
 from ie_serving.server.transport.grpc.services import by_path
 from ie_serving.server.transport.http1.messages import RequestHead
+from tests.tables import named_by
 from tests.unit.inference.stand_ins import Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest
 
@@ -128,14 +129,14 @@ async def test_every_route_has_an_entry() -> None:
         assert set(verbs.values()) <= beside
 
 
-@pytest.mark.parametrize(("method", "target", "verb", "model"), REQUESTS)
+@named_by("method target", ("method", "target", "verb", "model"), REQUESTS)
 def test_a_request_needs_the_right_for_its_task_and_model(
     method: str, target: str, verb: str, model: str
 ) -> None:
     assert wanted(method, target) == (verb, model)
 
 
-@pytest.mark.parametrize(("method", "target", "verb", "model"), OF_KSERVE)
+@named_by("method target", ("method", "target", "verb", "model"), OF_KSERVE)
 def test_a_request_of_the_open_inference_protocol_needs_its_right(
     method: str, target: str, verb: str, model: str
 ) -> None:

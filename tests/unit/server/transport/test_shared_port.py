@@ -9,6 +9,7 @@ import pytest
 
 from ie_serving.server.transport.connection_limit import EXTRA, ConnectionLimit
 from ie_serving.server.transport.shared_port import SharedPort, UndecidedConnection
+from tests.tables import named_by
 
 PATIENCE_S = 10
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -72,7 +73,7 @@ SAID = [
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "byte by byte"])
-@pytest.mark.parametrize(("said", "who"), SAID)
+@named_by("said", ("said", "who"), SAID)
 async def test_the_first_bytes_decide(said: bytes, who: bytes, at_once: bool) -> None:
     limit = ConnectionLimit()
     async with listening(limit) as (_, port):

@@ -43,8 +43,8 @@ def by_openvino(pixels: Array, height: int, width: int) -> Array:
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("old", SIZES)
-@pytest.mark.parametrize("new", SIZES)
+@pytest.mark.parametrize("old", SIZES, ids=str)
+@pytest.mark.parametrize("new", SIZES, ids=str)
 def test_each_pixel_is_that_of_the_definition(old: tuple[int, int], new: tuple[int, int]) -> None:
     pixels = noise(*old)
     np.testing.assert_allclose(resized(pixels, *new), by_definition(pixels, *new), atol=1e-3)

@@ -53,7 +53,7 @@ def outcome(text: bytes, *, remembers: bool) -> tuple[object, ...]:
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS, ids=str)
 def test_other_values_are_read_as_in_a_new_request(text: str) -> None:
     outcome(text.encode(), remembers=True)
     for values in VALUES:

@@ -115,7 +115,7 @@ LIMITS = [(-(2**24) - 1, 2**31 - 2), (0, 2**24 + 1), (-5, 5), (-(2**31), 2**31 -
 @pytest.mark.parametrize(
     ("dtype", "fixed"), [(np.int32, True), (np.int32, False), (np.int64, False)]
 )
-@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
 def test_limits_are_exact(limits: tuple[int, int], dtype: type, fixed: bool) -> None:
     """Also by Maximum and Minimum, of which the plugin makes a Clamp of floats."""
     low, high = limits

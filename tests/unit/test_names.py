@@ -2,8 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections import Counter
 
 from tests.unit.test_docstrings import tree
 from tests.unit.test_imports import MODULES, PACKAGE
@@ -26,29 +25,20 @@ MODULE = re.compile("(?:alike|eager|later|optional|others)|(?!packed)[a-z]+ed|(?
 PREPOSITION = re.compile("_?(?:As|At|By|For|From|Of|To|With)(?![a-z])")
 
 
-def tables(tree: ast.Module) -> Iterator[Sequence[ast.expr]]:
-    """Find the rows of each `parametrize` that has no `ids`, written out or as a constant."""
-    rows = {}
-    calls = []
-    for node in of_classes(tree.body):
-        match node:
-            case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, value):
-                rows[name] = value
-                calls.append(value)
-        calls += getattr(node, "decorator_list", [])
-    for call in calls:
-        match call:
-            case ast.Call(ast.Attribute(attr="parametrize"), [_, given], []):
-                found = rows.get(given.id) if isinstance(given, ast.Name) else given
-                if isinstance(found, ast.List | ast.Tuple):
-                    yield found.elts
+def classes() -> list[tuple[str, str]]:
+    """The module and the name of each class."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), node.name)
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
-def of_classes(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, ast.ClassDef):
-            yield from of_classes(node.body)
+def test_a_class_of_one_word_has_a_noun_for_its_name() -> None:
+    for path, name in classes():
+        assert not NO_NOUN.fullmatch(name), f"{path}: {name} is no noun"
+        assert NOUN.fullmatch(name) or not FORM_OF_A_VERB.fullmatch(name), f"{path}: {name} what?"
 
 
 def test_no_name_of_a_class_begins_with_a_preposition() -> None:
@@ -62,35 +52,6 @@ def test_no_two_private_classes_have_one_name() -> None:
     assert not [name for name, times in count.items() if times > 1]
 
 
-def test_each_row_of_a_long_table_has_an_id() -> None:
-    """By `pytest.param(..., id=...)`, by `ids`, or by a column of its own (`tests/tables.py`)."""
-    lacking = []
-    for path in sorted(TESTS.rglob("*.py")):
-        for rows in tables(ast.parse(path.read_text())):
-            if len(rows) >= LONG and not all(map(is_named, rows)):
-                lacking.append(f"{path}:{rows[0].lineno}")
-    assert lacking == []
-
-
-def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Find names of others that begin with one underscore, with their lines."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(ast.Name("self" | "cls") | ast.Call(ast.Name("super"))):
-                continue
-            case ast.Attribute(attr=name):
-                yield node.lineno, name
-            case ast.ImportFrom(module=str(module), names=names) if module.startswith("ie_serving"):
-                yield from ((node.lineno, each.name) for each in names)
-            case ast.Call(ast.Attribute(attr="setattr"), [_, ast.Constant(str(name)), *_]):
-                yield node.lineno, name
-
-
-def test_unit_tests_read_and_replace_no_private_name() -> None:
-    """What a test needs is the unit's contract, and has a public name, or is seen from outside."""
-    found = []
-    for path in sorted((TESTS / "unit").rglob("*.py")):
-        for line, name in private_names(ast.parse(path.read_text())):
-            if re.match("_[a-zA-Z]", name) and name not in OF_LIBRARIES:
-                found.append(f"{path}:{line}: {name}")
-    assert found == []
+def test_a_module_has_a_noun_for_its_name() -> None:
+    for path in MODULES:
+        assert not MODULE.fullmatch(path.stem), f"{path.relative_to(PACKAGE)} is no noun"

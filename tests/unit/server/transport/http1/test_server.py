@@ -102,7 +102,9 @@ async def test_a_request_that_outlasts_patience_is_cancelled_and_told_so() -> No
         writer.write(GET)
         await asyncio.wait_for(app.began.wait(), PATIENCE_S)
         await asyncio.wait_for(server.drain(0), PATIENCE_S)
-        assert (await rest_of(reader)).startswith(b"HTTP/1.1 503 ")
+        reply = await rest_of(reader)
+        assert reply.startswith(b"HTTP/1.1 503 ")
+        assert b"ask again elsewhere" in reply
         writer.close()
 
 

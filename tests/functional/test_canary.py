@@ -322,6 +322,7 @@ def test_contradictions_are_refused(serve: Serve, base: Path) -> None:
         ({"traffic": {"stable": 100}, "sticky": "X-User-Bin"}, 'without \\"-bin\\" at its end'),
         ({"traffic": {"1": 100}, "rollback": {"min_requests": 3}}, "error_rate or latency_ms"),
         ({"traffic": {"1": 100}, "rollback": {"error_rate": 1}}, "from 0 to below 1"),
+        ({"traffic": {"1": 100}, "rollback": {"latency_ms": 0}}, "milliseconds above 0"),
         (
             {"traffic": {"1": 100}, "rollback": {"error_rate": 0.1, "min_requests": 10_001}},
             "rollback.min_requests",

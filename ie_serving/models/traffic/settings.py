@@ -26,9 +26,17 @@ def _error_rate(value: object, place: str) -> float:
     return found
 
 
+def _latency_ms(value: object, place: str) -> float:
+    """Read a time above 0, which every request takes: 0 means no limit elsewhere."""
+    found = milliseconds(value, place)
+    if found == 0:
+        raise fault(place, value, "milliseconds above 0, such as 20; for no limit, leave it out")
+    return found
+
+
 _RULES: Final[Mapping[str, tuple[str, Parser[Any]]]] = {
     "error_rate": ("error_rate", _error_rate),
-    "latency_ms": ("latency_ms", milliseconds),
+    "latency_ms": ("latency_ms", _latency_ms),
     "min_requests": ("min_requests", integer(1, MOST_KEPT)),
     "window_seconds": ("window_s", timeout),
 }

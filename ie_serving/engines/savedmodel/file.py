@@ -152,6 +152,9 @@ def _shape(info: Proto) -> tuple[int, ...] | None:
 
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
+LEFT_OVER = "unused_control_flow_input"
+"""Begins the names of placeholders that `convert_variables_to_constants_v2` leaves over of loops,
+as in frozen LSTMs of Keras. Source: lift_to_graph.py of TensorFlow."""
 WITHOUT_OUTPUTS = frozenset({"Assert", "NoOp", "Print"})
 
 _OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "type", "T", "Tparams")
@@ -185,6 +188,7 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
         raise LoadFailed(f"{file.name} is no graph of TensorFlow: upload it again") from error
     signature = meta_graph.signature_def[SERVING_DEFAULT]
     signature.method_name = Method.PREDICT.value
+    _drop_left_over(meta_graph.graph_def)
     for node in meta_graph.graph_def.node:
         if node.op == "Placeholder" and meta_graph.graph_def.versions.producer < _OPEN_UNTIL:
             shape = node.attr["shape"].shape
@@ -200,6 +204,14 @@ def read_frozen(file: Path, types: Types) -> MetaGraph:
     if not signature.outputs:
         raise LoadFailed(f"{file.name} has no output: expected a frozen graph of TensorFlow")
     return meta_graph
+
+
+def _drop_left_over(graph_def: Proto) -> None:
+    """Drop what TensorFlow puts beside a loop that it wrote out, and that no node reads."""
+    taken = {name_of(each) for node in graph_def.node for each in node.input}
+    for node in [*graph_def.node]:
+        if node.name.startswith(LEFT_OVER) and node.op == "Placeholder" and node.name not in taken:
+            graph_def.node.remove(node)
 
 
 def _add_input(signature: Proto, node: Proto) -> None:

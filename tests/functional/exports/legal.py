@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 from tensorflow.python.distribute.sharded_variable import ShardedVariable
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from tests.unit.engines.savedmodel.host.sounds import wav
 from tests.unit.wire.image.pictures import encoded
@@ -354,7 +355,8 @@ FROZEN: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
     "frozen_any_shape": (lambda x: tf.matmul(x, ROWS[:2]), ROWS),
 }
 """Frozen graphs, each with a request; the last one says of its input what early graphs said."""
-NAMES = (*MODELS, *FIRST, *FROZEN)
+FROZEN_LSTM = "frozen_lstm"
+NAMES = (*MODELS, *FIRST, *FROZEN, FROZEN_LSTM)
 
 
 def write(directory: Path, compute: Callable[..., Any], held: Any, x: Any) -> Any:
@@ -404,6 +406,22 @@ def write_frozen(directory: Path, compute: Callable[[Any], Any], value: Any) -> 
         return session.run(y, {x: value})
 
 
+def write_frozen_lstm(directory: Path, value: Any) -> Any:
+    """Freeze as most programs do, by which loops are written out."""
+    import keras
+
+    model = keras.Sequential([keras.Input((2, 1)), keras.layers.LSTM(3)])
+    spec = tf.TensorSpec([None, 2, 1], tf.float32, name="x")
+    compute = tf.function(model).get_concrete_function(spec)
+    definition = convert_variables_to_constants_v2(compute).graph.as_graph_def()
+    assert any(node.name.startswith("unused_control_flow_input") for node in definition.node)
+    (output,) = [node for node in definition.node if node.name == "Identity"]
+    output.name = "y"
+    directory.mkdir(parents=True)
+    (directory / "model.pb").write_bytes(definition.SerializeToString())
+    return model(value).numpy()
+
+
 def main(root: Path) -> None:
     v1.disable_control_flow_v2()
     answers = {
@@ -414,6 +432,8 @@ def main(root: Path) -> None:
     v1.enable_control_flow_v2()
     for name, (make, x) in MODELS.items():
         answers[name] = x, write(root / name / "1", *make(), x)
+    rows = ROWS[..., np.newaxis]
+    answers[FROZEN_LSTM] = rows, write_frozen_lstm(root / FROZEN_LSTM / "1", rows)
     for name, (x, y) in answers.items():
         (root / name / "expected").mkdir()
         pair = pickle.dumps(({"x": x}, {"y": y}))

@@ -30,7 +30,8 @@ def test_every_attack_is_read() -> None:
 
 def test_every_attack_has_tests_that_exist() -> None:
     for attack, facts in ATTACKS:
-        bound, *_, last = facts.splitlines()
+        lines = [line for line in facts.splitlines() if not line.startswith("    - Attack: ")]
+        bound, *_, last = lines
         assert bound.startswith("    - Bound: ") and last.startswith("    - Tests: "), attack
         tests = re.findall(r"`(tests/\S+\.py)::(\w+)`", last)
         assert tests, attack

@@ -124,7 +124,7 @@ class ServerSettings(AccessSettings, Limits, Telemetry):
     )
     model_control_mode: str = choice("poll", EXPLICIT).setting(
         "poll",
-        "what decides which models of the configuration are loaded: all are, or those that clients"
+        "choice of the loaded models of the configuration: all of them, or those that clients"
         " load by RepositoryModelLoad and POST /v2/repository/models/NAME/load",
         EXPLICIT,
     )

@@ -182,7 +182,7 @@ class Preprocessing:
 
     scale: tuple[float, ...] = SCALE.setting(
         (),
-        "what the input is divided by, after the mean",
+        "divisor of the input, after the mean",
         "[58.395,57.12,57.375]",
         shown="none",
         ovms="scale",

@@ -21,7 +21,7 @@ ALIASES: Mapping[str, str] = {
     **dict.fromkeys(OLD_WORKERS, _AS_WORKERS),
     METRICS_ENABLE: f"false serves no metrics, true serves them at {METRICS_PATH} (see"
     " --metrics_path), those of OpenVINO Model Server alone",
-    METRICS_LIST: "names of metrics, by commas: only these are there",
+    METRICS_LIST: "names of metrics, by commas: only these are served",
 }
 """Its flags with the meaning of one of our flags."""
 

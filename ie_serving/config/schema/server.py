@@ -136,7 +136,7 @@ class Limits:
     # grpcio is the fallback for a client that our own HTTP/2 does not understand.
     grpc_transport: str = choice("http2", "grpcio").setting(
         "http2",
-        "what carries gRPC: the server's own HTTP/2 or grpcio's, several times as costly",
+        "transport of gRPC: the server's own HTTP/2 or grpcio's, several times as costly",
         "grpcio",
     )
     # A Kubernetes Service balances connections, and gRPC's clients keep theirs: without an age new
@@ -328,7 +328,7 @@ class AccessSettings:
     )
     api_key_file: str = FILE.setting(
         "",
-        "who may do what: a line for each key, user or client certificate, as `ie_serving key"
+        "rights of callers: a line for each key, user or client certificate, as `ie_serving key"
         " new` prints; read again when it changes. Both ports then answer no other caller",
         "/etc/ie_serving/keys",
         variables="API_KEY_FILE",

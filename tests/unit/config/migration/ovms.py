@@ -36,7 +36,7 @@ SERVER = (
         "file_system_poll_wait_seconds",
         "10",
         "server.config_poll_wait_s=10.0",
-        "for repositories and the file, as there",
+        "for repositories and the file, as in `ovms`",
     ),
     taken(
         "idle_unload_timeout_seconds",
@@ -133,7 +133,7 @@ MANAGEMENT = (
         "model_repository_path",
         "ie_serving --add_to_config --model_repository_path {repository} --model_name m",
         "model m added",
-        "as there, `OVMS_MODEL_REPOSITORY_PATH` too",
+        "as in `ovms`, `OVMS_MODEL_REPOSITORY_PATH` too",
     ),
     ends(
         "add_to_config",

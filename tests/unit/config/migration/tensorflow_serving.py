@@ -32,7 +32,7 @@ FLAGS = (
         "batching_parameters_file",
         "config/batching_parameters.pbtxt",
         "engine.own.Batching.batch_timeout_micros=1000",
-        "needs `--enable_batching`, as there",
+        "needs `--enable_batching`, as in the original",
         "--enable_batching=true",
     ),
     taken(
@@ -79,7 +79,7 @@ FLAGS = (
         "ssl_config_file",
         "ssl.pbtxt",
         "server.ssl_config_file=ssl.pbtxt",
-        "for gRPC alone, as there; `TLS_PORTS=both` in the environment encrypts REST, too",
+        "for gRPC alone, as in the original; `TLS_PORTS=both` in the environment adds REST",
     ),
     no_effect("platform_config_file", "/dev/null", _FILE),
     no_effect("per_process_gpu_memory_fraction", "0.5", _GPU),

@@ -157,10 +157,10 @@ def numbers(text: str) -> list[float]:
 def test_a_model_of_ones_own(typed: Typed) -> None:
     """By docs/start/own-model.md, to its second version."""
     export(readers_models.__file__, typed.folder)
-    ((_, check),) = blocks(section(OWN_MODEL, "Look at it first"))
+    ((_, check),) = blocks(section(OWN_MODEL, "Check the model"))
     typed.type(check)
     assert "model mine, version 1" in typed.printed
-    (_, serve), (_, ask) = blocks(section(OWN_MODEL, "Serve it"))
+    (_, serve), (_, ask) = blocks(section(OWN_MODEL, "Serve the model"))
     typed.type(serve)
     status, metadata, predict, new_version = ask.splitlines()
     typed.type(f"{status}\n{metadata}\n{predict}")
@@ -180,7 +180,7 @@ def test_the_page_leads_an_operator_of_tensorflow_serving(typed: Typed) -> None:
     page = (START / "from-tensorflow-serving.md").read_text()
     page = re.sub(r"(?<=[ =])/models/", f"{typed.folder}/models/", page)
     typed.page(section(page, "From TensorFlow Serving"))
-    typed.page(section(page, "1. Ask what would be served"))
+    typed.page(section(page, "1. Check the models"))
     assert "half_plus_two, version 123" in typed.printed
 
 
@@ -192,5 +192,5 @@ def test_the_page_leads_an_operator_of_openvino_model_server(typed: Typed) -> No
     page = page.replace("/models/config.json", str(config))
     typed.page(section(page, "From OpenVINO Model Server"))
     assert '"digits"' in typed.printed
-    typed.page(section(page, "1. Ask what would be served"))
+    typed.page(section(page, "1. Check the models"))
     assert "model digits, version 2" in typed.printed

@@ -27,14 +27,39 @@ def rows(indices: Any) -> Any:
     return op.unsqueeze(indices, op.constant(np.array([1], np.int64)))
 
 
+def spread(values: Any) -> Any:
+    """Repeat each number three times, as graph networks of PyTorch do with `expand`."""
+    sizes = op.concat([op.shape_of(values), op.constant(np.array([3], np.int64))], 0)
+    return op.broadcast(rows(values), sizes, broadcast_spec="BIDIRECTIONAL")
+
+
+def first(wide: Any) -> Any:
+    return op.reduce_max(wide, op.constant(np.array(1, np.int64)), False)
+
+
+def gather_spread(x: Any, indices: Any, _: Any) -> Any:
+    """Take from data that the same indices are added to, so that its sizes follow from both."""
+    places = spread(indices)
+    both = op.constant(np.array([0, 1], np.int64))
+    nothing = op.multiply(op.reduce_sum(op.convert(places, "f32"), both), np.float32(0))
+    return first(op.gather_elements(op.add(spread(x), nothing), places, 0))
+
+
+def scatter_spread(x: Any, indices: Any, updates: Any) -> Any:
+    wide = [spread(each) for each in (x, indices, updates)]
+    return first(op.scatter_elements_update(*wide, op.constant(FIRST)))
+
+
 TAKE: dict[str, Body] = {
     "gather": lambda x, i, _: op.gather(x, i, op.constant(FIRST)),
     "gather_elements": lambda x, i, _: op.gather_elements(x, i, 0),
+    "gather_spread": gather_spread,
     "gather_nd": lambda x, i, _: op.gather_nd(x, rows(i), 0),
 }
 PUT: dict[str, Body] = {
     "scatter_update": lambda x, i, u: op.scatter_update(x, i, u, op.constant(FIRST)),
     "scatter_elements": lambda x, i, u: op.scatter_elements_update(x, i, u, op.constant(FIRST)),
+    "scatter_spread": scatter_spread,
     "scatter_nd": lambda x, i, u: op.scatter_nd_update(x, rows(i), u),
 }
 BODIES = TAKE | PUT

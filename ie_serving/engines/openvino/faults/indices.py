@@ -22,6 +22,8 @@ KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}
 )
 """Operations whose outputs hold only values of their first input."""
+_WITHOUT_AXES = 2
+"""Inputs of a `Broadcast` by the rules of numpy, not along axes that it names."""
 SMALL = frozenset({"i8", "i16", "i32", "u8", "u16"})
 """Types of indices that fit into int32; others are compared as int64."""
 
@@ -47,7 +49,8 @@ class _IndexUse:
         axes = self.axes(node)
         if _surely_inside(node, axes, negative):
             return
-        valid = _bound(node, self._sizes(node, axes), negative)
+        spread = _spread(node) if self.single else None
+        valid = _bound(node, self._sizes(node, axes), negative, spread)
         low = "minus its size" if negative else "0"
         cause = (
             f"an index for {title(node)} is out of range: send indices from {low} to the size of"
@@ -98,17 +101,33 @@ def _least(shape: ov.PartialShape, axes: Sequence[int] | None) -> int:
     return max(1, min(int(shape[axis].get_min_length()) for axis in axes))
 
 
-def _bound(node: ov.Node, sizes: ov.Node, negative: bool) -> ov.Node:
+def _spread(node: ov.Node) -> ov.Node | None:
+    """Give the `Broadcast` by which indices are repeated, as for each number of a row; else None.
+
+    Graph networks point to an edge's ends once for each of a hundred numbers: to look at an index
+    before it is repeated takes a hundredth of the time.
+    """
+    made = node.input_value(1).get_node()
+    is_spread = made.get_type_name() == "Broadcast" and made.get_input_size() == _WITHOUT_AXES
+    return made if is_spread else None
+
+
+def _bound(node: ov.Node, sizes: ov.Node, negative: bool, spread: ov.Node | None = None) -> ov.Node:
     """Replace indices out of range by 0; give a graph of booleans, true for those in range."""
     kind = _kind(node.get_input_element_type(1))
-    indices = _as(node.input_value(1), kind)
+    indices = _as((spread or node).input_value(0 if spread else 1), kind)
     high = _as(sizes.output(0), kind)
     zero, one = map(_CONSTANT[kind], (0, 1))
     below = op.negative(op.add(high, one)) if negative else op.negative(one)
     # The plugin may compare integers as floats. Both comparisons are strict: a rounded index may
     # then be refused, where a size is above 2**24, but never be taken for one in range.
     valid = op.logical_and(op.greater(indices, below), op.less(indices, high))
-    node.input(1).replace_source_output(op.select(valid, indices, zero).output(0))
+    inside = op.select(valid, indices, zero)
+    if spread is not None:  # a second one: the first may be read by what the sizes are computed of
+        inside = op.broadcast(
+            inside, spread.input_value(1), broadcast_spec=spread.get_attributes()["mode"]
+        )
+    node.input(1).replace_source_output(inside.output(0))
     return valid
 
 

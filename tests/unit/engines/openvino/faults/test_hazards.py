@@ -378,6 +378,18 @@ def test_indices_of_a_request_cost_a_flag_and_leave_the_shortest_way(tmp_path: P
     assert not hazards.needs_care
 
 
+def test_repeated_indices_are_compared_before_they_are_repeated(tmp_path: Path) -> None:
+    def body(ids: Any) -> Any:
+        wide = op.broadcast(op.unsqueeze(ids, constant([1])), constant([6, 500]))
+        table = constant(np.arange(3000).reshape(6, 500), np.float32)
+        return op.gather_elements(table, wide, 0)
+
+    (draft,) = read(unary(tmp_path, [6], DataType.INT64, body), OpenVinoOptions()).drafts
+    guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
+    compared = [node for node in draft.model.get_ops() if node.get_type_name() == "Less"]
+    assert [tuple(node.get_output_shape(0)) for node in compared] == [(6, 1)]
+
+
 @pytest.mark.parametrize(
     ("indices", "flags"),
     [

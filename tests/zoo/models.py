@@ -42,6 +42,13 @@ RATE = np.array(16000, np.int64)
 JIT = {
     "inputs": {"x": {"dtype": "float32", "shape": [1, 512]}, "sr": {"dtype": "int64", "shape": []}}
 }
+ATOMS, EDGES, RESIDUES, LETTERS = 80, 300, 9, 7
+_RANDOM = np.random.default_rng(41)
+
+
+def _below(end: int, *sizes: int) -> Array:
+    return _RANDOM.integers(0, end, sizes)
+
 
 MODELS: Sequence[Published] = (
     Published(
@@ -137,6 +144,44 @@ MODELS: Sequence[Published] = (
         "atspm-detector==1.1.0",
         "atspm_detector/weights/phase_lgbm_v5_s0.onnx",
         {"X": (1, 261)},
+    ),
+    Published(
+        "nuclear_shifts",
+        "caustic-nmr==0.4.1",
+        "caustic/data/best_v2_carbons.onnx",
+        {
+            "element": _below(4, ATOMS),
+            "amino_acid": _below(20, ATOMS),
+            "atom_role": _below(4, ATOMS),
+            "bfactor": (ATOMS,),
+            "edge_index": _below(ATOMS, 2, EDGES),
+            "edge_dist": (EDGES,),
+            "seq_sep": _below(3, EDGES),
+            "same_residue": (EDGES,),
+            "target_indices": _below(ATOMS, RESIDUES, 6),
+            "target_mask": np.ones((RESIDUES, 6), np.bool_),
+            "residue_types": _below(20, RESIDUES),
+            "residue_geometry": (RESIDUES, 52),
+            "target_environment": (RESIDUES, 6, 15),
+            "temperature_feature": (RESIDUES, 1),
+            "target_atom_rsasa": (RESIDUES, 6),
+            "pos": (ATOMS, 3),
+            "node_normal": (ATOMS, 3),
+            "is_hbond": (EDGES,),
+            "hb_cos": (EDGES,),
+        },
+    ),
+    Published(
+        "arabic_names",
+        "arabic-name-romanizer==0.2.0",
+        "arabic_name_romanizer/resources/encoder.onnx",
+        {"src": _below(40, 1, LETTERS), "src_mask": np.zeros((1, LETTERS), np.bool_)},
+    ),
+    Published(
+        "captchas",
+        "captcha-whisperer==0.1.0",
+        "captcha_whisperer/models/captcha_crnn.onnx",
+        {"image": (1, 3, 60, 160)},
     ),
     Published("nudity", "nudenet==3.4.2", "nudenet/320n.onnx", {"images": (1, 3, 320, 320)}),
 )

@@ -244,4 +244,4 @@ def _await(child: "subprocess.Popen[bytes]", port: int, name: str, log: BinaryIO
                     f"version {each.version} cannot serve: {each.status.error_message}"
                 )
         time.sleep(0.05)
-    raise ServerSilent(f"no version of --model serves after {START_S:g} s; look at its log")
+    raise ServerSilent(f"no version of --model serves after {START_S:g} s; name a server by --to")

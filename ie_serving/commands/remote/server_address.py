@@ -232,6 +232,6 @@ def _basic(user: str, environ: Mapping[str, str]) -> str:
         password = getpass()
     if ":" in user:
         raise CommandMisused(
-            "--user has a colon, which basic authentication cannot send; name a user"
+            "--user has a colon, which basic authentication cannot send; use a name without"
         )
     return base64.b64encode(f"{user}:{password}".encode()).decode()

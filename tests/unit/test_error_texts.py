@@ -81,6 +81,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "<>: broken off, the server stops": NONE,
 }
 """Texts without advice, and why."""
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Named: TypeAlias = Mapping[str, Sequence[ast.expr]]
 """The values that a function, or a module, gives to its names."""
 
@@ -109,27 +110,27 @@ def unadvised(module: ast.Module, advising: Collection[str] = ()) -> Iterator[st
     """
     raised = {id(node.exc) for node in ast.walk(module) if isinstance(node, ast.Raise)}
     own = makers(module)
-    for call, named in calls(module):
+    for call, around in calls(module):
         name = called(call)
         is_maker = name in own or (id(call) in raised and name not in vars(builtins))
         advises = own.get(name, name in advising)
         for parts in error_texts(call, is_maker and not advises):
-            for text in joined(parts, named):
+            for text in joined(parts, values(module, *around)):
                 if is_sentence(text) and not FORMS.search(BEGINNING.sub("", text)):
                     yield text
 
 
+@cache
 def makers(module: ast.Module) -> Mapping[str, bool]:
     """Give the functions that put a text into an error, and whether they add what to do."""
     found: dict[str, bool] = {}
-    for function in ast.walk(module):
-        if isinstance(function, ast.FunctionDef):
-            given = {argument.arg for argument in function.args.args} - {"self"}
-            for call, named in calls(function):
-                for parts in error_texts(call, False):
-                    if given & {name.id for each in parts for name in names_in(each)}:
-                        advises = all(ADVICE_AROUND.search(each) for each in joined(parts, named))
-                        found[function.name] = advises
+    for call, around in calls(module):
+        for parts in error_texts(call, False):
+            names = {name.id for each in parts for name in names_in(each)}
+            for function in around:
+                if names & {argument.arg for argument in function.args.args} - {"self"}:
+                    texts = joined(parts, values(module, *around))
+                    found[function.name] = all(map(ADVICE_AROUND.search, texts))
     return found
 
 
@@ -139,22 +140,34 @@ def names_in(node: ast.expr) -> Iterator[ast.Name]:
     yield from (each for each in (node, *shown) if isinstance(each, ast.Name))
 
 
-def calls(top: ast.AST) -> Iterator[tuple[ast.Call, Named]]:
-    """Give each call with the values that its function, or the module, gives to names."""
-    ahead: list[tuple[ast.AST, Named]] = [(top, assigned(top))]
+@cache
+def calls(module: ast.Module) -> Sequence[tuple[ast.Call, Sequence[Function]]]:
+    """Give each call of a module with the functions around it, the outermost first."""
+    found = []
+    ahead: list[tuple[ast.AST, Sequence[Function]]] = [(module, ())]
     while ahead:
-        node, named = ahead.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            named = {**named, **assigned(node)}
+        node, around = ahead.pop()
+        if isinstance(node, Function):
+            around = (*around, node)
         if isinstance(node, ast.Call):
-            yield node, named
-        ahead += ((child, named) for child in ast.iter_child_nodes(node))
+            found.append((node, around))
+        ahead += ((child, around) for child in ast.iter_child_nodes(node))
+    return found
 
 
-def assigned(node: ast.AST) -> Named:
+def values(*scopes: ast.Module | Function) -> Named:
+    """Give what a module, and functions in it, assign to names; the innermost has precedence."""
+    found: dict[str, Sequence[ast.expr]] = {}
+    for scope in scopes:
+        found |= assigned(scope)
+    return found
+
+
+@cache
+def assigned(scope: ast.Module | Function) -> Named:
     """Give the values of each name that a function, or the top of a module, assigns."""
     found: dict[str, list[ast.expr]] = {}
-    within = ast.iter_child_nodes(node) if isinstance(node, ast.Module) else ast.walk(node)
+    within = ast.iter_child_nodes(scope) if isinstance(scope, ast.Module) else ast.walk(scope)
     for each in within:
         if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None:
             for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
@@ -165,7 +178,7 @@ def assigned(node: ast.AST) -> Named:
 
 def called(call: ast.Call) -> str:
     """Give the last name of what is called."""
-    return ast.unparse(call.func).rpartition(".")[2]
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def error_texts(call: ast.Call, is_maker: bool) -> Iterator[Sequence[ast.expr]]:

@@ -40,7 +40,10 @@ class OtherOutputs(ClientError):
 
 
 class RestCalls:
-    """JSON says neither dtypes nor the name of a single output, so `predict` needs a signature."""
+    """Calls of the REST API as JSON.
+
+    `predict` needs a signature: JSON has neither dtypes nor the name of a single output.
+    """
 
     def predict(
         self, which: ModelAddress, inputs: Inputs, signature: Signature | None

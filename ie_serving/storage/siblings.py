@@ -103,7 +103,7 @@ class Siblings:
         self._rests_until = 0.0
 
     def expect(self, turn: _Turn, instead_of: _Turn) -> bool:
-        """Await the listing of one base path, that before which may never have come about.
+        """Await the listing of one base path, in place of an earlier one that may not have begun.
 
         Returns:
             False where a look would find what the last one has found: it need not be taken.

@@ -6,13 +6,10 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ie_serving.commands.remote.failures import CommandMisused
 from ie_serving.commands.remote.given_request import GivenRequest
-
-if TYPE_CHECKING:  # numpy is imported where arrays are
-    pass
 
 STANDARD: Final = "-"
 """Name of standard input."""

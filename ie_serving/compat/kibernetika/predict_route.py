@@ -58,7 +58,7 @@ NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n
 
 
 class PredictRoute(OtherFront[bool]):
-    """Answers the route."""
+    """Answers `POST /predict`, in JSON or a form."""
 
     def __init__(self, parts: RestParts) -> None:
         super().__init__(parts)

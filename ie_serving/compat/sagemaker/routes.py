@@ -151,7 +151,7 @@ class ReplyKind(enum.Enum):
 
 
 class SageMakerRoutes(OtherFront[str]):
-    """Answers the route."""
+    """Answers `POST /invocations` by the model's signature."""
 
     def __init__(self, parts: RestParts) -> None:
         super().__init__(parts)

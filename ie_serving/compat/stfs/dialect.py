@@ -120,7 +120,7 @@ def _with_user(server: ServerSettings, values: Mapping[str, Any], faults: Faults
             "needs --auth_username and --auth_password: admin and admin, which the original takes"
             " where they are missing, are known to everybody",
         )
-    # Closed: the original asks everybody, on every route but its own /health.
+    # Closed: the original asks every client for them, on every route but its own /health.
     return replace(
         server, enable_auth=True, auth_username=name, auth_password=password, open_health=False
     )

@@ -325,7 +325,7 @@ class Line:
             return
         turns = [turn for turn in work.pop() if not turn.left]
         try:
-            if turns:  # else everybody has left: a kernel never sees an empty batch
+            if turns:  # else all clients have left: a kernel never gets an empty batch
                 runner.run([turn.call for turn in turns])
         # All: an error that ended the thread silently would leave the calls waiting for ever.
         except BaseException as error:

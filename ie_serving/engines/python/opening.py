@@ -113,7 +113,7 @@ class OwnModules:
         level: int = 0,
     ) -> ModuleType:
         top = name.partition(".")[0]
-        # A file of the author's own stands before it.
+        # A module of the version's directory has precedence over a shim of its name.
         if top in self._shims and not level and not self._has(top):
             return _shim(self._shims, name, fromlist)
         if level or not self._has(top):

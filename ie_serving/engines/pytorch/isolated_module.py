@@ -29,7 +29,7 @@ def isolated(torch: Any, module: Any, state: Sequence[str]) -> Callable[..., Any
         calls = _Calls(torch, module, state_paths)
         try:
             calls.add()
-        except (RuntimeError, TypeError, AttributeError):  # as of an attribute of a class
+        except (RuntimeError, TypeError, AttributeError):  # such as for an attribute of the class
             state_paths = ()
         else:
             return calls

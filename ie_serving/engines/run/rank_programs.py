@@ -96,7 +96,7 @@ class OpenRankProgram:
         form: gives what is compiled for: the rank of an input, or its sizes of 1.
 
     Attributes:
-        at_once, ahead: of the program that was compiled last.
+        at_once, ahead: attributes of the program that was compiled last.
     """
 
     at_once = 1

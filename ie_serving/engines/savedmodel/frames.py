@@ -202,7 +202,7 @@ class Frame:
         if self._private:
             return
         assert self.parent is not None
-        # First the caller: inside of a function that is shared, this call is everybody's.
+        # First the caller: a call inside of a shared function is shared as well.
         self.parent.own()
         self._function = self.library.copy(self._function.signature.name)
         self.call.attr["f"].func.name = self._function.signature.name

@@ -26,8 +26,8 @@ class ModelDetails:
     Attributes:
         default_version: answers requests that name neither version nor label, or most of them where
             traffic is split; None while none does.
-        labels: those that requests may use, each with its version.
-        waiting: those that wait until their version is AVAILABLE.
+        labels: labels that requests may use, each with its version.
+        waiting: labels that wait until their version is AVAILABLE.
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
         precisions: precision in which each signature of an AVAILABLE version computes floats, where
             that is known: `f32`, `bf16` or `f16`.
@@ -57,11 +57,11 @@ class LabelChanges:
         self._relabel = relabel
 
     def details(self, name: str) -> ModelDetails:
-        """Give those of one model. Raises: NotFound."""
+        """Give the details of one model. Raises: NotFound."""
         return _details(self._models.served.entry(name))
 
     def all_details(self) -> Mapping[str, ModelDetails]:
-        """Give those of every model, by name."""
+        """Give the details of every model, by its name."""
         served = self._models.served
         return {name: _details(served.entries[name]) for name in served.names()}
 

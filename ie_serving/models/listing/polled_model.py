@@ -83,7 +83,7 @@ class PolledModel(Protocol):
 
 
 class LookState(enum.IntEnum):
-    """Who has a look."""
+    """The holder of a look: the round, a queue or a thread."""
 
     IDLE = enum.auto()  # the round, until it is due
     QUEUED = enum.auto()  # a queue, until a thread is free

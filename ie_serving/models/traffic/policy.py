@@ -146,9 +146,9 @@ class SeenVersion:
     """What a version did with its requests of the window.
 
     Attributes:
-        requests: those that ended or are slow, but for those whose client left before that.
-        failed: those of them without an answer.
-        slow: those that took longer than `latency_ms`.
+        requests: requests that ended or are slow, without those whose client left before.
+        failed: requests without an answer.
+        slow: requests that took longer than `latency_ms`.
     """
 
     requests: int

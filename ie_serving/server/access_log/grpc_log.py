@@ -71,7 +71,7 @@ class _LoggedMethod:
 
     Attributes:
         asked: operation that its calls ask for.
-        metadata, given: of the previous call, and the values read from it.
+        metadata, given: metadata of the previous call, and the values read from it.
     """
 
     def __init__(self, path: str, watch: RequestWatch) -> None:

@@ -150,7 +150,8 @@ def _fingerprint(material: TlsMaterial) -> str:
 _PEM: Final = re.compile(
     rb"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(.+?)-----END \1-----", re.DOTALL
 )
-"""All labels by which OpenSSL reads a certificate; behind a trusted one stands whom it trusts."""
+"""All labels by which OpenSSL reads a certificate. The purposes that a trusted certificate is
+trusted for follow its DER."""
 _UTC_TIME, _VERSION, _LONG = 0x17, 0xA0, 0x80
 """Tags of DER, and the bit of a length whose own length comes first. Source: ITU-T X.690."""
 SOON_DAYS: Final = 14

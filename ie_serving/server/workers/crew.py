@@ -214,7 +214,7 @@ class Ledger:
 
     Args of the constructor:
         crew: shared state of all workers.
-        slot: the worker's.
+        slot: index of the worker.
         is_first: the whole server starts, so other workers' copies do not apply.
 
     Attributes:

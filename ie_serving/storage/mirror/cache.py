@@ -105,9 +105,8 @@ class Cache:
         with self._locked(locks.exclusive, f"{fingerprint}{_MAKING}"), self.written():
             partial = self.root / "partial" / fingerprint
             partial.mkdir(parents=True, exist_ok=True)
-            os.utime(
-                partial
-            )  # in use now, so `make_room` of another process does not call it waste
+            # In use now, so that `make_room` of another process does not take it for waste.
+            os.utime(partial)
             yield partial
 
     def publish(self, fingerprint: str, made: Path) -> None:

@@ -207,9 +207,9 @@ class RecordMetrics:
 
     Attributes:
         recorded: sampled requests that were written.
-        failed: those that could not be written.
-        broken: those that could not be encoded, by a defect.
-        shed: those that were dropped, since too many waited.
+        failed: records that could not be written.
+        broken: records that could not be encoded, by a defect.
+        shed: records that were dropped, since too many waited.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class RequestPart(NamedTuple):
         what: `infer` or `step`.
         name: name of the model, or of the step.
         version: version of the model.
-        began, ended: on the clock of the entry.
+        began, ended: seconds on the clock of the entry.
         waited_s: seconds before `began` for which an inference waited for an infer request.
         batch: the span of the batch that was inferred, if several requests shared it.
     """

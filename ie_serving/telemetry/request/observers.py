@@ -107,7 +107,7 @@ class ObservedInferences(Inferences):
     """The record of one version that also adds inferences to the entries of their requests.
 
     Args of the constructor:
-        model, version: of the record.
+        model, version: model and version of the record.
     """
 
     def __init__(self, model: str, version: int) -> None:

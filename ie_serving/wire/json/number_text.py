@@ -57,22 +57,22 @@ LONG_FORMS: Final = {"f": b"%.9g", "d": b"%.17g"}
 """How a number of more than 6 digits is written, by numpy's character of its dtype."""
 
 _PLAIN_FROM: Final = 1e-4
-"""From here on `%g` needs no exponent, and the products of `exact_float32` are exact."""
+"""Least number whose `%g` has no exponent; from it on products of `exact_float32` are exact."""
 _PLAIN_TO: Final = 999_999.0
-"""Up to here `%.6g` needs none."""
+"""Largest number whose `%.6g` has no exponent."""
 _TENTH: Final = 0.1
 _SIX_DIGITS: Final = 8
 """Characters of `0.123456` and `123456.0`, the longest texts of 6 digits that a number from a tenth
 on has: a shorter text has no more digits, a longer one has, and at this length they are counted."""
 _POWERS: Final = np.array([float(f"1e{exponent}") for exponent in range(-4, 6)])
-"""Where numbers begin to have one digit more before the point, or one zero fewer behind it."""
+"""Numbers from which on texts have one digit more before the point, or one zero fewer behind."""
 _SCALES: Final = np.array(
     [
         [float(f"1e{min(digits + 4 - index, digits + 3)}") for index in range(11)]
         for digits in (6, 9)
     ]
 )
-"""For 6 and for 9 digits, by index among `_POWERS`: the factor that makes all digits integral."""
+"""Factors that make all digits integral, for 6 and for 9 digits, by index among `_POWERS`."""
 
 
 def is_short(text: bytes) -> bool:

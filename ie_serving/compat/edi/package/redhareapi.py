@@ -42,8 +42,8 @@ class TaskContext:
 
     Args of the constructor:
         task_id: id of the request.
-        data: its body.
-        model, version: of the kernel.
+        data: body of the request.
+        model, version: name of the kernel's model, and its version.
 
     Attributes:
         output: the reply; None before there is one.

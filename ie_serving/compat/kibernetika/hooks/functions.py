@@ -176,7 +176,7 @@ def _iterating(call: HookFunction, tensors: dict[str, Any], ctx: HookContext) ->
 
 
 def bound(name: str, function: object, extras: HookFacts) -> HookFunction:
-    """Give what calls a hook in whichever of its four forms it is written.
+    """Give a function that calls a hook, which may have any of four forms.
 
     Raises:
         LoadFailed: it has another form.

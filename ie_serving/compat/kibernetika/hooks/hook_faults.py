@@ -16,7 +16,7 @@ def fault(file: Path, models: int) -> str:
     """Give the first fault, with its file and line; empty if there is none to see.
 
     Args:
-        file: with hooks.
+        file: path of the file of hooks.
         models: number of models of the chain.
     """
     try:

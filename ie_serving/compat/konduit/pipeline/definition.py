@@ -34,7 +34,7 @@ class Kind:
     """What a type of step has.
 
     Attributes:
-        required, optional: its keys.
+        required, optional: names of the keys of a step of this type.
         graph_only: it joins or chooses among several steps, which a list does not have.
     """
 
@@ -114,7 +114,7 @@ class PipelineStep:
         name: key of the step; in a list its number, from 1 on.
         type: `@type`.
         inputs: the steps whose data it takes, `input` for the request.
-        keys: the others.
+        keys: keys of the step other than its type and inputs.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Pipeline:
     """Steps in an order in which each stands behind its inputs.
 
     Attributes:
-        steps: those that the output needs.
+        steps: steps that the output needs.
         output: the step whose data are the reply.
     """
 

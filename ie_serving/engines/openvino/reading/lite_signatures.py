@@ -340,7 +340,7 @@ def with_first(data: bytes, subgraph: int) -> bytes:
     changed = bytearray(data)
     for here, there in ((at, at + 4 * subgraph), (at + 4 * subgraph, at)):
         (distance,) = struct.unpack_from("<I", data, there)
-        # Distances count from where they stand.
+        # A distance counts from its own position in the file.
         struct.pack_into("<I", changed, here, there + distance - here)
     return bytes(changed)
 

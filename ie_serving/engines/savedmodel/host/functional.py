@@ -68,7 +68,7 @@ class _GraphRewrite:
 
     Args of the constructor:
         nodes: nodes of the graph.
-        read: those that matter.
+        read: nodes that the signature needs.
     """
 
     def __init__(self, nodes: GraphNodes, read: Iterable[Proto]) -> None:

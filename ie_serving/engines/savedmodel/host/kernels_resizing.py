@@ -55,7 +55,7 @@ class _Neighbours(NamedTuple):
         first: the one before, or the position itself.
         second: the one behind.
         share: distance of the new position from the first: 0 to 1.
-        used: those that are a neighbour of any.
+        used: positions that are a neighbour of any.
         positions: positions of the first and the second ones among these.
     """
 

@@ -58,7 +58,7 @@ def lists_for_arrays(nodes: GraphNodes, read: Collection[Proto]) -> None:
 
     Args:
         nodes: nodes of the graph.
-        read: those that matter; they are changed.
+        read: nodes that the signature needs; they are changed.
 
     Raises:
         LoadFailed: an operation has no counterpart.

@@ -62,7 +62,7 @@ class _Block(NamedTuple):
     """An incomplete header block.
 
     Attributes:
-        flags, number: of the HEADERS frame.
+        flags, number: flags and stream of the HEADERS frame.
         fragments: joined.
         depends_on_itself: the frame says that the stream depends on itself.
     """

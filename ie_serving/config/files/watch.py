@@ -7,6 +7,7 @@ read counts as unchanged, and is logged.
 """
 
 import asyncio
+import enum
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,30 @@ class _RefusedContent(NamedTuple):
 
     digest: str | None = None
     why: str = ""
+
+
+class FileContent(enum.Enum):
+    """What the file holds at a look."""
+
+    UNREADABLE = enum.auto()
+    CHANGED = enum.auto()  # neither applied nor refused yet
+    APPLIED = enum.auto()
+    REFUSED = enum.auto()
+
+
+def compare(digest: str | None, seen: str | None, refused: str | None) -> FileContent:
+    """Tell what the file holds, by digests.
+
+    Args:
+        digest: digest of the content now; None if it cannot be read.
+        seen: digest of the content last applied or refused.
+        refused: digest of the content last refused; None where none was.
+    """
+    if digest is None:
+        return FileContent.UNREADABLE
+    if digest != seen:
+        return FileContent.CHANGED
+    return FileContent.REFUSED if digest == refused else FileContent.APPLIED
 
 
 class ConfigWatch:
@@ -84,10 +109,11 @@ class ConfigWatch:
 
     async def _look(self) -> None:
         digest = await asyncio.to_thread(self._digest)
-        if digest not in (None, self.seen):
+        content = compare(digest, self.seen, self._refused.digest)
+        if content is FileContent.CHANGED:
             await self._reload_and_log(digest)
-        elif digest not in (None, self._refused.digest):
-            self._refused = _RefusedContent()  # the applied content is back
+        elif content is FileContent.APPLIED:
+            self._refused = _RefusedContent()
 
     async def reload(self) -> None:
         """Read and apply the file now, changed or not.
@@ -108,7 +134,7 @@ class ConfigWatch:
         """
         async with self._turn:
             digest = await asyncio.to_thread(self._read_digest)
-            if digest == self.seen != self._refused.digest:
+            if compare(digest, self.seen, self._refused.digest) is FileContent.APPLIED:
                 self._refused = _RefusedContent()
                 return False
             await self._read_and_apply()

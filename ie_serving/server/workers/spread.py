@@ -11,7 +11,7 @@ import asyncio
 import errno
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ie_serving.core.runtime.accepted_connection import serve_accepted
@@ -37,6 +37,17 @@ AT_ONCE: Final = 32
 Connect = Callable[[], asyncio.Protocol]
 Shed = Callable[[int], None]
 """Sheds connections, as in `server.transport.listener.SocketSharing`."""
+
+
+def surplus(numbers: Sequence[int], slot: int) -> int:
+    """Return how many connections the worker `slot` has beyond its fair share; 0 for none.
+
+    Args:
+        numbers: number of each worker's connections, or NOT_ACCEPTING.
+        slot: index of a worker that accepts.
+    """
+    accepting = [number for number in numbers if number != NOT_ACCEPTING]
+    return max(numbers[slot] - math.ceil(sum(accepting) / len(accepting)), 0)
 
 
 class Spread:
@@ -135,11 +146,9 @@ class Spread:
         accepting = {slot for slot, number in enumerate(numbers) if number != NOT_ACCEPTING}
         has_come = accepting - self._known and self._known
         self._known = accepting
-        if has_come and self._slot in accepting:
-            fair = math.ceil(sum(numbers[slot] for slot in accepting) / len(accepting))
-            surplus = numbers[self._slot] - fair
-            for shed in self._sheds if surplus > 0 else ():
-                shed(surplus)
+        if has_come and self._slot in accepting and (beyond := surplus(numbers, self._slot)):
+            for shed in self._sheds:
+                shed(beyond)
 
     def _accept(self, bound: socket.socket) -> bool:
         """Accept up to `AT_ONCE` connections; return whether more may wait."""

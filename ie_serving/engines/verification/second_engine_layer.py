@@ -4,9 +4,9 @@ Odd values are NaN, infinity and extreme integers; OpenVINO answers all other re
 engine loads the model at the first such request, since most models never get one, and it takes the
 model's memory a second time.
 
-Which engine is faster is measured at the load of a quantized ONNX model: OpenVINO computes products
-of integers that are quantized while a request runs (`MatMulInteger`) as products of floats, which
-takes several times as long as onnxruntime's own.
+Which engine is faster is measured at the load of ONNX models with operators that OpenVINO may
+compute several times as slowly as onnxruntime: products of integers that are quantized while a
+request runs (`MatMulInteger`) become products of floats, and steps of recurrent layers are small.
 """
 
 import asyncio
@@ -26,8 +26,11 @@ from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.run.detour import OnDemandResource
 
-DYNAMIC: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"})
-"""Operators of models that are quantized dynamically."""
+SLOW: Final = frozenset(
+    {"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"} | {"GRU", "LSTM", "RNN"}
+)
+"""Operators of models that are quantized dynamically, and recurrent ones: the load measures both
+engines where a model has one."""
 LENGTH = 64
 """Size of open dimensions behind the first: tokens of a short text."""
 REPEATS, MOST_S = 7, 0.5
@@ -36,10 +39,10 @@ SHARE: Final = 0.8
 """The other engine serves if it takes at most this share: less may be noise."""
 
 
-def is_dynamic(file: Path) -> bool:
-    """Tell whether products of a model's integers are quantized while it runs."""
+def may_be_slow(file: Path) -> bool:
+    """Tell whether a model has an operator of `SLOW`."""
     try:
-        return any(node.kind in DYNAMIC for node in nodes(file))
+        return any(node.kind in SLOW for node in nodes(file))
     except (OSError, ValueError):
         return False  # not a model: OpenVINO reports the fault
 

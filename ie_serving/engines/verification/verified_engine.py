@@ -32,7 +32,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.verification.comparison import BY_SUFFIX
 from ie_serving.engines.verification.second_engine_layer import (
     SecondEngineLayer,
-    is_dynamic,
+    may_be_slow,
     sooner,
 )
 from ie_serving.engines.verification.verdict import (
@@ -262,11 +262,11 @@ class _Load:
         return SecondEngineLayer(other, kinds, None, cause) if kinds else other
 
     def _faster(self, model: CompiledModel, found: Findings) -> CompiledModel | None:
-        """Give a quantized model of the second engine if this answers faster."""
+        """Give the second engine's model if OpenVINO may be slow, and this answers faster."""
         is_replaceable = self.options.driver == AUTO and self._is_installed
         refused = unsupported(self.options, next(iter(model.signatures.values())))
         is_open = may_be_sooner(found, is_replaceable=is_replaceable, refused=refused)
-        if not is_open or self.file.suffix != ONNX or not is_dynamic(self.file):
+        if not is_open or self.file.suffix != ONNX or not may_be_slow(self.file):
             return None
         with ExitStack() as unused:
             try:

@@ -199,7 +199,7 @@ EXACT_SUMS: Final = exact_sums(_processors())
 def _library(model: Path) -> ModuleType:
     try:
         # An extra, and 60 MB: only where a version needs it.
-        from ie_serving.engines.onnxruntime.library import onnxruntime
+        import onnxruntime
     except ImportError as error:
         raise LoadFailed(
             f"{model.name} needs {LIBRARY}, as every model with operators of {DOMAIN} does, and"

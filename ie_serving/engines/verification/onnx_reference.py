@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import onnxruntime
+
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import Arrays, TensorSpec
 from ie_serving.engines.generated_requests import Dim, GeneratedInput
 from ie_serving.engines.onnxruntime.driver import EXACT_SUMS, LIBRARY, ONLY_FATAL, refuse_past
-from ie_serving.engines.onnxruntime.library import onnxruntime
 from ie_serving.engines.onnxruntime.session import (
     SessionFailure,
     SessionNode,

@@ -201,7 +201,6 @@ def test_without_the_library_the_model_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_add_one(tmp_path)
-    monkeypatch.delitem(sys.modules, "ie_serving.engines.onnxruntime.library", raising=False)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as Python marks what is not there
     with pytest.raises(LoadFailed, match=r"pip install '.\[onnxruntime\]'"):
         OnnxRuntimeEngine().compile(tmp_path, EngineOptions())

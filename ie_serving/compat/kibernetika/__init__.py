@@ -26,7 +26,7 @@ def main() -> int:
 
 def around(engine: "Engine", options: "EngineOptions") -> "Engine":
     """Put hooks around `engine`, the outermost layer: tensors of hooks share batches, too."""
-    from ie_serving.compat.kibernetika.hooks.engine import ChainEngine, HookEngine
+    from ie_serving.compat.kibernetika.hooks import ChainEngine, HookEngine
     from ie_serving.engines.kernels import HookOptions
 
     hooked = HookEngine(engine)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.app import engine_stack
-from ie_serving.compat.kibernetika.hooks.engine import HookEngine
+from ie_serving.compat.kibernetika.hooks import HookEngine
 from ie_serving.compat.kibernetika.hooks.links import link_of
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import CodeSource, HookOptions, KernelOptions

@@ -28,8 +28,8 @@ def with_routes(chain: "AppChain", parts: "RestParts") -> "AppChain":
     """Put the API before `chain` where the server was started as this one."""
     if parts.settings.server.old_front != STFS:
         return chain
+    from ie_serving.compat.stfs.front import asked, verb_of
     from ie_serving.compat.stfs.front.front import StfsFront
-    from ie_serving.compat.stfs.front.routes import asked, verb_of
     from ie_serving.server.fronts.rest.routes import Routes
 
     return chain.behind(Routes(asked, verb_of, lambda: StfsFront(parts)))

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ie_serving.compat.stfs.front import ALIVE, ASK, MODEL, MODELS, PAGE
 from ie_serving.compat.stfs.front.post_body import encode, parse
-from ie_serving.compat.stfs.front.routes import ALIVE, ASK, MODEL, MODELS, PAGE
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ie_serving.app.fronts import kserve_routes
-from ie_serving.compat.stfs.front.routes import ALIVE, ASK
+from ie_serving.compat.stfs.front import ALIVE, ASK
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
 from ie_serving.core.values.errors import NotFound

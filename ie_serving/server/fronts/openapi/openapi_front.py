@@ -18,7 +18,7 @@ from ie_serving.core.values.tensors import Method, Signature
 from ie_serving.inference.examples import example_signature
 from ie_serving.models.served_models import AllowedModels, ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.openapi.routes import DOCUMENT, VIEWER
+from ie_serving.server.fronts.openapi import DOCUMENT, VIEWER
 from ie_serving.server.fronts.page import page_front
 from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
 from ie_serving.server.fronts.rest.routes import Verb

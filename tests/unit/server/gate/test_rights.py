@@ -20,7 +20,7 @@ from ie_serving.server.fronts.kserve_v2 import lazy_grpc
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.kserve_v2.lazy_grpc import LazyInference
 from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
-from ie_serving.server.fronts.openapi.routes import DOCUMENT
+from ie_serving.server.fronts.openapi import DOCUMENT
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.fronts.streams.lazy_streams import LazyStreams

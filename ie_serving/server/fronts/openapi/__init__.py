@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ie_serving.server.fronts.page.routes import FILE
+from ie_serving.server.fronts.page import FILE
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import RequestHead
 

@@ -26,8 +26,8 @@ from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.page import CONFIGURATION, FILE, FILES, MODEL, PROGRAMS, STATE
 from ie_serving.server.fronts.page.configuration import configuration, of_model
-from ie_serving.server.fronts.page.routes import CONFIGURATION, FILE, FILES, MODEL, PROGRAMS, STATE
 from ie_serving.server.fronts.rest.body import SAME_ORIGIN, read_body, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request

@@ -16,9 +16,9 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served_models import ServedModel, ServedModels
+from ie_serving.server.fronts import page as routes
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import page_front as files
-from ie_serving.server.fronts.page import routes
 from ie_serving.server.fronts.page.configuration import of_model
 from ie_serving.server.fronts.rest.routes import Routes, Verb
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead

@@ -32,10 +32,10 @@ from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.storage_opener import check_urls, open_storage
 from ie_serving.storage.directories import Directories
 from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry import trace
 from ie_serving.telemetry.log import logs
 from ie_serving.telemetry.log.logs import Event
 from ie_serving.telemetry.request import access_log
-from ie_serving.telemetry.trace import trace_libraries
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _prepare(parsed: ParsedCommandLine) -> None:
     if in_memory := choose_directory():
         log.warning(Event("temporary files are in memory", path=in_memory))
     access_log.check(server.access_log)
-    trace_libraries.check(server.traces_url, server.otlp_protocol)
+    trace.check(server.traces_url, server.otlp_protocol)
     faults = Faults()
     faults.take(lambda settings, _: contradictions.check(settings), parsed.settings, "")
     settings = parsed.settings

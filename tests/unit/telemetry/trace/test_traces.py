@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from ie_serving.core.values.errors import ServingError
+from ie_serving.telemetry import trace
 from ie_serving.telemetry.log.events import MASK
 from ie_serving.telemetry.request import trace_context
 from ie_serving.telemetry.request.entry import (
@@ -23,7 +24,7 @@ from ie_serving.telemetry.request.entry import (
 )
 from ie_serving.telemetry.request.observers import ObservedInferences, RequestWatch, of_steps
 from ie_serving.telemetry.request.trace_context import Parent, Trace
-from ie_serving.telemetry.trace import trace_libraries, traces
+from ie_serving.telemetry.trace import traces
 from ie_serving.telemetry.trace.spans import route_of
 from ie_serving.telemetry.trace.traces import Traces
 from tests.tables import named_by
@@ -269,10 +270,10 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
 
 
 def test_an_exporter_that_cannot_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace_libraries.check("", "grpc")
-    trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")
+    trace.check("", "grpc")
+    trace.check("http://collector:4318/v1/traces", "http/protobuf")
     with pytest.raises(ServingError, match='"grpc" is asked for'):
-        trace_libraries.check("http://collector:4317/v1/traces", "grpc")
-    monkeypatch.setattr(trace_libraries, "EXPORTER", "opentelemetry.absent.http")
+        trace.check("http://collector:4317/v1/traces", "grpc")
+    monkeypatch.setattr(trace, "EXPORTER", "opentelemetry.absent.http")
     with pytest.raises(ServingError, match="extra otel"):
-        trace_libraries.check("http://collector:4318/v1/traces", "http/protobuf")
+        trace.check("http://collector:4318/v1/traces", "http/protobuf")

@@ -4,31 +4,25 @@ The body is JSON, JSON lines, CSV or an array of numpy (`application/x-npy`), by
 it becomes TensorFlow Serving's JSON, or an array. The reply is JSON, or what Accept names first of
 these. `X-Amzn-SageMaker-Custom-Attributes` chooses model, version and method.
 
-A file of numpy is read without numpy's own reader, which believes the shape before it has seen the
-bytes.
-
-Source: SageMaker's documentation of custom inference code and of that container; numpy.lib.format.
+Source: SageMaker's documentation of custom inference code and of that container.
 """
 
 import dataclasses
 import enum
-import io
-import json
-import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import numpy as np
-
+from ie_serving.compat.sagemaker.arrays import as_input, read_npy, write_csv, write_npy
+from ie_serving.compat.sagemaker.bodies import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest, UnknownEncoding
 from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.requests import Decoded, InferRequest, ModelSpec
-from ie_serving.core.values.tensors import Array, Arrays, Signature
+from ie_serving.core.values.tensors import Signature
 from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
@@ -44,92 +38,6 @@ from ie_serving.wire.json.request import (
     parse_at_once,
     parse_predict,
 )
-
-JSON: Final = b"application/json"
-JSON_LINES: Final = (b"application/jsonlines", b"application/jsons", b"application/x-ndjson")
-CSV: Final = b"text/csv"
-NPY: Final = b"application/x-npy"
-
-_OWN: Final = re.compile(rb'"(?:instances|inputs|examples)"\s*:')
-"""Keys that mark a body of TensorFlow Serving."""
-_LINES: Final = re.compile(rb"[}\]][ \t\r]*\n\s*[\[{]")
-"""Values with nothing but a line end between them, which no single value has."""
-_ROWS: Final = re.compile(rb"\s*\[\s*\[")
-_FIELD: Final = re.compile(r'(?:[ \t]*"((?:[^"]|"")*)"[ \t]*|([^,"]*))(,|$)')
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""A number in JSON."""
-_NEARLY: Final = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.IGNORECASE
-)
-"""Further forms of numbers that programs write."""
-
-
-def body_of(kind: bytes, body: bytes) -> bytes:
-    """Give a body as TensorFlow Serving's JSON.
-
-    Args:
-        kind: `JSON`, one of `JSON_LINES`, or `CSV`.
-        body: body of the request.
-
-    Raises:
-        InvalidRequest: CSV that is none. JSON is not checked here.
-    """
-    if kind == CSV:
-        return _of_csv(body)
-    if _OWN.search(body):
-        return body
-    if is_lines(kind, body):
-        return b'{"instances":[%b]}' % b",".join(filter(None, map(bytes.strip, body.splitlines())))
-    return (b'{"instances":%b}' if _ROWS.match(body) else b'{"instances":[%b]}') % body
-
-
-def is_lines(kind: bytes, body: bytes) -> bool:
-    """Tell whether a body of `kind` is one value a line."""
-    return kind in JSON_LINES or bool(_LINES.search(body))
-
-
-def _of_csv(body: bytes) -> bytes:
-    """Give each line as a row; where there is one column, as a value."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(
-            f"the CSV is no text in UTF-8, at byte {error.start}: send it in UTF-8"
-        ) from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise InvalidRequest("the CSV has no lines: send a line for each row")
-    rows = [_row(line, number) for number, line in enumerate(lines, 1)]
-    return b'{"instances":[%b]}' % ",".join(rows).encode()
-
-
-def _row(line: str, number: int) -> str:
-    values: list[str] = []
-    at, ends = 0, ","
-    while ends:
-        found = _FIELD.match(line, at)
-        if found is None:
-            raise InvalidRequest(
-                f"line {number} of the CSV has a quote within a field; expected the whole field in"
-                " quotes, and each quote in it twice"
-            )
-        quoted, plain, ends = found.groups()
-        values.append(_value(plain) if quoted is None else json.dumps(quoted.replace('""', '"')))
-        at = found.end()
-    return values[0] if len(values) == 1 else f"[{','.join(values)}]"
-
-
-def _value(text: str) -> str:
-    """Write a field without quotes: a number where it is one, else a string."""
-    text = text.strip()
-    if _NUMBER.fullmatch(text):
-        return text
-    if not _NEARLY.fullmatch(text):
-        return json.dumps(text)
-    number = float(text)
-    # What JSON has no number for is spelled as TensorFlow Serving reads it.
-    return repr(number) if math.isfinite(number) else json.dumps(number)
-
 
 PATH: Final = b"/invocations"
 VERB: Final = "ask"
@@ -276,114 +184,3 @@ def _encoders(
 ) -> Mapping[object, Encode[Octets]]:
     others: Mapping[object, Encode[Octets]] = {ReplyKind.CSV: write_csv, ReplyKind.NPY: write_npy}
     return {**of_json(servable, signature, outputs), **others}
-
-
-_MAGIC: Final = b"\x93NUMPY"
-_LONGEST_HEADER: Final = 4096
-"""Bytes of a header; a longer one is refused before it is parsed. numpy's headers
-of arrays of numbers are shorter."""
-_HEADER: Final = re.compile(
-    rb"\{'descr': '([<>|=]?[biuf][0-9]{1,2})', 'fortran_order': (True|False),"
-    rb" 'shape': \(((?:[0-9]{1,12},? ?){0,32})\),? ?\} *\n"
-)
-"""A header as numpy writes it; types without objects, which a file could run code by."""
-
-
-def read_npy(body: bytes) -> Array:
-    """Read an array; a view of the body where its bytes lie as this machine has them.
-
-    Raises:
-        InvalidRequest: it is no such file, of a dtype that is no number, or not as long as it says.
-    """
-    size_bytes = {1: 2, 2: 4, 3: 4}.get(body[6], 0) if len(body) > len(_MAGIC) else 0
-    start = len(_MAGIC) + 2 + size_bytes
-    size = int.from_bytes(body[len(_MAGIC) + 2 : start], "little")
-    if not body.startswith(_MAGIC) or not size_bytes or size > _LONGEST_HEADER:
-        raise InvalidRequest("the body is no .npy file of numpy; expected what numpy.save writes")
-    found = _HEADER.fullmatch(body[start : start + size])
-    if found is None:
-        raise InvalidRequest("the .npy file holds no array of numbers; expected one, not objects")
-    shape = tuple(int(each) for each in found[3].replace(b",", b" ").split())
-    return _array(body[start + size :], found[1].decode(), shape, found[2] == b"True")
-
-
-def _array(data: bytes, code: str, shape: tuple[int, ...], by_columns: bool) -> Array:
-    try:
-        dtype = np.dtype(code)
-    except TypeError:
-        raise InvalidRequest(
-            f"the .npy file is of dtype {code}, which there is not: save it with a dtype of numpy"
-        ) from None
-    expected = dtype.itemsize
-    for each in shape:  # in Python's integers, which do not overflow
-        expected *= each
-    if len(data) != expected:
-        raise InvalidRequest(
-            f"the .npy file has {len(data)} bytes of values; expected {expected} by its shape"
-        )
-    try:
-        array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
-    except ValueError as error:  # of no values, and by its other sizes larger than any memory
-        raise InvalidRequest(f"the .npy file: expected a shape of numpy: {error}") from error
-    return np.asarray(array, dtype.newbyteorder("="), order="C")
-
-
-def as_input(array: Array, signature: Signature) -> dict[str, Array]:
-    """Give an array as the one input of a signature.
-
-    Raises:
-        InvalidRequest: it has several inputs, or one of another kind of values, or one that has no
-            room for these integers.
-    """
-    if len(signature.inputs) != 1:
-        names = ", ".join(signature.inputs) or "none that is named"
-        raise InvalidRequest(f"an array is for one input; the model has {names}: send JSON")
-    ((name, spec),) = signature.inputs.items()
-    wanted = spec.dtype.numpy
-    # Integers may become floats, and 64 bits 32, as numbers of JSON do; floats no integers.
-    if wanted.hasobject or not np.can_cast(array.dtype, wanted, "same_kind"):
-        raise InvalidRequest(f'input "{name}" is {spec.dtype.word}; the array is {array.dtype}')
-    cast = array.astype(wanted, copy=False)
-    # A cast would keep the lower bits of an integer that does not fit, and say nothing.
-    if wanted.kind in "iu" and not np.can_cast(array.dtype, wanted) and (cast != array).any():
-        raise InvalidRequest(
-            f'input "{name}" is {spec.dtype.word}; the array, {array.dtype}, has numbers beyond it'
-        )
-    return {name: cast}
-
-
-def write_npy(outputs: Arrays) -> bytes:
-    """Write the one output. Raises: InvalidRequest."""
-    array = _single_output(outputs)
-    if array.dtype.hasobject:
-        raise InvalidRequest("the output holds strings, which .npy has not: ask for JSON")
-    written = io.BytesIO()
-    np.save(written, array, allow_pickle=False)
-    return written.getvalue()
-
-
-def write_csv(outputs: Arrays) -> bytes:
-    """Write the one output, a line for each row. Raises: InvalidRequest."""
-    array = _single_output(outputs)
-    if not array.ndim:
-        array = array.reshape(1)
-    # The length of a row is computed: numpy cannot derive it if there are no rows.
-    rows = array.reshape(len(array), math.prod(array.shape[1:])).tolist()
-    return "".join(",".join(map(_field, row)) + "\n" for row in rows).encode()
-
-
-def _single_output(outputs: Arrays) -> Array:
-    if len(outputs) != 1:
-        raise InvalidRequest(
-            f"CSV and .npy have room for one output, and there are {', '.join(outputs) or 'none'}:"
-            " ask for JSON"
-        )
-    (array,) = outputs.values()
-    return array
-
-
-def _field(value: object) -> str:
-    if isinstance(value, bytes):
-        text = value.decode("utf-8", "replace").replace('"', '""')
-        return f'"{text}"'
-    return str(value)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.compat.sagemaker.routes import as_input, read_npy, write_csv, write_npy
+from ie_serving.compat.sagemaker.arrays import as_input, read_npy, write_csv, write_npy
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ie_serving.compat.sagemaker.routes import CSV, JSON, JSON_LINES, body_of
+from ie_serving.compat.sagemaker.bodies import CSV, JSON, JSON_LINES, body_of
 from ie_serving.core.values.errors import InvalidRequest
 from tests.tables import named_by
 

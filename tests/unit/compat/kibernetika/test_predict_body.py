@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.compat.kibernetika.predict_route import FormRequest, ReplyForm, encode, parse
+from ie_serving.compat.kibernetika.predict_body import FormRequest, parse
+from ie_serving.compat.kibernetika.predict_route import ReplyForm, encode
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
 from tests.tables import named_by

@@ -30,7 +30,8 @@ from urllib.parse import unquote
 
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.events import Event, mask, render
-from ie_serving.telemetry.log.logs import register, written_second
+from ie_serving.telemetry.log.json_lines import written_second
+from ie_serving.telemetry.log.logs import register
 from ie_serving.telemetry.request.entry import RequestEntry, epoch, now
 from ie_serving.telemetry.request.request_id import made_ids
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.errors import ServingError
-from ie_serving.telemetry.log import logs
+from ie_serving.telemetry.log import json_lines, logs
 from ie_serving.telemetry.log.logs import MASK, Event
 
 own = logging.getLogger("ie_serving.models.version.loader")
@@ -123,14 +123,14 @@ def test_a_mask_leaves_json_whole(written: Written) -> None:
 @given(st.text(), st.text())
 def test_whatever_is_said_it_is_one_line_of_ascii(message: str, value: str) -> None:
     record = logging.LogRecord("n", logging.INFO, "", 0, Event(message, value=value), (), None)
-    line = logs.JsonFormatter().format(record)
+    line = json_lines.JsonFormatter().format(record)
     assert line.isascii()
     assert line.isprintable()
     assert set(json.loads(line)) == {"time", "level", "logger", "message", "pid", "fields"}
 
 
 def test_times_are_of_utc_with_milliseconds() -> None:
-    assert logs.written_time(0.0019) == "1970-01-01T00:00:00.001Z"
+    assert json_lines.written_time(0.0019) == "1970-01-01T00:00:00.001Z"
 
 
 def test_the_file_gets_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

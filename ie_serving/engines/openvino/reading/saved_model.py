@@ -31,6 +31,7 @@ from ie_serving.engines.savedmodel.file import (
 )
 from ie_serving.engines.savedmodel.frames import Frame, Library, NodeOutput, above
 from ie_serving.engines.savedmodel.host.needs import hold_first_form, may_need_host
+from ie_serving.engines.savedmodel.initial_writes import InitialWrites
 from ie_serving.engines.savedmodel.program import PartBeside
 from ie_serving.engines.savedmodel.repeats import repeats
 from ie_serving.engines.savedmodel.rewrite import (
@@ -43,7 +44,7 @@ from ie_serving.engines.savedmodel.rewrite import (
     unfold_cases,
 )
 from ie_serving.engines.savedmodel.sent_shapes import ShapedSignature
-from ie_serving.engines.savedmodel.state import InitialWrites, kept_between_requests
+from ie_serving.engines.savedmodel.state import kept_between_requests
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:

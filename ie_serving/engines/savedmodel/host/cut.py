@@ -47,8 +47,8 @@ from ie_serving.engines.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.savedmodel.host.resources import Resources
+from ie_serving.engines.savedmodel.initial_writes import InitialWrites
 from ie_serving.engines.savedmodel.rewrite import PreparedGraph, nodes_above, own_frame
-from ie_serving.engines.savedmodel.state import InitialWrites
 from ie_serving.wire.protobuf.messages import Proto
 
 _NOTHING = "ie_serving_nothing"

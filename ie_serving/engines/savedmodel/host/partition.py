@@ -28,8 +28,8 @@ from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.savedmodel.host.kernels_numbers import IN_LOOPS
 from ie_serving.engines.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
+from ie_serving.engines.savedmodel.initial_writes import RESOURCES
 from ie_serving.engines.savedmodel.rewrite import RANDOM
-from ie_serving.engines.savedmodel.state import RESOURCES
 from ie_serving.wire.protobuf.messages import Proto
 
 _HELD = RESOURCES | {"Const", "RestoreV2"}

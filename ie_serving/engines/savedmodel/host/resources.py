@@ -1,7 +1,7 @@
 """Evaluates a model's tables, variables and assets, as far as the host needs them.
 
 A table or variable is a node that other nodes write when the model is loaded: the restore of its
-variables, then the init op. `state.py` finds those nodes, and this module evaluates them.
+variables, then the init op. `initial_writes.py` finds those nodes, and this module evaluates them.
 `state.py` checks that no request writes to them.
 """
 
@@ -22,7 +22,12 @@ from ie_serving.engines.savedmodel.host.host_kernel import Attributes, HostObjec
 from ie_serving.engines.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tables import LookupTable, empty, from_text_file
-from ie_serving.engines.savedmodel.state import RESOURCES, InitialWrites, Name, resource_name
+from ie_serving.engines.savedmodel.initial_writes import (
+    RESOURCES,
+    InitialWrites,
+    Name,
+    resource_name,
+)
 from ie_serving.wire.protobuf.graph import AssetFileDef
 from ie_serving.wire.protobuf.messages import Proto
 

@@ -17,6 +17,7 @@ from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import properties
 from ie_serving.engines.openvino.compiling.programs import program_of
+from ie_serving.engines.openvino.error_texts import Operation, among, load_failures
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.constants import int64
 from ie_serving.engines.openvino.graphs.rules import replace_node
@@ -28,7 +29,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.file_operations import operations as operations_of
 from ie_serving.engines.openvino.reading.read import read
-from ie_serving.engines.openvino.runtime import Operation, among, extend, load_failures
+from ie_serving.engines.openvino.runtime import extend
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms, Fallback, Program, RunnableSignature
 from ie_serving.engines.run.rank_programs import MORE, OpenRankProgram, RankForm, ones

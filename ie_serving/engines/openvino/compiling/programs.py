@@ -34,6 +34,7 @@ from ie_serving.engines.openvino.compiling.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.error_texts import in_words, load_failures
 from ie_serving.engines.openvino.faults.element_types import check_range, narrowed
 from ie_serving.engines.openvino.faults.fusions import part_absolutes
 from ie_serving.engines.openvino.faults.hazards import (
@@ -53,7 +54,6 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.release import release
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot, StatefulSlot, unroll, with_states
-from ie_serving.engines.openvino.runtime import in_words, load_failures
 from ie_serving.engines.run.detour import Detour, OnDemandResource
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import CheckArray, Program

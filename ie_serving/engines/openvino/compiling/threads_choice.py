@@ -31,6 +31,7 @@ from ie_serving.engines.openvino.compiling.properties import (
     properties,
 )
 from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.error_texts import load_failures, openvino_text
 from ie_serving.engines.openvino.faults import quantization
 from ie_serving.engines.openvino.faults.hazards import Hazards
 from ie_serving.engines.openvino.graphs.walk import all_operations, elements, operations
@@ -38,7 +39,7 @@ from ie_serving.engines.openvino.interface.tensor_specs import SignaturePorts, z
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.running.shape_inference import ShapeInference
 from ie_serving.engines.openvino.running.slot import Slot
-from ie_serving.engines.openvino.runtime import core, load_failures, openvino_text
+from ie_serving.engines.openvino.runtime import core
 from ie_serving.engines.run import latency_model
 from ie_serving.engines.run.threads import node_limit, thread_limit, threads
 

@@ -12,7 +12,7 @@ import openvino as ov
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import Signature
-from ie_serving.engines.openvino.runtime import Operation, among, load_failures
+from ie_serving.engines.openvino.error_texts import Operation, among, load_failures
 from ie_serving.telemetry.log.logs import Event
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import openvino as ov
 from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.error_texts import load_failures
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
-from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
 
 BATCH = "N"

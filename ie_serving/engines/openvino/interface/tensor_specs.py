@@ -21,11 +21,11 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.error_texts import load_failures
 from ie_serving.engines.openvino.interface import mixed_rows, preprocess
 from ie_serving.engines.openvino.interface.draft import Draft, ModelTensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
-from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 
 NO_LIMIT = np.iinfo(np.int64).max

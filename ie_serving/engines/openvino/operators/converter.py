@@ -9,8 +9,8 @@ from openvino.frontend import FrontEndManager, GeneralFailure, NodeContext, OpCo
 from openvino.frontend.onnx import ConversionExtension
 
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.error_texts import first_of
 from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64, value_of
-from ie_serving.engines.openvino.runtime import first_of
 
 Convert = Callable[[NodeContext], list[ov.Output]]
 """A function from an operator to its outputs. A ValueError says why it is not computed."""

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ie_serving.engines.onnx_file import MAIN_DOMAIN, nodes
+from ie_serving.engines.openvino.error_texts import Operation
 from ie_serving.engines.openvino.reading import formats
-from ie_serving.engines.openvino.runtime import Operation
 from ie_serving.engines.savedmodel.file import declared, read_graph
 from ie_serving.engines.savedmodel.frames import (
     Frame,

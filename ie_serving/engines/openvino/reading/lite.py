@@ -22,6 +22,7 @@ from openvino.frontend import (
 
 from ie_serving.core.runtime.scratch import Scratch
 from ie_serving.core.values.errors import LoadFailed
+from ie_serving.engines.openvino.error_texts import load_failures
 from ie_serving.engines.openvino.graphs.constants import int64
 from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor, leaving_out
 from ie_serving.engines.openvino.operators.converter import size_of
@@ -35,7 +36,7 @@ from ie_serving.engines.openvino.reading.lite_signatures import (
     with_first,
 )
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
-from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.runtime import core
 
 
 def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Drafts:

@@ -16,12 +16,13 @@ from ie_serving.core.values.image_form import RGB
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnx_file import inputs, nodes
+from ie_serving.engines.openvino.error_texts import load_failures
 from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reading import formats
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases, read_mapping
 from ie_serving.engines.openvino.reading.onnx_graph import SQUEEZE, mend_onnx, refuse_unread
-from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.runtime import core
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.operators.converter import Convert

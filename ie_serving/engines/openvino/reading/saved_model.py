@@ -12,12 +12,13 @@ import openvino as ov
 
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
+from ie_serving.engines.openvino.error_texts import Operation, load_failures, openvino_text
 from ie_serving.engines.openvino.faults.hazards import TENSORFLOW
 from ie_serving.engines.openvino.graphs.rules import visit
 from ie_serving.engines.openvino.interface.draft import Draft, Drafts, ModelTensor, leaving_out
 from ie_serving.engines.openvino.reading.file_operations import operations
 from ie_serving.engines.openvino.reading.mapping import Renames, aliases
-from ie_serving.engines.openvino.runtime import Operation, core, load_failures, openvino_text
+from ie_serving.engines.openvino.runtime import core
 from ie_serving.engines.savedmodel.checkpoint import VARIABLES, check_variables
 from ie_serving.engines.savedmodel.conversion_faults import check_graph, check_shape
 from ie_serving.engines.savedmodel.file import (

@@ -21,6 +21,7 @@ import openvino as ov
 
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, QueueFull
+from ie_serving.engines.openvino.error_texts import in_words
 from ie_serving.engines.openvino.faults.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.faults.known_operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.graphs.constants import known_input
@@ -29,7 +30,6 @@ from ie_serving.engines.openvino.graphs.walk import elements, operations
 from ie_serving.engines.openvino.graphs.weightless import WeightlessCopy, fix
 from ie_serving.engines.openvino.interface import mixed_rows
 from ie_serving.engines.openvino.interface.tensor_specs import Port
-from ie_serving.engines.openvino.runtime import in_words
 from ie_serving.engines.run.infer_request import MOST_INFER_WAITERS, Shapes
 
 KNOWN_LIMIT = 4096

@@ -12,9 +12,9 @@ import openvino as ov
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, DataType, Signature
+from ie_serving.engines.openvino.error_texts import load_failures
 from ie_serving.engines.openvino.faults.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.interface.tensor_specs import Port
-from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.run.detour import NonFiniteInput
 
 KEPT_BYTES = 64 << 20

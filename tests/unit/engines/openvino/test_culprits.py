@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.runtime import Operation, among, in_words, load_failures
+from ie_serving.engines.openvino.error_texts import Operation, among, in_words, load_failures
 from tests.exporting import export
 from tests.onnx_models import save_onnx
 from tests.tables import named_by

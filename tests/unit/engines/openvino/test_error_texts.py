@@ -6,7 +6,8 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.values.errors import LoadFailed
-from ie_serving.engines.openvino.runtime import SHOWN, core, in_words, load_failures
+from ie_serving.engines.openvino.error_texts import SHOWN, in_words, load_failures
+from ie_serving.engines.openvino.runtime import core
 
 ONE_STREAM = {"NUM_STREAMS": "1"}
 

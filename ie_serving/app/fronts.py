@@ -14,10 +14,10 @@ from ie_serving.inference.interface import HandOn
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.admin.model_control import ModelControl
 from ie_serving.models.served_models import ServedModels
+from ie_serving.server.fronts import kserve_v2 as kserve
 from ie_serving.server.fronts import openapi, page
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.kserve_v2 import routes as kserve
 from ie_serving.server.fronts.rest.routes import Front, Routes, Verb
 from ie_serving.server.gate.gate import Gate
 from ie_serving.server.process.lifecycle import MakeListener

@@ -14,7 +14,7 @@ from ie_serving.config.dialects import ie_serving
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.core.settings.faults import Faults
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP
-from ie_serving.server.fronts.kserve_v2.routes import ParsedPath, asked
+from ie_serving.server.fronts.kserve_v2 import ParsedPath, asked
 from ie_serving.server.fronts.tfs.rest_routes import route
 from ie_serving.server.gate.rights import RPC
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S

@@ -23,11 +23,11 @@ from ie_serving.inference.interface import LARGE, Api
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts import kserve_v2 as routes
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.kserve_v2 import routes
+from ie_serving.server.fronts.kserve_v2 import ParsedPath
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, UnwrittenOutputs, WrittenReply
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
-from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.kserve_v2.servable_lookup import EVERYWHERE, CopiedOutputs, model_spec
 from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
 from ie_serving.server.fronts.rest.body import (

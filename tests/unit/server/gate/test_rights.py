@@ -12,15 +12,14 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.core.values.access import Need, Right
 from ie_serving.core.values.errors import NotFound
 from ie_serving.core.values.requests import CallerPassing
+from ie_serving.server.fronts import kserve_v2 as kserve
 from ie_serving.server.fronts import page
 from ie_serving.server.fronts.admin import grpc_profiler
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_profiler import ProfilerService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.kserve_v2 import lazy_grpc
-from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.kserve_v2 import ParsedPath, lazy_grpc
 from ie_serving.server.fronts.kserve_v2.lazy_grpc import LazyInference
-from ie_serving.server.fronts.kserve_v2.routes import ParsedPath
 from ie_serving.server.fronts.openapi import DOCUMENT
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.fronts.streams.lazy_streams import LazyStreams

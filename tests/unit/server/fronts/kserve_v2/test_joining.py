@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import NotFound
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.kserve_v2.routes import ParsedPath, asked
+from ie_serving.server.fronts.kserve_v2 import ParsedPath, asked
 from ie_serving.server.fronts.kserve_v2.servable_lookup import model_spec
 from ie_serving.server.fronts.rest.routes import Routes
 from ie_serving.server.transport.http1.messages import AnyReply, Reply, Request, RequestHead

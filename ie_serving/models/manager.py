@@ -26,13 +26,12 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.first_loads import (
     begin,
     begin_alone,
-    details_of,
     load_alone,
-    reported,
     require_available,
     until_it_serves,
     until_they_answer,
 )
+from ie_serving.models.load_report import details_of, reported
 from ie_serving.models.served_models import PreparedModels, ServedModel, ServedModels, Successors
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.versions import leave_all

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.values.errors import LoadFailed, NotFound, StorageError, UnknownLabel
 from ie_serving.core.values.requests import ModelSpec
-from ie_serving.models.first_loads import HINT_S, SUM_S, Report, due
+from ie_serving.models.load_report import HINT_S, SUM_S, Report, due
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import LIMIT_S, World, managed, serves, until
 

@@ -227,7 +227,7 @@ def _limit_memory(parsed: ParsedCommandLine) -> None:
 
 def _tune(parsed: ParsedCommandLine, asked: TuneSettings) -> int:
     from ie_serving.app.engine_stack import tools
-    from ie_serving.commands.tune.command import tune
+    from ie_serving.commands.tune import tune
 
     _limit_memory(parsed)
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table shows every cause

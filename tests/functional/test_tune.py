@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from ie_serving.commands.tune.command import AS_IT_IS
+from ie_serving.commands.tune.report import AS_IT_IS
 from tests.functional.asking import predict_request
 from tests.functional.batching_models import Direct, perceptron
 from tests.functional.conftest import Serve

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.commands.tune.command import tune
+from ie_serving.commands.tune import tune
 from ie_serving.commands.tune.search import ReadSamples, SearchTools
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import TuneSettings

@@ -51,7 +51,7 @@ from ie_serving.models.fleet.watch import Fleet, RepositoryRules
 from ie_serving.models.graph_dependencies import GraphDependencies
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import VersionSource
-from ie_serving.models.residency.residency import Residency, ResidencyRules
+from ie_serving.models.residency import Residency, ResidencyRules
 from ie_serving.models.served_models import AllowedModels, PreparedModels, ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules

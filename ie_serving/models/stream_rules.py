@@ -75,7 +75,7 @@ class DormantModel(Protocol):
 
 
 LoadOnDemand = Callable[[DormantModel], Awaitable[None]]
-"""Brings a model into memory, see `models.residency.residency.Residency.load`."""
+"""Brings a model into memory, see `models.residency.Residency.load`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class StreamRules:
         on_served: called with the AVAILABLE versions whenever these change.
         remark: gives what else the status of a version says; empty for nothing.
         on_demand: brings the model into memory when it is asked for, see
-            `models.residency.residency`; None: it is always loaded.
+            `models.residency`; None: it is always loaded.
         others: the other workers of the server.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.

@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 
 from ie_serving.engines.base import CompiledModel
+from ie_serving.models import residency
 from ie_serving.models.configuration import ModelConfig
-from ie_serving.models.residency import residency
-from ie_serving.models.residency.residency import Residency, ResidencyRules
+from ie_serving.models.residency import Residency, ResidencyRules
 from ie_serving.models.version.handle import Servable
 
 BASE = 10

@@ -9,8 +9,8 @@ from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage
 from ie_serving.storage.directories import BucketDirectories, Directories, LocalDirectories
+from ie_serving.storage.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.mirror.download import Transfer
-from ie_serving.storage.mirror.mirror import LISTING_TRIES, Mirror
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.siblings import FoundObjects, Neighbours, Sibling
 from ie_serving.storage.stores import BY_SCHEME, SCHEME, location_of

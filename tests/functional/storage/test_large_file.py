@@ -22,8 +22,8 @@ from ie_serving.core.settings.faults import Faults
 from ie_serving.core.values.errors import StorageError
 from ie_serving.storage.backends.s3 import S3Options, S3Remote
 from ie_serving.storage.base import Location
+from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.mirror.download import Transfer
-from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.trouble import RetryLimits
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed

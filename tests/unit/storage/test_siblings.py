@@ -12,7 +12,7 @@ from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import Missing, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.base import Entry, Location
 from ie_serving.storage.directories import BucketDirectories, Listed
-from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.siblings import EACH, FEWEST, KNOWN_S, Neighbours, Siblings
 from ie_serving.storage.trouble import RetryLimits
 

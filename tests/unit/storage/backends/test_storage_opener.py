@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.backends.minio import MinioOptions
 from ie_serving.storage.backends.storage_opener import check_urls, open_storage
-from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
 from tests.process import output_of
 from tests.tables import named_by

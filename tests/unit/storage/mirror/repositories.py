@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ie_serving.core.runtime.waits import Backoff
 from ie_serving.core.values.errors import Unreachable
+from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.mirror.download import Transfer
-from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.trouble import RetryLimits
 from tests.memory_store import MemoryRemote
 from tests.unit.storage.contract import listed

@@ -16,8 +16,8 @@ from ie_serving.core.values.errors import (
     Unauthorized,
     Unreachable,
 )
+from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.mirror.download import LeastSpeed, Transfer
-from ie_serving.storage.mirror.mirror import Mirror
 from tests.unit.storage.contract import StorageContract, listed
 from tests.unit.storage.mirror.repositories import MODEL, MemoryRepository
 

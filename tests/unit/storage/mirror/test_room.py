@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.errors import StorageError, Unreachable
-from ie_serving.storage.mirror import cache, download
+from ie_serving.storage.mirror import Mirror, cache, download
 from ie_serving.storage.mirror.download import Transfer
-from ie_serving.storage.mirror.mirror import Mirror
 from tests.unit.storage.contract import listed
 from tests.unit.storage.mirror.repositories import MODEL, QUICK, MemoryRepository
 

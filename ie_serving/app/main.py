@@ -81,7 +81,7 @@ def _explained(command: Command, given: Sequence[str]) -> int:
 
 
 def _remote_command(given: Sequence[str]) -> int:
-    from ie_serving.commands.remote.command import run
+    from ie_serving.commands.remote import run
 
     return run(given, os.environ)
 

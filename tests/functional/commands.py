@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.commands.remote import command
+from ie_serving.commands import remote as command
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.commands.remote import command
+from ie_serving.commands import remote as command
 from ie_serving.compat.stfs import flags as stfs_flags
 from ie_serving.config.dialects import ie_serving, manage, own_flags, tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
-from ie_serving.commands.remote.command import parser_of
+from ie_serving.commands.remote import parser_of
 from ie_serving.commands.remote.server_address import ServerAddress
 from ie_serving.core.values.commands import ASKING, HELP, MEANINGS, VERSION
 

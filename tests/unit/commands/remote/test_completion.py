@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.commands.remote import command
+from ie_serving.commands import remote as command
 from tests.process import until
 from tests.tables import named_by
 from tests.terminal import Terminal

@@ -7,7 +7,6 @@ latencies from the metrics.
 import asyncio
 import json
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
@@ -18,9 +17,7 @@ from ie_serving import __version__
 from ie_serving.config.settings import Settings
 from ie_serving.core.runtime.budget import BUDGET, Lease
 from ie_serving.core.runtime.threads import in_thread, let_go
-from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.image_form import COLOURED
-from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import DataType, Method, Signature, TensorSpec
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.served_models import ServedModel, ServedModels
@@ -28,22 +25,14 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import CONFIGURATION, FILE, FILES, MODEL, PROGRAMS, STATE
 from ie_serving.server.fronts.page.configuration import configuration, of_model
+from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.rest.body import SAME_ORIGIN, read_body, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.log.events import mask
 from ie_serving.telemetry.metrics.requests import FailureCount, FailureKind, RecentErrors
-from ie_serving.wire.clients import sample
-from ie_serving.wire.clients.sample import (
-    FileContent,
-    JsonPost,
-    NestedValue,
-    SamplePieces,
-    checked_url,
-    filled,
-    path_of,
-)
+from ie_serving.wire.clients.sample import filled
 
 MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -134,7 +123,7 @@ class PageFront:
         }
 
     async def answer(self, request: Request, found: Verb) -> Reply:
-        """Answer one request; `found` is the result of `routes.asked`."""
+        """Answer one request; `found` is the result of `page.asked`."""
         verb, model = found
         if verb == FILE:
             name = FILES[request.head.path]
@@ -234,78 +223,6 @@ def _input(spec: TensorSpec, signature: Signature) -> dict[str, Any]:
         "value": sample.value,
         "sizes": list(sample.sizes),
     }
-
-
-LANGUAGES: Final = ("python", "go", "javascript")
-VERBS: Final = ("predict", "classify", "regress")
-_VALUE: Final = re.compile(r"true|false|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|\"\"")
-_ODD: Final = re.compile(r"[^A-Za-z0-9._ ()-]")
-"""Characters of file names that programs replace: one of the languages is a shell."""
-_ASCII: Final = re.compile(r"[ -~]*")
-_MALFORMED: Final = (
-    *(ValueError, LookupError, TypeError, AttributeError),
-    *(OverflowError, RecursionError),  # from a size of Infinity, and from deeply nested lists
-)
-"""Errors that parsing raises for a malformed call."""
-
-
-def programs(body: bytes) -> dict[str, str]:
-    """Write a call as a program in every language; return them by language.
-
-    Args:
-        body: JSON with `url` of the server, `model`, `version` or `label`, `verb`, and `pieces`,
-            which together are the body of the call: texts, `{"value", "sizes"}` for lists of one
-            repeated value, and `{"file"}` for the base64 of a file.
-
-    Raises:
-        InvalidRequest: the body has another form.
-    """
-    try:
-        call = _call(json.loads(body))
-    except KeyError as error:
-        raise InvalidRequest(f'the call has no "{error.args[0]}", which it must have') from None
-    except _MALFORMED as error:
-        raise InvalidRequest(f"the call has another form than expected: {error!r:.200}") from error
-    written = {language: sample.program(language, call) for language in LANGUAGES}
-    return {"curl": sample.command(call), **written}
-
-
-def _call(asked: Mapping[str, Any]) -> JsonPost:
-    version, label = asked.get("version"), asked.get("label")
-    model = ModelSpec(
-        str(asked["model"]),
-        None if version is None else int(version),
-        None if label is None else str(label),
-    )
-    if asked["verb"] not in VERBS:
-        raise ValueError(f"verb: expected one of {', '.join(VERBS)}")
-    url = f"{checked_url(asked['url'])}{path_of(model)}:{asked['verb']}"
-    return JsonPost(url, _pieces(asked["pieces"]))
-
-
-def _pieces(given: list[Any]) -> SamplePieces:
-    return [_piece(each) for each in given]
-
-
-def _piece(given: Any) -> str | NestedValue | FileContent:  # noqa: ANN401  whatever JSON says
-    if isinstance(given, str):
-        return _text(given)
-    if "file" in given:
-        return FileContent(_ODD.sub("_", str(given["file"])).lstrip("-.") or "file")
-    value, sizes = str(given["value"]), tuple(map(int, given["sizes"]))
-    if not _VALUE.fullmatch(value) or min(sizes, default=1) < 0:
-        raise ValueError(
-            "expected a filled value that is a number, true or an empty text, of sizes from 0"
-        )
-    return NestedValue(value, sizes)
-
-
-def _text(given: str) -> str:
-    """Return JSON in pure ASCII: other characters occur only in strings, which have escapes."""
-    text = "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in given)
-    if not _ASCII.fullmatch(text):
-        raise ValueError("a piece holds control characters: send JSON without line ends")
-    return text
 
 
 MODELS_AT_ONCE: Final = 64

@@ -197,7 +197,8 @@ def page_routes(
         metrics.recent = errors
 
     def made() -> Front[Verb]:
-        from ie_serving.server.fronts.page.page_front import PageFront, PageSources
+        from ie_serving.server.fronts.page.page_front import PageFront
+        from ie_serving.server.fronts.page.state import PageSources
 
         return PageFront(PageSources(settings, storage, served, health, errors, usage))
 

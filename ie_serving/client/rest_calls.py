@@ -23,7 +23,7 @@ from ie_serving.client.calls import (
 from ie_serving.client.failures import ClientError
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType, Signature, Specs, strings
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 from ie_serving.wire.clients.served_signatures import signatures_in
 from ie_serving.wire.kserve.datatypes import NAME_OF, datatype
 from ie_serving.wire.kserve.raw import decode_raw, encode_raw

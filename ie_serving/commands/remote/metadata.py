@@ -15,7 +15,7 @@ from ie_serving.commands.remote import server_address
 from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

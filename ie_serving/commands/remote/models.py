@@ -11,7 +11,7 @@ from typing import Any, Final
 from ie_serving.commands.remote.failures import ServerRefused, ServerSilent
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.core.values.versions import NOT_LOADED, without_unapplied
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 AVAILABLE: Final = "AVAILABLE"
 NO_SUCH: Final = (400, 404, 405, 501)

@@ -8,7 +8,7 @@ from ie_serving.commands.remote.failures import ServerRefused
 from ie_serving.commands.remote.models import named, one_model
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.commands.remote.status import table
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from ie_serving.commands.remote.given_request import GivenRequest
 from ie_serving.commands.remote.models import named
 from ie_serving.commands.remote.rest import RestPort
 from ie_serving.telemetry.log.progress import ProgressLine, in_pieces
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
     from ie_serving.commands.remote.grpc_predict import NamedArrays

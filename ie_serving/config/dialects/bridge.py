@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ie_serving.core.settings import numbers
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.core.values.hosts import host_of, is_public
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 COMMAND = "bridge"
 KEY, PASSWORD = "IE_SERVING_API_KEY", "IE_SERVING_MQTT_PASSWORD"

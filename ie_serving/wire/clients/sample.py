@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 
 MOST_INLINE: Final = 256
 """Elements of one input up to which its lists are written out, for people to change them."""

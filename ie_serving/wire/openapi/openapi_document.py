@@ -22,7 +22,7 @@ import orjson
 from ie_serving.core.values.requests import FeatureValues, ModelSpec
 from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
-from ie_serving.wire.clients.paths import model_path
+from ie_serving.wire.clients import model_path
 from ie_serving.wire.clients.sample import NestedValue, filled
 from ie_serving.wire.image.pictures import encoded
 from ie_serving.wire.kserve.datatypes import NAME_OF

@@ -23,7 +23,7 @@ from ie_serving.server.fronts.page import page_front
 from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
-from ie_serving.wire.openapi.openapi_document import PREDICT, SignaturesOfPath, Target, document
+from ie_serving.wire.openapi import PREDICT, SignaturesOfPath, Target, document
 
 CallerOf = Callable[[Request], Awaitable[Principal | None]]
 """Returns the caller of a request that the gate has let pass; None where callers are not asked."""

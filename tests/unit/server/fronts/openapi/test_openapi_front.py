@@ -12,7 +12,7 @@ from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served_models import ServedModel, ServedModels
 from ie_serving.server.fronts.openapi import openapi_front
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
-from ie_serving.wire.openapi.openapi_document import MOST_ELEMENTS, MOST_OF_ONE
+from ie_serving.wire.openapi import MOST_ELEMENTS, MOST_OF_ONE
 from tests.unit.inference.stand_ins import MODEL, Heart, Loaded
 
 ELSEWHERE = Reply(404, (), b"elsewhere")

@@ -29,7 +29,7 @@ ADVICE_AROUND: Final = re.compile(r"expected <>|<>.*(; |: [a-z])|must |has to be
 BEGINNING: Final = re.compile(r'^((?:\w+ )?"?<>"?(?:, \w+ "?<>"?)?: )+')
 """The place of an error, such as a file or an input, which is neither cause nor advice."""
 TEXTS_OF_TENSORFLOW: Final = re.compile(
-    r"engines/savedmodel/host/(kernels_\w+|allowance|tables|tensor_list)$"
+    r"engines/savedmodel/host/(kernels_\w+|allowance|index_checks|tables|tensor_list)$"
     r"|wire/(examples/|json/|tfs/)"
 )
 """Modules that answer in the words of TensorFlow or TensorFlow Serving, which clients compare."""

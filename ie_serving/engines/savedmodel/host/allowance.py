@@ -3,10 +3,6 @@
 A number of a few bytes can demand a tensor, an image or a loop of any size. So a kernel whose
 values decide a size calls `make_room` before it allocates, and a loop calls `turn` before each
 iteration. At load there is no limit, since the values are the model's own.
-
-Axes, indices and sizes that a request decides are checked here as TensorFlow does it: numpy counts
-negative indices from the end, cuts values that are too long and repeats those that are too short,
-where TensorFlow refuses a request.
 """
 
 import math
@@ -147,43 +143,6 @@ def turn(count: int = 1) -> None:
 def empty_value(dtype: np.dtype[Any]) -> Array:
     """Give the default value that fills a tensor: zero, or the empty string."""
     return np.array(b"" if dtype == np.object_ else 0, dtype)
-
-
-def sizes_of(values: Array) -> list[int]:
-    """Read a vector of sizes."""
-    sizes: list[int] = np.ravel(values).tolist()
-    return sizes
-
-
-def axis_of(axis: Array | int, rank: int) -> int:
-    """Give an axis counted from the front. Raises: InvalidRequest, for one that there is not."""
-    at = int(axis)
-    if not -rank <= at < rank:
-        raise InvalidRequest(f"axis {at} is out of bounds: a tensor of rank {rank}")
-    return at % rank
-
-
-def in_range(indices: Array, size: int) -> None:
-    """Refuse indices beyond a dimension."""
-    wrong = np.flatnonzero((indices < 0) | (indices >= size))
-    if wrong.size:
-        value = int(indices.ravel()[wrong[0]])
-        raise InvalidRequest(f"indices[{wrong[0]}] = {value} is not in [0, {size})")
-
-
-def in_bounds(coordinates: Array, shape: Sequence[int]) -> None:
-    """Refuse coordinates, one in a row, beyond the first dimensions of a shape."""
-    depth = coordinates.shape[-1]
-    if depth > len(shape):
-        raise InvalidRequest(f"indices of {depth} dimensions for a shape of {len(shape)}")
-    wrong = ((coordinates < 0) | (coordinates >= np.array(shape[:depth], np.int64))).any(-1)
-    outside = np.flatnonzero(wrong)
-    if outside.size:
-        coordinate = coordinates.reshape(-1, depth)[outside[0]].tolist()
-        raise InvalidRequest(
-            f"indices[{outside[0]}] = {coordinate} is out of bounds: need 0 <= index <"
-            f" {list(shape)}"
-        )
 
 
 def filled(shape: Sequence[int], value: Array) -> Array:

@@ -22,7 +22,7 @@ from ie_serving.core.runtime.spare_cpu import SPARE_CPU
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.file import VARIANT
-from ie_serving.engines.savedmodel.host.allowance import in_range, make_room, turn
+from ie_serving.engines.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
     Attributes,
@@ -34,6 +34,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     plain,
 )
 from ie_serving.engines.savedmodel.host.host_program import THREADS, Function, HostStep
+from ie_serving.engines.savedmodel.host.index_checks import in_range
 from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tensor_list import LISTS, LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto

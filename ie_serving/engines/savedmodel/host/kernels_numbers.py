@@ -8,7 +8,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import axis_of, filled, make_room
+from ie_serving.engines.savedmodel.host.allowance import filled, make_room
 from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
@@ -19,6 +19,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     in_thread,
     plain,
 )
+from ie_serving.engines.savedmodel.host.index_checks import axis_of
 
 
 def _cast(attributes: Attributes) -> Compute:

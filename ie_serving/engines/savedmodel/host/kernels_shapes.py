@@ -8,15 +8,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import (
-    axis_of,
-    empty_value,
-    filled,
-    in_bounds,
-    in_range,
-    make_room,
-    sizes_of,
-)
+from ie_serving.engines.savedmodel.host.allowance import empty_value, filled, make_room
 from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
@@ -27,6 +19,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Output,
     plain,
 )
+from ie_serving.engines.savedmodel.host.index_checks import axis_of, in_bounds, in_range, sizes_of
 
 
 def _pack(attributes: Attributes) -> Compute:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import filled, in_bounds, make_room
+from ie_serving.engines.savedmodel.host.allowance import filled, make_room
 from ie_serving.engines.savedmodel.host.host_kernel import (
     Attributes,
     Compute,
@@ -16,6 +16,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     Output,
     plain,
 )
+from ie_serving.engines.savedmodel.host.index_checks import in_bounds
 
 _FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
-from ie_serving.engines.savedmodel.host.allowance import axis_of, make_room
+from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
 from ie_serving.engines.savedmodel.host.host_kernel import (
     INTEGER,
@@ -28,6 +28,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     in_thread,
     plain,
 )
+from ie_serving.engines.savedmodel.host.index_checks import axis_of
 from ie_serving.engines.savedmodel.host.regex import decoded
 
 

@@ -5,8 +5,7 @@ from functools import partial
 from threading import Event
 
 from ie_serving.core.values.errors import ConfigError, NotAvailable
-from ie_serving.storage.backends.local import LocalStorage
-from ie_serving.storage.backends.single_file import SingleFile, is_model_file
+from ie_serving.storage.backends.local import LocalStorage, SingleFile, is_model_file
 from ie_serving.storage.base import Storage
 from ie_serving.storage.directories import BucketDirectories, Directories, LocalDirectories
 from ie_serving.storage.mirror import LISTING_TRIES, Mirror

@@ -18,7 +18,7 @@ from ie_serving.config.dialects.ie_serving import parse
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
-from ie_serving.storage.backends.single_file import SingleFile
+from ie_serving.storage.backends.local import SingleFile
 from tests.tables import named_by
 from tests.unit.engines.asking import answer
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.core.values.errors import EntryChanged, NotThereYet, Unauthorized
-from ie_serving.storage.backends.local import LocalStorage
-from ie_serving.storage.backends.single_file import SingleFile, is_model_file
+from ie_serving.storage.backends.local import LocalStorage, SingleFile, is_model_file
 from ie_serving.storage.backends.storage_opener import open_storage
 from ie_serving.storage.options import StorageOptions
 from tests.unit.storage.contract import VersionContract, listed

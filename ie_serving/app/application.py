@@ -66,7 +66,7 @@ from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.kserve_v2 import lazy_grpc
 from ie_serving.server.fronts.kserve_v2.lazy_grpc import LazyInference
 from ie_serving.server.fronts.rest.routes import VerbOf
-from ie_serving.server.fronts.streams.lazy_streams import LazyStreams
+from ie_serving.server.fronts.streams import LazyStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface

@@ -12,7 +12,7 @@ from ie_serving.inference.interface import HandOn, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.streams.lazy_streams import LazyStreams, later
+from ie_serving.server.fronts.streams import LazyStreams, later
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, RpcMethod, Unary
 from ie_serving.telemetry.metrics.page import Metrics
 

@@ -56,7 +56,7 @@ from ie_serving.models.served_models import AllowedModels, PreparedModels, Serve
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.stream_rules import StreamRules
 from ie_serving.models.version.loader import Loader
-from ie_serving.server.access_log.observer_wrappers import OptionalWatch
+from ie_serving.server.access_log import OptionalWatch
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService

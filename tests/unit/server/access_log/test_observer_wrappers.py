@@ -27,8 +27,8 @@ from ie_serving.core.values.errors import NotFound, Unauthenticated
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
+from ie_serving.server.access_log import OptionalWatch
 from ie_serving.server.access_log.grpc_log import LoggedHandler, SampledHandler
-from ie_serving.server.access_log.observer_wrappers import OptionalWatch
 from ie_serving.server.access_log.rest_log import ObservedConnection, PartsApp
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ie_serving.core.values.errors import BudgetFull
-from ie_serving.server.access_log.observer_wrappers import OptionalWatch
+from ie_serving.server.access_log import OptionalWatch
 from ie_serving.server.transport.grpc import call as module
 from ie_serving.server.transport.http2 import frames
 from tests.unit.server.transport.http2.peer import (

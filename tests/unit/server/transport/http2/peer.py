@@ -25,7 +25,7 @@ from hyperframe.frame import (
 )
 
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.server.access_log.observer_wrappers import OptionalWatch
+from ie_serving.server.access_log import OptionalWatch
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, StreamingMethod
 

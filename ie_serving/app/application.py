@@ -87,7 +87,7 @@ from ie_serving.telemetry.metrics.process import ProcessMetrics
 from ie_serving.telemetry.metrics.stores import STORES
 from ie_serving.telemetry.metrics.version_metrics import traffic_lines
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs import statuses
 from ie_serving.wire.tfs.classify_regress import parse_examples, serialize_examples
 from ie_serving.wire.tfs.prediction_log import read_requests
 
@@ -127,7 +127,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
-        self._statuses = metadata.StatusEncoder(is_ovms=server.is_ovms)
+        self._statuses = statuses.StatusEncoder(is_ovms=server.is_ovms)
         # The order matters: each step uses objects that the steps before it have made.
         self._make_models(server, handovers)
         self._make_interfaces(server)

@@ -1,19 +1,18 @@
-"""Encodes GetModelMetadata and GetModelStatus, as messages and as JSON for REST.
+"""Encodes GetModelMetadata, as messages and as JSON for REST.
 
-Source: get_model_metadata.proto, get_model_status.proto, and the JSON writers of TensorFlow
-Serving's HTTP handler: field names as in the protos, 64-bit integers as strings, every field shown,
-one space of indentation, and `signature_def` twice.
+Source: get_model_metadata.proto, and the JSON writers of TensorFlow Serving's HTTP handler: field
+names as in the proto, 64-bit integers as strings, every field shown, one space of indentation, and
+`signature_def` twice.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.core.values.codes import Code
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.core.values.versions import VersionStatus
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.statuses import pretty
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 
 SIGNATURE_DEF = "signature_def"
@@ -33,60 +32,11 @@ def metadata_response(name: str, version: int, signatures: Mapping[str, Signatur
     return bytes(response.SerializeToString(deterministic=True))
 
 
-class StatusEncoder:
-    """Encodes the statuses of versions.
-
-    Args of the constructor:
-        is_ovms: a version without error or remark has the message "OK", as in OpenVINO Model
-            Server; else an empty one, as in TensorFlow Serving and the server of 2020.
-    """
-
-    def __init__(self, *, is_ovms: bool = False) -> None:
-        self._good = "OK" if is_ovms else ""
-
-    def response(self, statuses: Iterable[VersionStatus]) -> bytes:
-        """Serialize a GetModelStatusResponse."""
-        response = messages.GetModelStatusResponse()
-        for status in statuses:
-            shown = response.model_version_status.add(
-                version=status.version, state=int(status.state)
-            )
-            shown.status.error_code = _health(status)
-            shown.status.error_message = status.message or self._good
-        return bytes(response.SerializeToString())
-
-    def json(self, statuses: Iterable[VersionStatus]) -> bytes:
-        """Write the status as JSON."""
-        return _pretty(self._versions(statuses)).encode() + b"\n"
-
-    def json_of_all(self, models: Mapping[str, Iterable[VersionStatus]]) -> bytes:
-        """Write the status of each model by its name, as OpenVINO Model Server's Config Status API.
-
-        On one line: those of a thousand models hold the event loop for 3 ms, and indented for 14.
-        """
-        shown = {name: self._versions(statuses) for name, statuses in models.items()}
-        return json.dumps(shown, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-
-    def _versions(self, statuses: Iterable[VersionStatus]) -> dict[str, Any]:
-        shown = [
-            {
-                "version": str(status.version),
-                "state": status.state.name,
-                "status": {
-                    "error_code": _health(status).name,
-                    "error_message": status.message or self._good,
-                },
-            }
-            for status in statuses
-        ]
-        return {"model_version_status": shown}
-
-
 def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
     """Write the metadata as JSON, in the layout of TensorFlow Serving: two documents in a third."""
-    spec = _pretty({"name": name, "signature_name": "", "version": str(version)})
+    spec = pretty({"name": name, "signature_name": "", "version": str(version)})
     definitions = {key: _signature_document(each) for key, each in _definitions(signatures).items()}
-    inner = _pretty({SIGNATURE_DEF: definitions})
+    inner = pretty({SIGNATURE_DEF: definitions})
     return (
         f'{{\n"model_spec":{spec}\n,\n"metadata": {{"{SIGNATURE_DEF}": {inner}\n}}\n}}\n'
     ).encode()
@@ -103,16 +53,6 @@ def message_json(name: str, version: int, signatures: Mapping[str, Signature]) -
     spec = {**_unless_empty("name", name), "version": str(version)}
     document = {"modelSpec": spec, "metadata": {SIGNATURE_DEF: held}}
     return json.dumps(document, indent=2).encode()
-
-
-# TensorFlow Serving answers with the code of the status that ended the load; clients tell failure
-# from success by it, and the cause is in the text.
-def _health(status: VersionStatus) -> Code:
-    return Code.UNKNOWN if status.error else Code.OK
-
-
-def _pretty(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
 
 
 def _signature_map(signatures: Mapping[str, Signature]) -> Proto:

@@ -15,7 +15,7 @@ from ie_serving.core.values.integers import INT64_MAX
 from ie_serving.core.values.versions import VersionStatus
 from ie_serving.models.admin.label_changes import LabelChanges, ModelDetails
 from ie_serving.telemetry.log.events import mask
-from ie_serving.wire.tfs.metadata import StatusEncoder
+from ie_serving.wire.tfs.statuses import StatusEncoder
 
 STATUS = "/v1/config"
 RELOAD = "/v1/config/reload"

@@ -16,8 +16,8 @@ from ie_serving.server.transport.grpc.services import CallContext, Unary
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Encoded
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.metadata import StatusEncoder
 from ie_serving.wire.tfs.request_messages import parse, read_model_spec
+from ie_serving.wire.tfs.statuses import StatusEncoder
 
 MOST_MODELS = 10_000
 """Most models of one reload, far above what one process can serve: each opens its base path."""

@@ -86,7 +86,7 @@ from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.form import FormBody
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_at_once
-from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs import metadata, statuses
 from ie_serving.wire.tfs.classify_regress import with_context
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RestApi:
         poll: PollModel,
         config: ConfigPages,
         log: LogPages,
-        statuses: metadata.StatusEncoder,
+        statuses: statuses.StatusEncoder,
         secure: bool = False,
         around: Callable[[App], App] = lambda pages: pages,
     ) -> None:

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from ie_serving.core.values.tensors import DataType, Signature, TensorSpec
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs import metadata, statuses
 
 SIGNATURES = {
     "serving_default": Signature(
@@ -66,10 +66,10 @@ MESSAGE_JSON = """{
 
 def test_a_failed_load_has_the_code_unknown_and_its_text() -> None:
     status = VersionStatus(3, State.LOADING, "Error occurred while loading version")
-    (shown,) = json.loads(metadata.StatusEncoder().json([status]))["model_version_status"]
+    (shown,) = json.loads(statuses.StatusEncoder().json([status]))["model_version_status"]
     assert shown["status"] == {"error_code": "UNKNOWN", "error_message": status.error}
     response = messages.GetModelStatusResponse.FromString(
-        metadata.StatusEncoder().response([status])
+        statuses.StatusEncoder().response([status])
     )
     (entry,) = response.model_version_status
     assert (entry.version, entry.state) == (3, 20)

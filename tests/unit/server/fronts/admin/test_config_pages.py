@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.core.values.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.server.fronts.admin.config_pages import ConfigPages, changes_of
-from ie_serving.wire.tfs.metadata import StatusEncoder
+from ie_serving.wire.tfs.statuses import StatusEncoder
 
 NEVER: Any = None
 

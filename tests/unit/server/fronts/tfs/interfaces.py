@@ -23,7 +23,7 @@ from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
-from ie_serving.wire.tfs.metadata import StatusEncoder
+from ie_serving.wire.tfs.statuses import StatusEncoder
 
 STATUSES = StatusEncoder()
 Rows = list[list[float]]

@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 
 from ie_serving.telemetry.log.events import mask
-from ie_serving.telemetry.request.access_log import written_client
+from ie_serving.telemetry.request.access_lines import written_client
 from ie_serving.telemetry.request.entry import RequestEntry, RequestPart, epoch
 from ie_serving.telemetry.request.trace_context import Trace
 

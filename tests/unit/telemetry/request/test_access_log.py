@@ -18,14 +18,8 @@ import pytest
 from ie_serving.core.values.errors import ServingError
 from ie_serving.telemetry.log.logs import reopen
 from ie_serving.telemetry.request import access_log
-from ie_serving.telemetry.request.access_log import (
-    COLUMNS,
-    AccessLog,
-    LineFile,
-    check,
-    writer_of,
-    written_client,
-)
+from ie_serving.telemetry.request.access_lines import COLUMNS, writer_of, written_client
+from ie_serving.telemetry.request.access_log import AccessLog, LineFile, check
 from ie_serving.telemetry.request.entry import (
     CURRENT,
     NO_MODEL,

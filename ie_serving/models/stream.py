@@ -23,7 +23,8 @@ from ie_serving.models.listing.polled_model import List, ListingDue
 from ie_serving.models.listing.schedule import Polls
 from ie_serving.models.repository.relisting import Comparisons, ListingTrouble
 from ie_serving.models.repository.source import Candidate, Listing, VersionSource
-from ie_serving.models.repository.version_policy import VersionPolicy, WantedVersions
+from ie_serving.models.repository.version_policy import VersionPolicy
+from ie_serving.models.repository.wanted_versions import WantedVersions
 from ie_serving.models.stream_rules import (
     LOCAL,
     LOOK_ANEW_S,

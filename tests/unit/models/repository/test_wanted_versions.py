@@ -3,7 +3,8 @@
 import pytest
 
 from ie_serving.models.repository.source import Listing
-from ie_serving.models.repository.version_policy import Latest, WantedVersions
+from ie_serving.models.repository.version_policy import Latest
+from ie_serving.models.repository.wanted_versions import WantedVersions
 from tests.unit.models.stand_ins import candidate
 
 

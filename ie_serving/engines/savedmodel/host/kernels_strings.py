@@ -1,7 +1,7 @@
-"""Kernels of strings.
+"""Kernels of strings, regular expressions included.
 
-Source: the kernels string_*_op.cc, as_string_op.cc and string_to_hash_bucket_fast_op.h of
-TensorFlow.
+Source: the kernels string_*_op.cc, as_string_op.cc, string_to_hash_bucket_fast_op.h,
+regex_replace_op.cc and regex_full_match_op.cc of TensorFlow.
 """
 
 import base64
@@ -13,11 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ie_serving.core.values.errors import InvalidRequest
+from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.allowance import make_room
 from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
 from ie_serving.engines.savedmodel.host.host_kernel import (
+    FLAG,
     INTEGER,
     LONG,
     TEXT,
@@ -29,7 +31,7 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
     plain,
 )
 from ie_serving.engines.savedmodel.host.index_checks import axis_of
-from ie_serving.engines.savedmodel.host.regex import decoded
+from ie_serving.engines.savedmodel.host.regex import PatternRefused, decoded
 
 
 def each(function: Callable[[bytes], object], array: Array, dtype: object = np.object_) -> Array:
@@ -348,4 +350,72 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
     "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
     "Substr": HostKernel(_substr, (TEXT,)),
+}
+
+
+def _static_replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+    try:
+        function = regex.replacer(attributes.text("pattern"), attributes.text("rewrite"), every)
+    except PatternRefused as error:
+        raise _pattern_refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: each(function, array)
+
+
+def _replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+
+    def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
+        try:
+            return each(regex.replacer(pattern.item(), rewrite.item(), every), array)
+        except PatternRefused as error:
+            raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+    return compute
+
+
+def _static_match(attributes: Attributes) -> Compute:
+    try:
+        found = regex.compiled(attributes.text("pattern"))
+    except PatternRefused as error:
+        raise _pattern_refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: _matches(found, array)
+
+
+def _match(array: Array, pattern: Array) -> Array:
+    try:
+        return _matches(regex.compiled(pattern.item()), array)
+    except PatternRefused as error:
+        raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+
+def _matches(found: regex.Pattern, array: Array) -> Array:
+    return each(found.matches, array, bool)
+
+
+def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
+    """Refuse a pattern, or a rewrite, that a request brings or that cannot be run.
+
+    A request's pattern could take memory that nothing counts, and its rewrite write without end.
+    """
+    if any(each is None for each in inputs[1:]):
+        raise attributes.refused("takes its pattern or rewrite from the request")
+    pattern = inputs[1].item()
+    try:
+        found = regex.compiled(pattern)
+        if len(inputs) > 2:
+            regex.rewriter(inputs[2].item(), found.groups)
+    except PatternRefused as error:
+        raise _pattern_refused(attributes, pattern, error) from error
+
+
+def _pattern_refused(attributes: Attributes, pattern: bytes, error: PatternRefused) -> LoadFailed:
+    return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
+
+
+PATTERN_KERNELS: Final[Mapping[str, HostKernel]] = {
+    "RegexFullMatch": HostKernel(lambda _: _match, (FLAG,), _check),
+    "RegexReplace": HostKernel(_replace, (TEXT,), _check),
+    "StaticRegexFullMatch": HostKernel(_static_match, (FLAG,)),
+    "StaticRegexReplace": HostKernel(_static_replace, (TEXT,)),
 }

@@ -374,7 +374,7 @@ class ServingApplication:
         await self._models.close(self._limit_s)
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.rest.body import refusal
+        from ie_serving.server.fronts.rest.replies import refusal
         from ie_serving.server.transport.http1.server import HttpServer
 
         server, secure = self._settings.server, self._gate.secure(REST)

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.server.fronts.other_servers import OtherFront
-from ie_serving.server.fronts.rest.body import preflight
+from ie_serving.server.fronts.rest.replies import preflight
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 

@@ -22,7 +22,8 @@ from ie_serving.core.values.tensors import Arrays, Signature
 from ie_serving.inference.interface import Api, Encode
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.other_servers import OtherFront, RestParts
-from ie_serving.server.fronts.rest.body import read_body, typed
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.replies import typed
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.body import Octets

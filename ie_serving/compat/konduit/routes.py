@@ -18,7 +18,8 @@ from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.inference.interface import Api
 from ie_serving.server.fronts.other_servers import OtherFront
-from ie_serving.server.fronts.rest.body import read_body, refusal, with_body
+from ie_serving.server.fronts.rest.body import read_body, with_body
+from ie_serving.server.fronts.rest.replies import refusal
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.wire.form import is_form, parts_of
 

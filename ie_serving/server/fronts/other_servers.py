@@ -14,7 +14,7 @@ from ie_serving.core.runtime.threads import let_go
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served_models import ServedModels
-from ie_serving.server.fronts.rest.body import refusal
+from ie_serving.server.fronts.rest.replies import refusal
 from ie_serving.server.fronts.rest.routes import Routes, VerbOf
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface

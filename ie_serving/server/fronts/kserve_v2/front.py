@@ -30,14 +30,8 @@ from ie_serving.server.fronts.kserve_v2.interface import Interfaces, UnwrittenOu
 from ie_serving.server.fronts.kserve_v2.management import Management, config_of
 from ie_serving.server.fronts.kserve_v2.servable_lookup import EVERYWHERE, CopiedOutputs, model_spec
 from ie_serving.server.fronts.kserve_v2.statistics import statistics_of
-from ie_serving.server.fronts.rest.body import (
-    GZIPPED,
-    JSON_REPLY,
-    preflight,
-    read_body,
-    read_buffer,
-    refusal,
-)
+from ie_serving.server.fronts.rest.body import GZIPPED, read_body, read_buffer
+from ie_serving.server.fronts.rest.replies import JSON_REPLY, preflight, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead

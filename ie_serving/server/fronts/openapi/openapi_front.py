@@ -20,7 +20,7 @@ from ie_serving.models.served_models import AllowedModels, ServedModel, ServedMo
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.openapi import DOCUMENT, VIEWER
 from ie_serving.server.fronts.page import page_front
-from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
+from ie_serving.server.fronts.rest.replies import JSON_REPLY, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 from ie_serving.wire.openapi import PREDICT, SignaturesOfPath, Target, document

@@ -17,7 +17,8 @@ from ie_serving.server.fronts.page import CONFIGURATION, FILE, FILES, MODEL, PRO
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.page.state import PageSources, PageState, described
-from ie_serving.server.fronts.rest.body import SAME_ORIGIN, read_body, refusal
+from ie_serving.server.fronts.rest.body import read_body
+from ie_serving.server.fronts.rest.replies import SAME_ORIGIN, refusal
 from ie_serving.server.fronts.rest.routes import Verb
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
 

@@ -22,7 +22,7 @@ from ie_serving.core.values.requests import InferRequest, ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import StreamOutcome
 from ie_serving.inference.streams import StreamOptions, StreamReplies, options_of
-from ie_serving.server.fronts.rest.body import JSON_REPLY, refusal
+from ie_serving.server.fronts.rest.replies import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import stream_asked
 from ie_serving.server.status import explain, http_of

@@ -12,7 +12,7 @@ from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.requests import ModelSpec
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.rest.body import JSON, Page
+from ie_serving.server.fronts.rest.replies import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
 from ie_serving.wire.clients import sample
 from ie_serving.wire.clients.sample import text_of

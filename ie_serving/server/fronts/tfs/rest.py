@@ -4,7 +4,7 @@ Requests that run a model are POSTs. They are answered directly from the transpo
 they are the most frequent and every step counts. All else, pages and errors, is answered through
 Falcon. TensorFlow Serving's grammar (`rest_routes.py`) matches whole targets, so one sink takes all
 of that instead of a router. Pages, and what runs Falcon, are in `rest_pages.py`, errors in
-`fronts/rest/body.py`.
+`fronts/rest/replies.py`.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ from ie_serving.server.fronts.admin import cross_site
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, ProcessPhase, model_asked
 from ie_serving.server.fronts.admin.log_pages import LogPages
-from ie_serving.server.fronts.rest.body import (
+from ie_serving.server.fronts.rest.body import parse_slowly, read_body
+from ie_serving.server.fronts.rest.replies import (
     CORS,
     CORS_OF_CALLERS,
     HTML,
@@ -49,9 +50,7 @@ from ie_serving.server.fronts.rest.body import (
     Page,
     compressed,
     json_page,
-    parse_slowly,
     preflight,
-    read_body,
     refusal,
     typed,
 )

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from ie_serving.core.runtime.threads import in_thread
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
-from ie_serving.server.fronts.rest.body import (
+from ie_serving.server.fronts.rest.replies import (
     JSON,
     JSON_REPLY,
     METHOD_NOT_ALLOWED,

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from ie_serving.core.values.errors import QueueFull
-from ie_serving.server.fronts.rest.body import refusal
+from ie_serving.server.fronts.rest.replies import refusal
 from ie_serving.server.gate.in_flight import InFlightLimit
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from tests.tables import named_by

@@ -33,7 +33,7 @@ def drivers() -> "Sequence[DriverRow]":
 
 def is_package(directory: Path) -> bool:
     """Tell whether a directory is a package, whose kernel reads the body in whatever form."""
-    from ie_serving.compat.edi.package.package_files import described
+    from ie_serving.compat.edi.package import described
 
     return described(directory) is not None
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ie_serving.compat.edi.package import package_files
+from ie_serving.compat.edi import package as package_files
 from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError

@@ -37,12 +37,8 @@ from ie_serving.inference.warmup import RecordedRequests
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.served_models import ServedModels
 from ie_serving.models.traffic.shadow import Shadow
-from ie_serving.telemetry.metrics.layers import (
-    BatchMetrics,
-    CacheMetrics,
-    RecordMetrics,
-    SequenceMetrics,
-)
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
+from ie_serving.telemetry.metrics.layers import CacheMetrics, RecordMetrics, SequenceMetrics
 from ie_serving.telemetry.metrics.page import Metrics
 from ie_serving.telemetry.request.entry import ReportBatch
 from ie_serving.telemetry.request.record_files import SampleFiles

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ie_serving.server.gate import certificates
 from ie_serving.server.transport import handshake
-from ie_serving.telemetry.metrics import layers, process, stores
+from ie_serving.telemetry.metrics import batch_metrics, layers, process, stores
 from ie_serving.telemetry.metrics import ovms_families as ovms
 from ie_serving.telemetry.metrics import page as metrics
 from ie_serving.telemetry.metrics import requests as streams
@@ -188,11 +188,9 @@ def test_a_line_with_text_of_its_own_is_an_event() -> None:
 
 
 MODULES_OF_METRICS = (
-    *(metrics, layers, ovms, process, layers, steps, stores, streams, tensorflow, versions),
+    *(metrics, batch_metrics, ovms, process, layers, steps, stores, streams, tensorflow, versions),
     certificates,
     handshake,
-    layers,
-    layers,
     residency,
     versions,
 )

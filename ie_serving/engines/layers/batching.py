@@ -33,7 +33,7 @@ from ie_serving.engines.layers.joining import (
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.queue import Queue
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.telemetry.metrics.layers import BatchMetrics
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
 from ie_serving.telemetry.request.entry import ReportBatch
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from ie_serving.engines.layers.joining import (
     together,
 )
 from ie_serving.telemetry.log.logs import Event, carried
-from ie_serving.telemetry.metrics.layers import BatchMetrics
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
 from ie_serving.telemetry.request.entry import CURRENT, ReportBatch, RequestEntry, current
 
 log = logging.getLogger(__name__)

@@ -27,12 +27,11 @@ from itertools import islice
 from typing import TypeVar
 
 from ie_serving.core.runtime.waits import SingleFlight
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics, batch_lines
 from ie_serving.telemetry.metrics.layers import (
-    BatchMetrics,
     CacheMetrics,
     RecordMetrics,
     SequenceMetrics,
-    batch_lines,
     cache_lines,
     record_lines,
     sequence_lines,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
 from ie_serving.telemetry.metrics.inferences import Inferences
-from ie_serving.telemetry.metrics.layers import BatchMetrics
 from ie_serving.telemetry.metrics.requests import RequestMetrics
 from ie_serving.telemetry.metrics.text import MICROSECONDS, Histogram, written
 from ie_serving.telemetry.metrics.version_metrics import LiveVersion

@@ -20,7 +20,7 @@ from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import RunnerFleet
 from ie_serving.engines.python.kernel_model import EarlyTurn, KernelModel, Line
 from ie_serving.engines.python.runners import KernelCall, RunnerReadiness
-from ie_serving.telemetry.metrics.layers import BatchMetrics
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
 from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call

@@ -18,7 +18,8 @@ from ie_serving.engines.layer_options import Batching
 from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
-from ie_serving.telemetry.metrics.layers import BatchMetrics, CacheMetrics, SequenceMetrics
+from ie_serving.telemetry.metrics.batch_metrics import BatchMetrics
+from ie_serving.telemetry.metrics.layers import CacheMetrics, SequenceMetrics
 from tests.tables import named_by
 from tests.unit.compat.kibernetika.hooks.hooked import chained, linear
 from tests.unit.engines.asking import answer, told

@@ -58,6 +58,21 @@ Phrase = Callable[[Exception], Reply]
 """Makes a reply from an error."""
 
 
+MOST_OWN: Final = 64
+"""Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
+ServicesFor = Callable[[Principal], Services]
+"""Makes the services of a caller who may use only some models."""
+_ALPN = {
+    GRPC: (HTTP2,),
+    REST: (HTTP1,),
+    # Clients that offer both, as browsers and curl do, want pages; gRPC clients offer h2 alone.
+    BOTH: (HTTP1, HTTP2),
+}
+"""Protocols of each port in ALPN; the first that the client offers is used."""
+OnRefusal = Callable[[BaseException], None]
+"""Called for each request that the gate refuses, for the metrics."""
+
+
 @dataclass(eq=False)
 class RestGuard:
     """Refuses requests that their caller may not send; passes on all others.
@@ -144,13 +159,6 @@ class RestGuard:
         words = BEARER if PAGE in request.head.fields else self.access.challenge
         challenge = (b"www-authenticate", words.encode())
         return reply._replace(headers=(*reply.headers, challenge))
-
-
-MOST_OWN: Final = 64
-"""Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
-
-ServicesFor = Callable[[Principal], Services]
-"""Makes the services of a caller who may use only some models."""
 
 
 class GrpcGuard:
@@ -253,18 +261,6 @@ class GrpcGuard:
         except ENDED as error:
             self._refused(error)
             raise
-
-
-_ALPN = {
-    GRPC: (HTTP2,),
-    REST: (HTTP1,),
-    # Clients that offer both, as browsers and curl do, want pages; gRPC clients offer h2 alone.
-    BOTH: (HTTP1, HTTP2),
-}
-"""Protocols of each port in ALPN; the first that the client offers is used."""
-
-OnRefusal = Callable[[BaseException], None]
-"""Called for each request that the gate refuses, for the metrics."""
 
 
 class Gate:

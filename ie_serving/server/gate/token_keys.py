@@ -44,6 +44,22 @@ _PARTS: Final = ("kty", "n", "e", "crv", "x", "y")
 """Members of a public key. Others in a set, such as a private part, are ignored."""
 
 
+REFRESH_S: Final = 300.0
+"""Seconds between two fetches: a key that the issuer has withdrawn is accepted that much longer."""
+RETRY_S: Final = 10.0
+"""Seconds before the next fetch after a failed one."""
+ASKED_S: Final = 30.0
+"""Least seconds between fetches for tokens of unknown keys, whose names any client can choose."""
+WAIT_S: Final = 5.0
+"""Time-out in seconds of each step of a fetch: the connection, and every part of the reply."""
+WHOLE_S: Final = 15.0
+"""Time-out in seconds for the whole body of a reply; a slower reply fails the fetch."""
+WAITED_S: Final = 20.0
+"""Seconds that a request waits for a fetch, which a slowly sent response head can prolong."""
+_PART: Final = 16 * 1024
+"""Bytes of a body that are read between two checks of `WHOLE_S` and `MOST_BYTES`."""
+
+
 class TokenKeys(NamedTuple):
     """The keys of one set that may sign tokens.
 
@@ -142,22 +158,6 @@ def _bits(modulus: str) -> int:
     except binascii.Error:
         return 0
     return int.from_bytes(number, "big").bit_length()
-
-
-REFRESH_S: Final = 300.0
-"""Seconds between two fetches: a key that the issuer has withdrawn is accepted that much longer."""
-RETRY_S: Final = 10.0
-"""Seconds before the next fetch after a failed one."""
-ASKED_S: Final = 30.0
-"""Least seconds between fetches for tokens of unknown keys, whose names any client can choose."""
-WAIT_S: Final = 5.0
-"""Time-out in seconds of each step of a fetch: the connection, and every part of the reply."""
-WHOLE_S: Final = 15.0
-"""Time-out in seconds for the whole body of a reply; a slower reply fails the fetch."""
-WAITED_S: Final = 20.0
-"""Seconds that a request waits for a fetch, which a slowly sent response head can prolong."""
-_PART: Final = 16 * 1024
-"""Bytes of a body that are read between two checks of `WHOLE_S` and `MOST_BYTES`."""
 
 
 class IssuerKeys:

@@ -67,6 +67,21 @@ _NEVER: Final = 1 << 30
 does not live to see so many."""
 
 
+HEAP_LOOK_S: Final = 10.0
+"""Seconds between two checks of how much memory requests have taken."""
+SOON_S: Final = 1.0
+"""The same with a small budget. Under all hostile requests at once the private memory of a server
+with a budget of 256 MB rose to 410 to 450 MB with checks every 10 s, to 360 to 370 MB with this."""
+WORTH_RETURNING: Final = 32 << 20
+"""Bytes that requests have taken since the last return, from which the next is worth its time."""
+MOST_HEAP_LOOKS: Final = 5
+"""Checks after which memory is returned even if large requests keep coming. Memory freed by a burst
+is then returned within a minute; the other requests fault theirs in anew, at 0.25 ms a MB."""
+EXCESS: Final = 1.15
+"""Memory is returned when resident memory exceeds that after the last return by this factor. Below,
+the next large request would fault it in anew, which is a third of the time of a 4 MB request."""
+
+
 def collect_on_request() -> None:
     """Switch off Python's own full collections, and make those of young generations rarer."""
     gc.set_threshold(YOUNG, MIDDLE, _NEVER)
@@ -145,22 +160,6 @@ async def collect_garbage(
         if looks and (budget.held < LARGE_WORK or looks > MOST_LOOKS):
             collect()
             looks = quiet = 0
-
-
-HEAP_LOOK_S: Final = 10.0
-"""Seconds between two checks of how much memory requests have taken."""
-SOON_S: Final = 1.0
-"""The same with a small budget. Under all hostile requests at once the private memory of a server
-with a budget of 256 MB rose to 410 to 450 MB with checks every 10 s, to 360 to 370 MB with this."""
-WORTH_RETURNING: Final = 32 << 20
-"""Bytes that requests have taken since the last return, from which the next is worth its time."""
-MOST_HEAP_LOOKS: Final = 5
-"""Checks after which memory is returned even if large requests keep coming. Memory freed by a burst
-is then returned within a minute; the other requests fault theirs in anew, at 0.25 ms a MB."""
-
-EXCESS: Final = 1.15
-"""Memory is returned when resident memory exceeds that after the last return by this factor. Below,
-the next large request would fault it in anew, which is a third of the time of a 4 MB request."""
 
 
 async def give_back(

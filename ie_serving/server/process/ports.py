@@ -38,25 +38,22 @@ was killed closes its ports up to 0.3 s later, and a supervisor starts the next 
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-class PortError(ServingError):
-    """A port or UNIX socket cannot be bound."""
-
-
 PortSockets: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
 """The arbiter's sockets for its workers, by the name of each port that is on."""
-
 REST, GRPC = "REST", "gRPC"
 """Names of the interfaces, and of their ports, in log lines and errors."""
 BOTH = "both"
 """Name of the port that serves both."""
-
 _NEW = "~"
 """Ends the name of a socket that is about to take another server's."""
-
 _Address: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 """Address family and address that a socket is bound to."""
 _Inherited: TypeAlias = dict[tuple[int, object], socket.socket]
 """Sockets that a predecessor has bound, by `_key`; a socket that is reused is removed from it."""
+
+
+class PortError(ServingError):
+    """A port or UNIX socket cannot be bound."""
 
 
 @dataclass(frozen=True)

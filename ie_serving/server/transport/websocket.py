@@ -26,6 +26,21 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES: Final = 16
 
 
+PING_S: Final = 20.0
+"""Seconds without received data after which the client gets a ping; after as many more without data
+the connection is closed."""
+STEP: Final = 4 * 1024
+"""Bytes that are parsed at a time: 700 frames without content, which take some milliseconds."""
+TURN_S: Final = 0.001
+"""Seconds of work after which other connections get their turn."""
+LONGEST_REASON: Final = 123
+"""Most bytes of a reason; section 5.5: a control frame holds 125, of these 2 for the code."""
+TOO_BIG: Final = 1009
+COPIES: Final = 2
+"""Copies of a large reply that the budget counts until it is read: its frame, and TLS's copy of
+that."""
+
+
 class UpgradeRequired(InvalidRequest):
     """The request asks for no WebSocket, or for another version of the protocol."""
 
@@ -81,21 +96,6 @@ def _check_origin(origin: bytes | None, host: bytes) -> None:
             f'a page of "{origin[:100].decode("latin-1")}" may open no stream of this server: let'
             " browsers ask from other origins by enabling CORS"
         )
-
-
-PING_S: Final = 20.0
-"""Seconds without received data after which the client gets a ping; after as many more without data
-the connection is closed."""
-STEP: Final = 4 * 1024
-"""Bytes that are parsed at a time: 700 frames without content, which take some milliseconds."""
-TURN_S: Final = 0.001
-"""Seconds of work after which other connections get their turn."""
-LONGEST_REASON: Final = 123
-"""Most bytes of a reason; section 5.5: a control frame holds 125, of these 2 for the code."""
-TOO_BIG: Final = 1009
-COPIES: Final = 2
-"""Copies of a large reply that the budget counts until it is read: its frame, and TLS's copy of
-that."""
 
 
 class WebSocketSession:

@@ -42,6 +42,12 @@ _FLAGS_OF: Final[Mapping[str, tuple[bool, bool, bool, int]]] = {
 """Triton's three flags and its verbose level, by our level."""
 
 
+_FORMS: Final = {bool: "true or false", int: "a number from 0", str: "a text"}
+DEPENDENTS: Final = "unload_dependents"
+_REPLACING: Final = ("config", "file:")
+"""Beginnings of the parameters by which Triton's clients replace a configuration or files."""
+
+
 class ServerSettingCalls:
     """The settings of the log and of traces, as Triton's clients know them.
 
@@ -115,9 +121,6 @@ class ServerSettingCalls:
         return now
 
 
-_FORMS: Final = {bool: "true or false", int: "a number from 0", str: "a text"}
-
-
 def _check(name: str, value: object, known: Mapping[str, object]) -> None:
     if name not in known:
         raise _unknown_settings(name, known)
@@ -146,11 +149,6 @@ def _level(merged: Mapping[str, Any], wanted: Mapping[str, object]) -> str:
 
 def _texts(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
-
-
-DEPENDENTS: Final = "unload_dependents"
-_REPLACING: Final = ("config", "file:")
-"""Beginnings of the parameters by which Triton's clients replace a configuration or files."""
 
 
 class KServeRepository:

@@ -34,6 +34,18 @@ Page = tuple[int, str, Octets]
 """HTTP status, content type, body."""
 
 
+SMALLEST_COMPRESSED = 1024
+"""Bytes of the smallest reply that is compressed. A smaller one fits one network packet (1,460
+bytes) anyway, so compression would cost some 50 us of processor time for nothing."""
+LARGE = 16 * 1024
+"""Bytes of a reply from which a thread compresses it: at 45 ns a byte, compression would block the
+event loop for 1 ms."""
+FASTEST = 1
+"""zlib's compression level. The default, 6, makes JSON of numbers 5 % smaller and takes four to
+eight times as long."""
+GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
+
+
 def typed(media_type: str) -> Headers:
     """Return the headers of a reply whose media type the client has chosen.
 
@@ -67,24 +79,6 @@ def refusal(error: Exception) -> Reply:
     if whole != text:
         headers += ((WHOLE.encode(), in_header(whole).encode()),)
     return Reply(status, headers, encode_error(text))
-
-
-SMALLEST_COMPRESSED = 1024
-"""Bytes of the smallest reply that is compressed. A smaller one fits one network packet (1,460
-bytes) anyway, so compression would cost some 50 us of processor time for nothing."""
-
-
-LARGE = 16 * 1024
-"""Bytes of a reply from which a thread compresses it: at 45 ns a byte, compression would block the
-event loop for 1 ms."""
-
-
-FASTEST = 1
-"""zlib's compression level. The default, 6, makes JSON of numbers 5 % smaller and takes four to
-eight times as long."""
-
-
-GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
 async def compressed(head: RequestHead, reply: Reply) -> Reply:

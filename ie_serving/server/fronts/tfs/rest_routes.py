@@ -50,16 +50,14 @@ ALLOWED = "GET, HEAD, POST, OPTIONS"
 """Methods of the API, as the header `allow` lists them."""
 
 
-class UnknownMethod(InvalidRequest):
-    """An HTTP method that no target of the API accepts."""
-
-
 PING = "/ping"
 """Amazon SageMaker's health check of a container, beside `/invocations` (`fronts/sagemaker`)."""
-
-
 NOTHING = "nothing"
 """Verb of a request in `/v1/` that matches no route; `RestApi` then refuses it by `route`."""
+
+
+class UnknownMethod(InvalidRequest):
+    """An HTTP method that no target of the API accepts."""
 
 
 class VersionOverflow(InvalidRequest):

@@ -25,15 +25,23 @@ _encoder = Encoder()
 HeaderPair = tuple[str, str]
 
 
+_OK = (":status", "200")
+_TYPE = ("content-type", "application/grpc")
+_ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
+_GRPC: Final = b"application/grpc"
+_CONTENT_TYPE: Final = re.compile(_GRPC + rb"(?:[+;].*)?", re.IGNORECASE)
+_TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
+_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+NEARLY_LATE = 0.1
+"""Last part of a call's time: a client that resets its call then counts as having reached its
+deadline, not as having left."""
+
+
 def block(*pairs: HeaderPair) -> bytes:
     """Write headers as HPACK literals, which do not change the connection's table."""
     fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
     return bytes(_encoder.encode(fields, huffman=False))
 
-
-_OK = (":status", "200")
-_TYPE = ("content-type", "application/grpc")
-_ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
 
 HEADERS = _EMPTY_TABLE + block(_OK, _TYPE, _ACCEPTS)
 """First header block of every reply with a message."""
@@ -63,17 +71,6 @@ def failure(code: Code, text: str, whole: str = "", *, alone: bool) -> bytes:
 def refusal(status: int, *pairs: HeaderPair) -> bytes:
     """Write the headers of a plain HTTP reply to a request that is not gRPC."""
     return _EMPTY_TABLE + block((":status", str(status)), *pairs)
-
-
-_GRPC: Final = b"application/grpc"
-_CONTENT_TYPE: Final = re.compile(_GRPC + rb"(?:[+;].*)?", re.IGNORECASE)
-_TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
-_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-
-
-NEARLY_LATE = 0.1
-"""Last part of a call's time: a client that resets its call then counts as having reached its
-deadline, not as having left."""
 
 
 class CallHead(NamedTuple):

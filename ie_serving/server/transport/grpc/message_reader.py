@@ -25,6 +25,19 @@ GrpcMessage = tuple[bool, "bytes | memoryview"]
 """Whether the message is compressed, and its bytes."""
 
 
+IDENTITY: Final = b"identity"
+INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
+"""Window bits for zlib, by `grpc-encoding`."""
+SMALLEST: Final = 1024
+"""Bytes of the smallest reply that is compressed: a smaller one fits one packet anyway."""
+_LARGE: Final = 16 * 1024
+"""Bytes of a reply from which a thread compresses it, at 45 ns a byte."""
+_FASTEST: Final = 1
+_WORTH: Final = 0.9
+"""Largest ratio of compressed to original size at which a reply is sent compressed, since inflating
+costs the client, too. Random floats shrink to 93 %."""
+
+
 class MessageTooLarge(Exception):
     """A message announces more bytes than the limit.
 
@@ -122,19 +135,6 @@ class MessageReader:
             memory = filling.taken()
             found.append((self._compressed, bytes(memory) if length < VIEWED else memory))
         return stop
-
-
-IDENTITY: Final = b"identity"
-INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
-"""Window bits for zlib, by `grpc-encoding`."""
-SMALLEST: Final = 1024
-"""Bytes of the smallest reply that is compressed: a smaller one fits one packet anyway."""
-_LARGE: Final = 16 * 1024
-"""Bytes of a reply from which a thread compresses it, at 45 ns a byte."""
-_FASTEST: Final = 1
-_WORTH: Final = 0.9
-"""Largest ratio of compressed to original size at which a reply is sent compressed, since inflating
-costs the client, too. Random floats shrink to 93 %."""
 
 
 async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:

@@ -32,6 +32,27 @@ SEPARATORS: Final = 4
 """Bytes between and behind name and value of a header."""
 
 
+_HOST: Final = re.compile(
+    rb"(?:\[[0-9A-Za-z:._~!$&'()*+,;=%-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
+)
+"""A name, an IPv4 or an IPv6 address, and a port; empty if the target has no authority."""
+BLANK_LINE: Final = b"\r\n\r\n"
+LONGEST: Final = 1024
+"""Longest head in bytes that is cached; longer ones are parsed each time. Clients and proxies send
+150 to 600."""
+MOST: Final = 1024
+"""Most cached heads, with their parsed form: 2 MB, or 10 MB if each has `holding.FREE_FIELDS`
+headers; a head with more is not cached. A further one empties the cache, which learns the heads in
+use again. Finding the oldest would cost time at every request; this costs time only when clients
+keep sending new heads."""
+CONTINUE_HEAD: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE: Final = b"connection: close\r\n"
+KEEP_ALIVE: Final = b"connection: keep-alive\r\n"
+"""Sent to clients of HTTP/1.0, where keeping the connection is not the default."""
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+
+
 def size_of(headers: HeadFields) -> int:
     """Return the bytes that headers took in their head."""
     return sum(len(name) + len(value) + SEPARATORS for name, value in headers)
@@ -103,12 +124,6 @@ def target(url: bytes) -> tuple[bytes, bytes]:
     return path, query
 
 
-_HOST: Final = re.compile(
-    rb"(?:\[[0-9A-Za-z:._~!$&'()*+,;=%-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
-)
-"""A name, an IPv4 or an IPv6 address, and a port; empty if the target has no authority."""
-
-
 def spoken(version: str) -> str:
     """Return the version used with a client of this version: 1.2 and above understand 1.1.
 
@@ -176,17 +191,6 @@ def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
     return True
 
 
-BLANK_LINE: Final = b"\r\n\r\n"
-LONGEST: Final = 1024
-"""Longest head in bytes that is cached; longer ones are parsed each time. Clients and proxies send
-150 to 600."""
-MOST: Final = 1024
-"""Most cached heads, with their parsed form: 2 MB, or 10 MB if each has `holding.FREE_FIELDS`
-headers; a head with more is not cached. A further one empties the cache, which learns the heads in
-use again. Finding the oldest would cost time at every request; this costs time only when clients
-keep sending new heads."""
-
-
 class KnownHeads:
     """The cache of one server. Holds only heads that leave the parser's state unchanged."""
 
@@ -209,13 +213,6 @@ class KnownHeads:
         self._heads[text] = head
 
 
-CONTINUE_HEAD: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-CLOSE: Final = b"connection: close\r\n"
-KEEP_ALIVE: Final = b"connection: keep-alive\r\n"
-"""Sent to clients of HTTP/1.0, where keeping the connection is not the default."""
-
-_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 

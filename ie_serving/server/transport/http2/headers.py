@@ -77,6 +77,17 @@ _OF_CONNECTIONS = {
 }
 
 
+HeaderField: TypeAlias = tuple[bytes, bytes]
+OVERHEAD: Final = 32
+"""Bytes that an entry counts beside its name and value; section 4.1."""
+MOST_TABLE: Final = 4096
+"""Bytes of the table: the default of SETTINGS_HEADER_TABLE_SIZE, which we do not change."""
+_NONE: Final = (b"", b"")
+_STATIC: Final = (_NONE, *HeaderTable.STATIC_TABLE)  # indices begin with 1
+_FIRST: Final = len(_STATIC)
+"""Index of the newest entry; section 2.3.3."""
+
+
 class HeaderBlock(NamedTuple):
     """One header block.
 
@@ -224,19 +235,6 @@ def _contradict(fields: HeaderFields) -> bool:
 def _content_length(fields: HeaderFields) -> int | None:
     value = dict(fields).get(b"content-length")
     return None if value is None else int(value)
-
-
-HeaderField: TypeAlias = tuple[bytes, bytes]
-
-OVERHEAD: Final = 32
-"""Bytes that an entry counts beside its name and value; section 4.1."""
-MOST_TABLE: Final = 4096
-"""Bytes of the table: the default of SETTINGS_HEADER_TABLE_SIZE, which we do not change."""
-
-_NONE: Final = (b"", b"")
-_STATIC: Final = (_NONE, *HeaderTable.STATIC_TABLE)  # indices begin with 1
-_FIRST: Final = len(_STATIC)
-"""Index of the newest entry; section 2.3.3."""
 
 
 class UndecodableBlock(Exception):

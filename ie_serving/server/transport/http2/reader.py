@@ -50,6 +50,10 @@ _READ = SendEvent.READ
 _BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
 
 
+_unpack_head = frames.HEAD.unpack_from
+"""Bound once, since it is called for each frame of each connection."""
+
+
 class _Payload(NamedTuple):
     """An incomplete DATA frame: the number of missing bytes, and its head."""
 
@@ -75,10 +79,6 @@ class _Block(NamedTuple):
 
 _NO_PAYLOAD = _Payload(0, 0, 0)
 _NO_BLOCK = _Block(0, 0, b"", depends_on_itself=False)
-
-
-_unpack_head = frames.HEAD.unpack_from
-"""Bound once, since it is called for each frame of each connection."""
 
 
 class FrameReader(ABC):

@@ -29,6 +29,25 @@ TRUSTED = 2
 assert LARGEST_FRAME <= STREAM_WINDOW // 2  # the first frame of a request fits, so is not counted
 
 
+Payload: TypeAlias = bytes | memoryview
+MOST_STREAMS = 1000
+"""Streams of one connection that may be open at a time; we announce it, so clients delay further
+ones, and one more is refused with REFUSED_STREAM."""
+FREE_STREAMS = 20
+"""Streams of these that the budget does not count."""
+STEP = 70
+"""Step in which further streams are counted."""
+STREAM_BYTES = 2048
+"""Bytes of a stream without its data, until it is answered; measured were 1,850."""
+MOST_RESET = 2 * MOST_STREAMS
+"""Streams that we have reset which each connection remembers. A further one replaces the oldest:
+late frames on that one then end the connection. At most `MOST_STREAMS` are open at a time, and a
+client receives a reset before it has opened as many again."""
+MOST_GAPS = 100
+"""Gaps between stream numbers that are remembered. Beyond it, HEADERS in the oldest gap end the
+connection with STREAM_CLOSED instead of PROTOCOL_ERROR."""
+
+
 class ReceiveWindow:
     """Bytes that the client may still send, on one stream or on the connection.
 
@@ -53,26 +72,6 @@ class ReceiveWindow:
         self.left = self._size
         self.renewals += 1
         return frames.window_update(self._number, used)
-
-
-Payload: TypeAlias = bytes | memoryview
-
-MOST_STREAMS = 1000
-"""Streams of one connection that may be open at a time; we announce it, so clients delay further
-ones, and one more is refused with REFUSED_STREAM."""
-FREE_STREAMS = 20
-"""Streams of these that the budget does not count."""
-STEP = 70
-"""Step in which further streams are counted."""
-STREAM_BYTES = 2048
-"""Bytes of a stream without its data, until it is answered; measured were 1,850."""
-MOST_RESET = 2 * MOST_STREAMS
-"""Streams that we have reset which each connection remembers. A further one replaces the oldest:
-late frames on that one then end the connection. At most `MOST_STREAMS` are open at a time, and a
-client receives a reset before it has opened as many again."""
-MOST_GAPS = 100
-"""Gaps between stream numbers that are remembered. Beyond it, HEADERS in the oldest gap end the
-connection with STREAM_CLOSED instead of PROTOCOL_ERROR."""
 
 
 class Http2Stream:

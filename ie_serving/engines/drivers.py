@@ -58,6 +58,13 @@ MOST_MARK = 64 * 1024
 """Bytes of a file within which a mark stands: descriptions are short."""
 
 
+OtherDrivers = Callable[[], Mapping[str, Driver]]
+AT_HAND = ("onnxruntime", "openvino")
+"""Names of the drivers that `app/application.py` makes at the start."""
+TRITON: Final = "model.savedmodel"
+"""Folder of a version in which a SavedModel lies for Triton."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DriverRow:
     """One row: a driver, see `engines.base.Driver`.
@@ -231,12 +238,6 @@ def third_parties() -> Mapping[str, ThirdPartyDriver]:
     return MappingProxyType(found)
 
 
-OtherDrivers = Callable[[], Mapping[str, Driver]]
-
-AT_HAND = ("onnxruntime", "openvino")
-"""Names of the drivers that `app/application.py` makes at the start."""
-
-
 def names() -> list[str]:
     """Name every built-in driver, and `auto`; not those that are found by marks alone."""
     return [AUTO, *sorted((*AT_HAND, *(row.name for row in TABLE if not row.marks)))]
@@ -266,10 +267,6 @@ def parse_name(value: object, place: str, beside: Collection[str] = ()) -> str:
             return word
     known = sorted({*names(), *beside})
     raise fault(place, value, f"one of {', '.join(known)}{nearest(given, known)}")
-
-
-TRITON: Final = "model.savedmodel"
-"""Folder of a version in which a SavedModel lies for Triton."""
 
 
 class Drivers:

@@ -23,6 +23,42 @@ Dim = int | str
 """A fixed size, or the name of an open one; open ones of one name are of one size."""
 
 
+LEAST: Final = "the least integer"
+"""Label of the request that some libraries end the process at, divided by -1."""
+Integers: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
+Floats: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
+SIZES = (2, 3, 1, 4, 8, 16, 32, 64, 224)
+"""Sizes that open dimensions are tried with. Not 1 first: many faults of shapes hide behind it."""
+LARGE = 1 << 16
+"""Elements of a request from which on one row comes first: an inference takes long enough."""
+INTEGERS: Mapping[str, Integers] = {
+    "integers below 3": lambda random, shape: random.integers(0, 3, shape),
+    "ones": lambda random, shape: np.ones(shape, np.int64),
+    "integers from 1 to 4": lambda random, shape: random.integers(1, 5, shape),
+    "the numbers from 0": lambda random, shape: np.arange(np.prod(shape, dtype=int)).reshape(shape),
+    "zeros": lambda random, shape: np.zeros(shape, np.int64),
+}
+"""Guesses for integers, which are often indices, sizes or axes."""
+MORE_INTEGERS: Mapping[str, Integers] = {
+    "twos": lambda random, shape: np.full(shape, 2),
+    "integers from -5 to 5": lambda random, shape: random.integers(-5, 6, shape),
+    "integers below 10": lambda random, shape: random.integers(0, 10, shape),
+}
+"""Integers that few models take: several equal ones, negative ones. Engines differ on them."""
+FEW = 8
+"""Floats of a row from which on it is no parameter, such as scales or a threshold."""
+PARAMETERS: Mapping[str, Floats] = {
+    "normal parameters": lambda random, shape: random.standard_normal(shape),
+    "parameters of 0.5": lambda random, shape: np.full(shape, 0.5),
+    "scales of 0.6": lambda random, shape: np.where(np.arange(shape[0]) < shape[0] / 2, 1.0, 0.6),
+    "scales of 2": lambda random, shape: np.where(np.arange(shape[0]) < shape[0] / 2, 1.0, 2.0),
+}
+"""Guesses for rows of a few floats. Scales of pictures leave the first half of their axes."""
+_BYTES = frozenset({DataType.INT8, DataType.UINT8})
+"""Quantized values and pixels mostly: every number of the type is a usual one."""
+_WIDE_INTEGERS = frozenset({DataType.INT32, DataType.INT64, DataType.UINT32, DataType.UINT64})
+
+
 @dataclass(frozen=True)
 class GeneratedInput:
     """An input to make values for: its name, its element type and its dimensions."""
@@ -30,10 +66,6 @@ class GeneratedInput:
     name: str
     dtype: DataType
     dims: tuple[Dim, ...]
-
-
-LEAST: Final = "the least integer"
-"""Label of the request that some libraries end the process at, divided by -1."""
 
 
 class ValueKind(enum.Enum):
@@ -65,39 +97,7 @@ class GeneratedRequest:
         return f"{self.label} ({shapes})"
 
 
-Integers: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
-Floats: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
 # `np.random` is quoted: it is imported when it is first used, and takes 4 MB.
-
-SIZES = (2, 3, 1, 4, 8, 16, 32, 64, 224)
-"""Sizes that open dimensions are tried with. Not 1 first: many faults of shapes hide behind it."""
-LARGE = 1 << 16
-"""Elements of a request from which on one row comes first: an inference takes long enough."""
-
-INTEGERS: Mapping[str, Integers] = {
-    "integers below 3": lambda random, shape: random.integers(0, 3, shape),
-    "ones": lambda random, shape: np.ones(shape, np.int64),
-    "integers from 1 to 4": lambda random, shape: random.integers(1, 5, shape),
-    "the numbers from 0": lambda random, shape: np.arange(np.prod(shape, dtype=int)).reshape(shape),
-    "zeros": lambda random, shape: np.zeros(shape, np.int64),
-}
-"""Guesses for integers, which are often indices, sizes or axes."""
-MORE_INTEGERS: Mapping[str, Integers] = {
-    "twos": lambda random, shape: np.full(shape, 2),
-    "integers from -5 to 5": lambda random, shape: random.integers(-5, 6, shape),
-    "integers below 10": lambda random, shape: random.integers(0, 10, shape),
-}
-"""Integers that few models take: several equal ones, negative ones. Engines differ on them."""
-
-FEW = 8
-"""Floats of a row from which on it is no parameter, such as scales or a threshold."""
-PARAMETERS: Mapping[str, Floats] = {
-    "normal parameters": lambda random, shape: random.standard_normal(shape),
-    "parameters of 0.5": lambda random, shape: np.full(shape, 0.5),
-    "scales of 0.6": lambda random, shape: np.where(np.arange(shape[0]) < shape[0] / 2, 1.0, 0.6),
-    "scales of 2": lambda random, shape: np.where(np.arange(shape[0]) < shape[0] / 2, 1.0, 2.0),
-}
-"""Guesses for rows of a few floats. Scales of pictures leave the first half of their axes."""
 
 
 @dataclass(frozen=True)
@@ -224,11 +224,6 @@ def _values(
     make = INTEGERS.get(guess.integers) or MORE_INTEGERS[guess.integers]
     ends = np.iinfo(each.dtype.numpy)
     return np.clip(make(random, shape), ends.min, ends.max).astype(each.dtype.numpy)
-
-
-_BYTES = frozenset({DataType.INT8, DataType.UINT8})
-"""Quantized values and pixels mostly: every number of the type is a usual one."""
-_WIDE_INTEGERS = frozenset({DataType.INT32, DataType.INT64, DataType.UINT32, DataType.UINT64})
 
 
 def is_float(dtype: DataType) -> bool:

@@ -18,6 +18,11 @@ INLINE, THREAD, PROCESS = "inline", "thread", "process"
 """Ways to run a kernel: in threads that all models share, in threads or in processes of its own."""
 
 
+MOST_PROCESSES = 1000
+"""More would be a slip of the keyboard: each takes tens of megabytes."""
+FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CodeSource:
     """Where a kernel stands: `FILE[:NAME]`.
@@ -66,12 +71,6 @@ class Instances:
     idle_seconds: float = 60.0
     """Seconds without a call after which a process beyond `min` is ended. Typical load rises and
     falls within minutes, and an idle process costs its memory."""
-
-
-MOST_PROCESSES = 1000
-"""More would be a slip of the keyboard: each takes tens of megabytes."""
-
-FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
 
 
 def source(value: object, where: str) -> CodeSource:

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from ie_serving.core.values.tensors import DataType
 
 
+TFRECORD: Final = "tfrecord"
+MOST_FILE_BYTES: Final = 1 << 40
+"""Largest accepted size of a file of records, 1 TiB; the configuration is refused beyond it."""
+FORM: Final = "JSON"
+EXAMPLE: Final = (
+    '{"log_collector_config": {"type": "tfrecord", "filename_prefix": "/var/log/resnet"},'
+    ' "sampling_config": {"sampling_rate": 0.01}}'
+)
+
+
 def batch_sizes(value: object, place: str) -> tuple[int, ...]:
     """Read increasing sizes: a list of JSON, or numbers between commas, in brackets or not."""
     given = _split_list(value) if isinstance(value, str) else value
@@ -145,16 +155,6 @@ class Sequences:
         " stateful",
         ovms="low_latency_transformation",
     )
-
-
-TFRECORD: Final = "tfrecord"
-MOST_FILE_BYTES: Final = 1 << 40
-"""Largest accepted size of a file of records, 1 TiB; the configuration is refused beyond it."""
-FORM: Final = "JSON"
-EXAMPLE: Final = (
-    '{"log_collector_config": {"type": "tfrecord", "filename_prefix": "/var/log/resnet"},'
-    ' "sampling_config": {"sampling_rate": 0.01}}'
-)
 
 
 @dataclass(frozen=True, kw_only=True)

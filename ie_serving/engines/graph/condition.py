@@ -38,6 +38,12 @@ SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+# An empty tensor has no maximum or minimum: such a test is false for every value.
+_OF_ELEMENTS = frozenset({"max", "min"})
+_GIVE_ELEMENTS = frozenset({"", *_OF_ELEMENTS})
+WORDS: Mapping[str, bool] = {"true": True, "false": False}
+
+
 def _rows(array: Array) -> int:
     return int(array.shape[0]) if array.ndim else 1
 
@@ -50,12 +56,6 @@ FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {
     "any": lambda array: bool(array.any()),
     "all": lambda array: bool(array.all()),
 }
-
-# An empty tensor has no maximum or minimum: such a test is false for every value.
-_OF_ELEMENTS = frozenset({"max", "min"})
-_GIVE_ELEMENTS = frozenset({"", *_OF_ELEMENTS})
-
-WORDS: Mapping[str, bool] = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)

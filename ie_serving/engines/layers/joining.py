@@ -22,6 +22,19 @@ from ie_serving.core.values.tensors import Array, Arrays, DataType, Signature, T
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers import own_loop
 
+ROWS = 3
+"""Rows of the trial: with two, what one row does to the other could cancel out."""
+TOLERANCE = 0.02
+"""Tolerated share of the largest number of an output. With bf16 rows differ by a hundredth of it,
+since the work is split otherwise for more of them."""
+_OPENS = Hint("; set {openvino.batch_size} to auto, which opens it")
+OPEN_SIZES = (16, 64, 224, 1)
+"""Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
+# Fixed, so that a model is judged alike at each start.
+_SEED = 7
+_LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
+"""Integers of these types go from 0 to these values, others only 0 and 1: they may be indices."""
+
 
 class RowsLost(ServingError):
     """The outputs of a batch do not have its rows."""
@@ -113,16 +126,6 @@ def together(outputs: Sequence[Arrays]) -> Arrays:
     return {name: _concatenated([each[name] for each in outputs]) for name in outputs[0]}
 
 
-ROWS = 3
-"""Rows of the trial: with two, what one row does to the other could cancel out."""
-
-TOLERANCE = 0.02
-"""Tolerated share of the largest number of an output. With bf16 rows differ by a hundredth of it,
-since the work is split otherwise for more of them."""
-
-_OPENS = Hint("; set {openvino.batch_size} to auto, which opens it")
-
-
 def refused_by_shapes(signature: Signature) -> str:
     """Say why the declared shapes keep requests from sharing a batch; empty where they do not."""
     if not signature.inputs:
@@ -184,15 +187,6 @@ def _alike(alone: Array, together: Array) -> bool:
     finite = np.abs(alone[np.isfinite(alone)])
     most = TOLERANCE * float(finite.max()) if finite.size else 0.0
     return bool(np.allclose(alone, together, rtol=0.0, atol=most, equal_nan=True))
-
-
-OPEN_SIZES = (16, 64, 224, 1)
-"""Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
-
-# Fixed, so that a model is judged alike at each start.
-_SEED = 7
-_LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
-"""Integers of these types go from 0 to these values, others only 0 and 1: they may be indices."""
 
 
 def has_open_rows(signature: Signature) -> bool:

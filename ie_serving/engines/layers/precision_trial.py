@@ -50,6 +50,17 @@ take longer than all else of such a model's load."""
 now = time.perf_counter
 
 
+MOST_GUESSES = 24
+"""Sizes and integers that are tried for a signature: each may compile for a shape."""
+MOST_S = 5.0
+"""Seconds after which no further guess is made, for all signatures together."""
+MOST_REQUESTS = 6
+"""Requests of finite values for each signature."""
+ROWS = 16
+"""Rows of zeros where the batch is open: a batch of clients is seldom larger where it is small
+enough to be answered in microseconds."""
+
+
 @dataclass(frozen=True)
 class TrialRequest:
     """A request that the model accepts.
@@ -246,17 +257,6 @@ async def _shortest_s(model: CompiledModel, asked: TrialRequest, most: int = REP
         if now() - began > REPEATED_S:
             break
     return shortest
-
-
-MOST_GUESSES = 24
-"""Sizes and integers that are tried for a signature: each may compile for a shape."""
-MOST_S = 5.0
-"""Seconds after which no further guess is made, for all signatures together."""
-MOST_REQUESTS = 6
-"""Requests of finite values for each signature."""
-ROWS = 16
-"""Rows of zeros where the batch is open: a batch of clients is seldom larger where it is small
-enough to be answered in microseconds."""
 
 
 async def generated_for(model: CompiledModel) -> list[TrialRequest]:

@@ -14,6 +14,60 @@ from typing import Final, NamedTuple
 from ie_serving.core.values.errors import LoadFailed
 from ie_serving.core.values.hints import Hint
 
+_LACKS = re.compile(
+    r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)"
+    r"|No translator found for (\w+) node"
+)
+"""Errors of TensorFlow's and ONNX's front ends, and of TensorFlow Lite's."""
+_OF_LOOPS = re.compile("Enter|Exit|LoopCond|Merge|NextIteration|Switch|TensorArray|TensorList")
+_FAILED = re.compile(r"-- (?P<kind>[\w.:]+?)(?:-\d+)? with a message: (?P<text>.*?)(?= -- |$)")
+_VERSION = re.compile(r"-\d+$")
+"""The version of an operator of ONNX, behind its kind."""
+_WITHOUT = "export the model without it, or a signature that takes what it gives"
+_WITHOUT_XLA = (
+    "export the model without XLA, from JAX by jax2tf.convert(..., native_serialization=False,"
+    " enable_xla=False), which jax up to 0.6 does, or to ONNX"
+)
+_AS_CONSTANTS = (
+    "OpenVINO needs its axes, sizes or weights when the model is loaded: make them constants of"
+    " the model, or export it with fixed sizes"
+)
+_RESHAPES = Hint(", or set {openvino.shape}")
+_OPEN_SIZES = re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weights|invalid shape")
+"""Errors of the CPU plugin, which compiles a graph in the sizes that are set."""
+_NOT_CONSTANT = re.compile(
+    r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape|of dynamic dim"
+)
+_UNNAMED = (
+    "OpenVINO refuses the graph without naming an operation: export the model in another form"
+)
+_WRONG_WEIGHTS = re.compile(
+    r"Incorrect weights in (bin) file|stored data in file \((.+?),|data_full_path: \S*/(.+?),"
+    r"|Path '(.+?)' resolves|external data file does .* an initializer '(.+?)'"
+)
+"""Errors about the weights beside a model: of an IR; of ONNX, with the name of file or weights."""
+_UPLOAD = (
+    "its file of weights ({}) is missing, cut short, of another model or outside of the version's"
+    " directory: upload both again"
+)
+TEXT_LIMIT = 600
+"""Longest text, in characters, that is taken from an exception of OpenVINO."""
+SHOWN = 200
+"""Characters of OpenVINO's own text behind the words for it."""
+_NOISE = re.compile(
+    r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
+    r"|(Caught exception:)|( at [\w./\\-]+\.(cpp|hpp|h):\d+:?)"
+    r"|(FrontEnd API failed with \w+:)|(Model wasn't fully converted\.\s*Summary:\s*--)"
+    r"|(To facilitate the conversion of unsupported operations, refer to [^\n]*?\.html)"
+)
+_UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
+_BEFORE = re.compile(r" -> \([^()]*\)(?=')")
+"""The output shape in an operation's printed name; it is stale, from an earlier request."""
+_SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\)'")
+_SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
+_BEYOND_AXIS = re.compile(r"K \((\d+)\) exceeds the axis dimension \((\d+)\)")
+_OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
+
 
 class Operation(NamedTuple):
     """One operation of a model's file.
@@ -38,15 +92,6 @@ _listed: ContextVar[ListOperations | None] = ContextVar("listed", default=None)
 """Lists the operations of the file that is being loaded. Not an argument: exceptions of OpenVINO
 arise below functions that have nothing to do with files."""
 
-_LACKS = re.compile(
-    r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)"
-    r"|No translator found for (\w+) node"
-)
-"""Errors of TensorFlow's and ONNX's front ends, and of TensorFlow Lite's."""
-_OF_LOOPS = re.compile("Enter|Exit|LoopCond|Merge|NextIteration|Switch|TensorArray|TensorList")
-_FAILED = re.compile(r"-- (?P<kind>[\w.:]+?)(?:-\d+)? with a message: (?P<text>.*?)(?= -- |$)")
-_VERSION = re.compile(r"-\d+$")
-"""The version of an operator of ONNX, behind its kind."""
 _NAMES: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -62,35 +107,6 @@ _NAMES: Final = tuple(
         r"[Tt]ensor \"(?P<name>[^\"]+)\" was declared",
         r"output is incorrect: (?P<name>[^\s:]+)",
     )
-)
-
-_WITHOUT = "export the model without it, or a signature that takes what it gives"
-_WITHOUT_XLA = (
-    "export the model without XLA, from JAX by jax2tf.convert(..., native_serialization=False,"
-    " enable_xla=False), which jax up to 0.6 does, or to ONNX"
-)
-_AS_CONSTANTS = (
-    "OpenVINO needs its axes, sizes or weights when the model is loaded: make them constants of"
-    " the model, or export it with fixed sizes"
-)
-_RESHAPES = Hint(", or set {openvino.shape}")
-_OPEN_SIZES = re.compile(r"plug-?in doesn't support .* dynamic rank|dynamic weights|invalid shape")
-"""Errors of the CPU plugin, which compiles a graph in the sizes that are set."""
-_NOT_CONSTANT = re.compile(
-    r"(?i)(?:non|not)[ -]constant|folded to constant|known\(static\)|static shape|of dynamic dim"
-)
-_UNNAMED = (
-    "OpenVINO refuses the graph without naming an operation: export the model in another form"
-)
-
-_WRONG_WEIGHTS = re.compile(
-    r"Incorrect weights in (bin) file|stored data in file \((.+?),|data_full_path: \S*/(.+?),"
-    r"|Path '(.+?)' resolves|external data file does .* an initializer '(.+?)'"
-)
-"""Errors about the weights beside a model: of an IR; of ONNX, with the name of file or weights."""
-_UPLOAD = (
-    "its file of weights ({}) is missing, cut short, of another model or outside of the version's"
-    " directory: upload both again"
 )
 
 
@@ -189,27 +205,6 @@ def _operations() -> list[Operation]:
         return list(listed())
     except (LoadFailed, OSError, ValueError, KeyError):
         return []  # damaged or gone: the text is told with the names that it has itself
-
-
-TEXT_LIMIT = 600
-"""Longest text, in characters, that is taken from an exception of OpenVINO."""
-SHOWN = 200
-"""Characters of OpenVINO's own text behind the words for it."""
-
-
-_NOISE = re.compile(
-    r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
-    r"|(Caught exception:)|( at [\w./\\-]+\.(cpp|hpp|h):\d+:?)"
-    r"|(FrontEnd API failed with \w+:)|(Model wasn't fully converted\.\s*Summary:\s*--)"
-    r"|(To facilitate the conversion of unsupported operations, refer to [^\n]*?\.html)"
-)
-_UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
-_BEFORE = re.compile(r" -> \([^()]*\)(?=')")
-"""The output shape in an operation's printed name; it is stale, from an earlier request."""
-_SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\)'")
-_SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
-_BEYOND_AXIS = re.compile(r"K \((\d+)\) exceeds the axis dimension \((\d+)\)")
-_OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
 
 
 def openvino_text(error: BaseException) -> str:

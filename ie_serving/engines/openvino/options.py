@@ -33,6 +33,13 @@ _NAMED = re.compile(
 )
 
 
+PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
+"""Properties that say the precision: today's, and that of 2020."""
+MODE = "EXECUTION_MODE_HINT"
+ACCURACY = "ACCURACY"
+"""Execution mode that says the precision, too: operations compute in none below the model's."""
+
+
 def shape(value: object, place: str) -> ShapeOption:
     """Read a shape.
 
@@ -121,13 +128,6 @@ def _dimension(value: object, place: str) -> Dimension:
     if sizes is None:
         raise fault(place, value, "a size, -1 for any, or low:high")
     return sizes
-
-
-PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
-"""Properties that say the precision: today's, and that of 2020."""
-MODE = "EXECUTION_MODE_HINT"
-ACCURACY = "ACCURACY"
-"""Execution mode that says the precision, too: operations compute in none below the model's."""
 
 
 @dataclass(frozen=True, kw_only=True)

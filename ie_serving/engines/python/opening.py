@@ -56,6 +56,13 @@ _numbers = itertools.count(1)
 NO_SHIMS: Final[Mapping[str, ModuleType]] = {}
 
 
+CONVERTER: Final = "openvino.tools.ovc"
+FUNCTION: Final = "convert_model"
+RESERVED = (driver_params.INPUTS, driver_params.OUTPUTS)
+"""Words of `params` that are for the server, not for the kernel."""
+NAME = "requirements.txt"
+
+
 class OwnModules:
     """The modules of one version.
 
@@ -187,9 +194,6 @@ class _Source(SourceFileLoader):
 
 # -- OpenVINO's converter of models, which `engines/openvino` keeps out of the server -----------
 
-CONVERTER: Final = "openvino.tools.ovc"
-FUNCTION: Final = "convert_model"
-
 
 def allow_converter() -> None:
     """Let the converter be imported, when users' code first asks for it."""
@@ -209,10 +213,6 @@ def _of_openvino(name: str) -> object:
 
     vars(openvino)[FUNCTION] = convert_model
     return convert_model
-
-
-RESERVED = (driver_params.INPUTS, driver_params.OUTPUTS)
-"""Words of `params` that are for the server, not for the kernel."""
 
 
 def opened(
@@ -333,9 +333,6 @@ def _close(kernel: Kernel) -> None:
         kernel.close()
     except BaseException as error:  # the other resources are freed all the same
         log.warning(Event("kernel failed to close", kernel=kernel.name), exc_info=error)
-
-
-NAME = "requirements.txt"
 
 
 def lacking(directory: Path) -> str:

@@ -55,6 +55,13 @@ BYTES = "BYTES"
 """Datatype of strings: each behind its length, in four bytes, little-endian."""
 
 
+CLASS = "OvmsPythonModel"
+SHIM = "pyovms"
+NODE = "node"
+"""Word of `params` for what `graph.pbtxt` says of the node: values of `initialize`'s `kwargs`."""
+_LENGTH = struct.Struct("<I")
+
+
 class Tensor(np.ndarray[Any, Any]):
     """A named buffer. It is an array, since arrays give buffers of any format in Python.
 
@@ -106,12 +113,6 @@ class Tensor(np.ndarray[Any, Any]):
         return self.nbytes
 
 
-CLASS = "OvmsPythonModel"
-SHIM = "pyovms"
-NODE = "node"
-"""Word of `params` for what `graph.pbtxt` says of the node: values of `initialize`'s `kwargs`."""
-
-_LENGTH = struct.Struct("<I")
 _NUMPY = {word: np.dtype(name) for name, word in DATATYPES.items()}
 
 

@@ -44,6 +44,16 @@ _one_at_a_time = threading.Lock()
 """`torch.export.load` stores its input in a global variable, and fails if two run concurrently."""
 
 
+LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
+KNOWN = (driver_params.INPUTS, driver_params.OUTPUTS, CLASS, ARGUMENTS)
+TorchLibrary = Any
+"""The module `torch`, imported when a model needs it."""
+TorchCompute = Callable[[Arrays], dict[str, Any]]
+"""Computes the outputs of a module, as tensors by name."""
+OUTPUT = "output"
+"""Name of the only output; several are `output_0`, `output_1` and so on, or named by a dict."""
+
+
 @dataclass(frozen=True)
 class Module:
     """A loaded module.
@@ -182,15 +192,6 @@ def _imported(name: str, directory: Path) -> ModuleType:
     return module
 
 
-LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
-KNOWN = (driver_params.INPUTS, driver_params.OUTPUTS, CLASS, ARGUMENTS)
-
-TorchLibrary = Any
-"""The module `torch`, imported when a model needs it."""
-TorchCompute = Callable[[Arrays], dict[str, Any]]
-"""Computes the outputs of a module, as tensors by name."""
-
-
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     driver_params.check_known(options, KNOWN, EXTRA)
@@ -299,9 +300,6 @@ def _sizes(one: Any, two: Any) -> tuple[int, ...] | None:  # noqa: ANN401
         return None
     return tuple(a if a == b else -1 for a, b in zip(one.shape, two.shape, strict=True))
 
-
-OUTPUT = "output"
-"""Name of the only output; several are `output_0`, `output_1` and so on, or named by a dict."""
 
 # numpy's names of dtypes are those of `torch.dtype`, too.
 _BY_WORD: Mapping[str, DataType] = {

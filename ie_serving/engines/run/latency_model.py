@@ -30,6 +30,35 @@ CEILING_S = 4 * INLINE_MAX_S
 requests, not hundreds, bring the mean below `INLINE_MAX_S` again."""
 
 
+_alone = threading.Lock()
+"""Probes of models that load at the same time would measure each other."""
+REPEATS = 15
+"""Most inferences of one round. The shortest counts: whatever else the machine does only ever makes
+one longer."""
+BUDGET_S = 0.05
+"""Seconds of a round, or two inferences where these take longer."""
+MOST_REPEATS = 4 * REPEATS
+MOST_S = 0.3
+"""Inferences and seconds of a round in which no two take about as long as the shortest: where
+others keep the processor, one may take 50 ms instead of 30 us."""
+LONG_S = 0.5
+"""A first inference of so many seconds is not repeated: the load would take as long again."""
+PLAIN_S = 0.02
+"""Seconds far above every limit that a latency is compared with. Where the first three inferences
+take so long they are enough, if they are alike by `SAME`: one alone may have compiled, and others
+may keep the processor for 50 ms."""
+SAME = 1 / 3
+"""Least share of the longest inference that the shortest takes where they count as alike."""
+DOUBTFUL_S = 4 * INLINE_MAX_S
+"""Between `INLINE_MAX_S` and this, in seconds, load from other work could decide between loop and
+lane. Then rounds are repeated until one is no shorter than those before."""
+SHORTER = 0.9
+"""Share of an inference from which another one counts as no shorter."""
+MOST_ROUNDS = 6
+"""Rounds on a machine that is never quiet: 0.3 s."""
+Clock: TypeAlias = Callable[[], float]
+
+
 class LatencyModel:
     """Running mean of the seconds that requests of each size take.
 
@@ -55,38 +84,6 @@ class LatencyModel:
         seen = min(seconds, CEILING_S)
         mean = self.mean_s.get(bucket, seen)
         self.mean_s[bucket] = mean + WEIGHT * (seen - mean)
-
-
-_alone = threading.Lock()
-"""Probes of models that load at the same time would measure each other."""
-
-REPEATS = 15
-"""Most inferences of one round. The shortest counts: whatever else the machine does only ever makes
-one longer."""
-BUDGET_S = 0.05
-"""Seconds of a round, or two inferences where these take longer."""
-MOST_REPEATS = 4 * REPEATS
-MOST_S = 0.3
-"""Inferences and seconds of a round in which no two take about as long as the shortest: where
-others keep the processor, one may take 50 ms instead of 30 us."""
-LONG_S = 0.5
-"""A first inference of so many seconds is not repeated: the load would take as long again."""
-PLAIN_S = 0.02
-"""Seconds far above every limit that a latency is compared with. Where the first three inferences
-take so long they are enough, if they are alike by `SAME`: one alone may have compiled, and others
-may keep the processor for 50 ms."""
-SAME = 1 / 3
-"""Least share of the longest inference that the shortest takes where they count as alike."""
-
-DOUBTFUL_S = 4 * INLINE_MAX_S
-"""Between `INLINE_MAX_S` and this, in seconds, load from other work could decide between loop and
-lane. Then rounds are repeated until one is no shorter than those before."""
-SHORTER = 0.9
-"""Share of an inference from which another one counts as no shorter."""
-MOST_ROUNDS = 6
-"""Rounds on a machine that is never quiet: 0.3 s."""
-
-Clock: TypeAlias = Callable[[], float]
 
 
 def latency(

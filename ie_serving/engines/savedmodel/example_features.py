@@ -23,6 +23,13 @@ from ie_serving.wire.examples.example_spec import (
 from ie_serving.wire.examples.sequence_examples import DenseList, RaggedList, SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto
 
+EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
+SEQUENCE_PARSERS = frozenset(
+    {"ParseSequenceExample", "ParseSequenceExampleV2", "ParseSingleSequenceExample"}
+)
+_INT64 = DataType.INT64.number
+_SPARSE_PARTS = ("indices", "values", "shapes")
+
 
 class ExampleParser(ABC):
     """Reads one node, whose features are in groups, such as those of `context_sparse`.
@@ -135,9 +142,6 @@ class ExampleParser(ABC):
             yield RaggedFeature(key, self._types[group][at], values, rows, splits[at])
 
 
-EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
-
-
 class ExampleFeatures(ExampleParser):
     """Reads one node."""
 
@@ -168,13 +172,6 @@ class ExampleFeatures(ExampleParser):
         An unused dense feature is parsed as well, since TensorFlow refuses an Example without it.
         """
         return self._spec("", scalar, names)
-
-
-SEQUENCE_PARSERS = frozenset(
-    {"ParseSequenceExample", "ParseSequenceExampleV2", "ParseSingleSequenceExample"}
-)
-
-_INT64 = DataType.INT64.number
 
 
 class SequenceFeatures(ExampleParser):
@@ -255,6 +252,3 @@ class SequenceFeatures(ExampleParser):
             )
             dtype = self._types["feature_list_ragged"][at]
             yield RaggedList(key, dtype, values, outer, splits[at], inner)
-
-
-_SPARSE_PARTS = ("indices", "values", "shapes")

@@ -36,6 +36,23 @@ MetaGraph: TypeAlias = Proto
 """A MetaGraphDef: the graph, its functions and its signatures."""
 
 
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
+LEFT_OVER = "unused_control_flow_input"
+"""Begins the names of placeholders that `convert_variables_to_constants_v2` leaves over of loops,
+as in frozen LSTMs of Keras. Source: lift_to_graph.py of TensorFlow."""
+WITHOUT_OUTPUTS = frozenset({"Assert", "NoOp", "Print"})
+_OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "type", "T", "Tparams")
+"""Attributes of nodes that name the dtype of what they give; the first one that a node has."""
+_GIVES = {"AsString": 7, "Bucketize": 3, "Substr": 7, "Where": 9}
+"""Numbers of the dtypes that operations give whose attributes name another one."""
+_OTHERS = ("All", "Any", "Arg", "Equal", "Greater", "Is", "Less", "Logical", "NotEqual", "Save")
+"""Prefixes of the types of operations whose attributes name another dtype, or that give nothing."""
+_OPEN_UNTIL = 24
+"""Version of TensorFlow's graphs before which the shape of a scalar meant any shape."""
+Types = Mapping[str, int]
+"""Number of the `tensorflow.DataType` of each node that gives an output, by the node's name."""
+
+
 @dataclass(frozen=True)
 class TensorInfo:
     """`TensorInfo` of meta_graph.proto.
@@ -149,25 +166,6 @@ def _tensors(infos: Mapping[str, Proto]) -> dict[str, TensorInfo]:
 
 def _shape(info: Proto) -> tuple[int, ...] | None:
     return shape_of(info.tensor_shape) if info.HasField("tensor_shape") else None
-
-
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
-LEFT_OVER = "unused_control_flow_input"
-"""Begins the names of placeholders that `convert_variables_to_constants_v2` leaves over of loops,
-as in frozen LSTMs of Keras. Source: lift_to_graph.py of TensorFlow."""
-WITHOUT_OUTPUTS = frozenset({"Assert", "NoOp", "Print"})
-
-_OF_OUTPUT = ("DstT", "Tout", "out_type", "output_type", "dtype", "type", "T", "Tparams")
-"""Attributes of nodes that name the dtype of what they give; the first one that a node has."""
-_GIVES = {"AsString": 7, "Bucketize": 3, "Substr": 7, "Where": 9}
-"""Numbers of the dtypes that operations give whose attributes name another one."""
-_OTHERS = ("All", "Any", "Arg", "Equal", "Greater", "Is", "Less", "Logical", "NotEqual", "Save")
-"""Prefixes of the types of operations whose attributes name another dtype, or that give nothing."""
-_OPEN_UNTIL = 24
-"""Version of TensorFlow's graphs before which the shape of a scalar meant any shape."""
-
-Types = Mapping[str, int]
-"""Number of the `tensorflow.DataType` of each node that gives an output, by the node's name."""
 
 
 def read_frozen(file: Path, types: Types) -> MetaGraph:

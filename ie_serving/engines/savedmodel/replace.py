@@ -41,6 +41,17 @@ _COMPLEX = 8
 """The number of complex64, which has no `DataType`: the API does not carry it."""
 
 
+_OUTPUTS: Final = {
+    **dict.fromkeys(("Abs", "Cast", "Cos", "Exp", "LogicalNot", "OnesLike", "Sin", "Square"), "y"),
+    **dict.fromkeys(("AddV2", "ApproximateEqual", "Equal", "FloorDiv", "FloorMod", "Greater"), "z"),
+    **dict.fromkeys(("Less", "LessEqual", "Maximum", "Mul", "NotEqual", "Pow", "RealDiv"), "z"),
+    **{"Sub": "z", "Bincount": "bins", "Complex": "out", "ReadVariableOp": "value"},
+}
+"""The name of the output of operations, by which functions refer to it; of others `output`."""
+_OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
+"""Attributes of LRN that a file leaves out where they have these values."""
+
+
 class EditedNodes:
     """The nodes of the graph or of one function, to which nodes are added.
 
@@ -134,15 +145,6 @@ class EditedNodes:
     def _rename(self, old: str, new: str) -> None:
         returned = {} if self._function is None else self._function.ret
         replace_references(self.nodes, returned, {old: new})
-
-
-_OUTPUTS: Final = {
-    **dict.fromkeys(("Abs", "Cast", "Cos", "Exp", "LogicalNot", "OnesLike", "Sin", "Square"), "y"),
-    **dict.fromkeys(("AddV2", "ApproximateEqual", "Equal", "FloorDiv", "FloorMod", "Greater"), "z"),
-    **dict.fromkeys(("Less", "LessEqual", "Maximum", "Mul", "NotEqual", "Pow", "RealDiv"), "z"),
-    **{"Sub": "z", "Bincount": "bins", "Complex": "out", "ReadVariableOp": "value"},
-}
-"""The name of the output of operations, by which functions refer to it; of others `output`."""
 
 
 def _output_of(node: Proto) -> str:
@@ -333,10 +335,6 @@ def _local_response_normalization(body: EditedNodes, node: Proto) -> None:
     raised = body.add("AddV2", [scaled, bias], T=dtype)
     norm = body.add("Pow", [raised, beta], T=dtype)
     body.become(node, "RealDiv", [x, norm])
-
-
-_OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
-"""Attributes of LRN that a file leaves out where they have these values."""
 
 
 def _search(body: EditedNodes, node: Proto) -> None:

@@ -20,6 +20,15 @@ STRETCH, CROP, PAD = "stretch", "crop", "pad"
 COLOURS = ("RGB", "BGR", "GREY")
 
 
+MOST_PICTURES = 256
+"""Most pictures of one tensor; more are refused, since each may take a second to decode."""
+CHANNELS = (1, 3)
+MOST_BOXES = 1024
+"""Most boxes that are cut out or drawn; more are refused."""
+PIXELS = "pixels"
+"""Format of a picture that is not encoded."""
+
+
 def decode_image(image: Array, *, colors: str) -> Arrays:
     """Decode one picture; see `registry.TABLE`."""
     pixels = _coloured(only(image, _channels(colors)), colors)
@@ -154,12 +163,6 @@ def _laid_out(batch: Array, layout: str) -> Array:
     return np.ascontiguousarray(batch.transpose(axes))
 
 
-MOST_PICTURES = 256
-"""Most pictures of one tensor; more are refused, since each may take a second to decode."""
-
-CHANNELS = (1, 3)
-
-
 def pictures(image: Array, channels: int = 3) -> list[Array]:
     """Give the pictures of an input, each as pixels.
 
@@ -228,13 +231,6 @@ def room(
 ) -> Array:
     """Allocate an array for pictures in the byte budget. Raises: QueueFull, RequestTooLarge."""
     return BUDGET.empty((count, height, width, channels), dtype)
-
-
-MOST_BOXES = 1024
-"""Most boxes that are cut out or drawn; more are refused."""
-
-PIXELS = "pixels"
-"""Format of a picture that is not encoded."""
 
 
 def crop(image: Array, boxes: Array, *, height: int, width: int, margin: float) -> Arrays:

@@ -32,6 +32,37 @@ DEEPEST = 12
 column transformer of pipelines has 10."""
 
 
+log = logging.getLogger(__name__)
+SKOPS = ".skops"
+LIBRARY, EXTRA = "scikit-learn", "sklearn"
+MEASURES = (
+    "sklearn.metrics._classification.",
+    "sklearn.metrics._ranking.",
+    "sklearn.metrics._regression.",
+)
+"""Modules of scikit-learn whose functions compare answers, with which a search chose."""
+FITTED = (
+    *MEASURES,
+    "sklearn._loss.",
+    "sklearn.calibration.",
+    "sklearn.ensemble._hist_gradient_boosting.",
+    "sklearn.gaussian_process.",
+    "sklearn.metrics._dist_metrics.",
+    "sklearn.metrics._scorer.",
+    "sklearn.model_selection._split.",
+    "sklearn.neighbors._ball_tree.",
+    "sklearn.neighbors._kd_tree.",
+    "sklearn.neural_network._stochastic_optimizers.",
+    "sklearn.tree._tree.",
+)
+"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses,
+kernels, and how a search chose. They run no code that the file does not name as another type;
+skops leaves it to its users to trust them."""
+DTYPE = "numpy.dtype"
+"""Type of the dtypes that imputers keep; skops reads one from an empty array, without pickle."""
+CONSENT = Hint("; to trust the authors of these models, set {engine.allow_pickle}")
+
+
 def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     """Make the model of a file. See `engines.drivers.LoadDirectory`."""
     driver_params.check_known(options, (driver_params.INPUTS,), "sklearn")
@@ -185,38 +216,7 @@ def _predict(estimator: Any, form: TensorForm, feed: Any, inputs: Arrays) -> Any
     return outputs
 
 
-log = logging.getLogger(__name__)
-
 # -- files: skops, whose types are checked, and pickles, if settings allow them -----------------
-
-SKOPS = ".skops"
-LIBRARY, EXTRA = "scikit-learn", "sklearn"
-MEASURES = (
-    "sklearn.metrics._classification.",
-    "sklearn.metrics._ranking.",
-    "sklearn.metrics._regression.",
-)
-"""Modules of scikit-learn whose functions compare answers, with which a search chose."""
-FITTED = (
-    *MEASURES,
-    "sklearn._loss.",
-    "sklearn.calibration.",
-    "sklearn.ensemble._hist_gradient_boosting.",
-    "sklearn.gaussian_process.",
-    "sklearn.metrics._dist_metrics.",
-    "sklearn.metrics._scorer.",
-    "sklearn.model_selection._split.",
-    "sklearn.neighbors._ball_tree.",
-    "sklearn.neighbors._kd_tree.",
-    "sklearn.neural_network._stochastic_optimizers.",
-    "sklearn.tree._tree.",
-)
-"""Modules of scikit-learn with the types in which fitted estimators keep trees, distances, losses,
-kernels, and how a search chose. They run no code that the file does not name as another type;
-skops leaves it to its users to trust them."""
-DTYPE = "numpy.dtype"
-"""Type of the dtypes that imputers keep; skops reads one from an empty array, without pickle."""
-CONSENT = Hint("; to trust the authors of these models, set {engine.allow_pickle}")
 
 
 def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estimator

@@ -34,6 +34,19 @@ ABANDONED_S = 30.0
 beyond this the process is killed: runs that hang would in time occupy every lane."""
 
 
+MOST_AT_ONCE = 8
+"""Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
+request already uses all processors; several hide the time of the transfers."""
+SESSION = "ie_serving.engines.tensorflow.tensorflow_session"
+"""Module of TensorFlow's process, imported with the job: TensorFlow's import takes seconds."""
+COMMAND = command_of(
+    "from importlib import import_module; from ie_serving.engines.process.worker import serve;"
+    f" serve(lambda job: import_module({SESSION!r}).load(job))"
+)
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+"""Defaults of TensorFlow's variables: only errors are logged."""
+
+
 class RemoteRequest:
     """An infer request with a link to the serving process, opened at its first use.
 
@@ -141,21 +154,6 @@ class RemoteRequest:
 def _no_room(what: str, error: OSError) -> QueueFull:
     said = f"the {what} cannot be handed over ({error.strerror}): send fewer at once"
     return QueueFull(said)
-
-
-MOST_AT_ONCE = 8
-"""Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One
-request already uses all processors; several hide the time of the transfers."""
-
-SESSION = "ie_serving.engines.tensorflow.tensorflow_session"
-"""Module of TensorFlow's process, imported with the job: TensorFlow's import takes seconds."""
-COMMAND = command_of(
-    "from importlib import import_module; from ie_serving.engines.process.worker import serve;"
-    f" serve(lambda job: import_module({SESSION!r}).load(job))"
-)
-
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-"""Defaults of TensorFlow's variables: only errors are logged."""
 
 
 def serve(

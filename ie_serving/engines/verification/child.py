@@ -74,6 +74,19 @@ PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() 
 """Properties with which OpenVINO compiles once, without measurements."""
 
 
+AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
+"""A guess, the request made from it, and the reference's outputs."""
+LOCATE_S = 10
+"""Seconds after which the process that searches for the operation is ended; the verdict stays."""
+MOST_OPERATIONS = 1000
+"""Most operations of a model that is searched: each output takes memory in both engines."""
+NO_TENSORS = frozenset(
+    {"Constant", "Optional", "OptionalGetElement", "SequenceConstruct", "SequenceEmpty"}
+    | {"SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
+)
+"""Operators whose outputs are not tensors, or need no comparison."""
+
+
 class StepNotes:
     """Numbers inferences, and reports each before it begins."""
 
@@ -145,10 +158,6 @@ def compiled_program(task: ComparisonTask, file: Path) -> CompiledModel:
     # second graph is compiled for them.
     detours = not BY_SUFFIX[file.suffix].takes_odd
     return OpenVinoEngine(detours=detours).compile(file.parent, options)
-
-
-AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
-"""A guess, the request made from it, and the reference's outputs."""
 
 
 def _guessed(reference: Reference, steps: StepNotes) -> list[AnsweredGuess]:
@@ -350,16 +359,6 @@ def run(lifeline: int) -> None:
 # -- the first operation that differs -----------------------------------------------------------
 # Both engines run a copy of the file that outputs the result of every operation. Engines fuse fewer
 # operations in it, so the difference may disappear: then no operation is named.
-
-LOCATE_S = 10
-"""Seconds after which the process that searches for the operation is ended; the verdict stays."""
-MOST_OPERATIONS = 1000
-"""Most operations of a model that is searched: each output takes memory in both engines."""
-NO_TENSORS = frozenset(
-    {"Constant", "Optional", "OptionalGetElement", "SequenceConstruct", "SequenceEmpty"}
-    | {"SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
-)
-"""Operators whose outputs are not tensors, or need no comparison."""
 
 
 def first_different(

@@ -39,8 +39,17 @@ SHARE: Final = 0.8
 """The other engine serves if it takes at most this share: less may be noise."""
 
 
-def may_be_slow(file: Path) -> bool:
-    """Tell whether a model has an operator of `SLOW`."""
+T = TypeVar("T")
+MOST_EXACT = 1 << 24
+"""Integers beyond it are extreme: float32, in which engines often compute, rounds them."""
+LARGE = 1 << 17
+"""Elements of a request from which its values are checked in a thread: that takes 50 us."""
+OpenCompiled = Callable[[], CompiledModel]
+"""Loads the model in the second engine. Blocking. Raises LoadFailed."""
+
+
+def is_dynamic(file: Path) -> bool:
+    """Tell whether products of a model's integers are quantized while it runs."""
     try:
         return any(node.kind in SLOW for node in nodes(file))
     except (OSError, ValueError):
@@ -88,18 +97,6 @@ def _shortest(infer: Callable[[], object]) -> float:
         infer()
         measured.append(time.perf_counter() - began)
     return min(measured)
-
-
-T = TypeVar("T")
-
-MOST_EXACT = 1 << 24
-"""Integers beyond it are extreme: float32, in which engines often compute, rounds them."""
-
-LARGE = 1 << 17
-"""Elements of a request from which its values are checked in a thread: that takes 50 us."""
-
-OpenCompiled = Callable[[], CompiledModel]
-"""Loads the model in the second engine. Blocking. Raises LoadFailed."""
 
 
 class SecondEngineLayer(Layer):

@@ -47,6 +47,15 @@ MANY, FEW_SHARE = 1000, 1e-3
 rounding decides between classes of nearly equal scores."""
 
 
+OPENVINO = "OpenVINO"
+"""Name of the first engine in steps and texts."""
+FOLDER = "verdicts"
+"""Name of the folder: `engines.checked_cache` manages files only, not folders."""
+RULES = 4
+"""Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
+_BY_KIND = ("differs", "crashed")
+
+
 @dataclass(frozen=True)
 class ComparisonTask:
     """One model to compare.
@@ -67,10 +76,6 @@ class ComparisonTask:
     limit_s: int
     scratch: Path
     skipped: frozenset[int] = field(default_factory=frozenset)
-
-
-OPENVINO = "OpenVINO"
-"""Name of the first engine in steps and texts."""
 
 
 @dataclass
@@ -248,14 +253,6 @@ def _are_few(found: Array, expected: Array) -> bool:
     return bool(np.count_nonzero(found != expected) <= FEW_SHARE * expected.size)
 
 
-FOLDER = "verdicts"
-"""Name of the folder: `engines.checked_cache` manages files only, not folders."""
-
-
-RULES = 4
-"""Version of the comparison; raise it when the comparison changes, to discard old verdicts."""
-
-
 class Verdicts:
     """The verdict of one model, for these packages, options and this kind of processor.
 
@@ -311,9 +308,6 @@ class Verdicts:
             advice = Hint("check {storage.cache_dir}")
             cause = error.strerror
             log.warning(Event("verdict not kept", path=beside, cause=cause, advice=advice))
-
-
-_BY_KIND = ("differs", "crashed")
 
 
 def _by_kind_name(found: dict[ValueKind, str]) -> dict[str, str]:

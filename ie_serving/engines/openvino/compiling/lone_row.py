@@ -33,6 +33,23 @@ MOST_WEIGHTS = 32 << 20
 A larger graph computes a row for milliseconds; the check of shapes costs little beside that."""
 
 
+FLOATS = named("f16 f32")
+TYPES = FLOATS | named("i32 i64 boolean")
+"""Element types for which operations that move data were compared."""
+MOVES = named(
+    "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
+    "StridedSlice Transpose Unsqueeze VariadicSplit"
+)
+COMPUTES = named(
+    "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
+    "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
+    "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
+    "Subtract Swish Tanh TopK"
+)
+"""Operations compared on floats. Integers have rules of their own (`integers/exact.py`)."""
+_FAULT = "known_sizes_cast_otherwise_than_open_ones"
+
+
 class LoneRowGraph(NamedTuple):
     """A graph for one row, and its ports; each input has one shape."""
 
@@ -97,22 +114,6 @@ def _bytes(node: ov.Node) -> int:
     return math.ceil(count * int(node.get_output_element_type(0).bitwidth) / 8)
 
 
-FLOATS = named("f16 f32")
-TYPES = FLOATS | named("i32 i64 boolean")
-"""Element types for which operations that move data were compared."""
-MOVES = named(
-    "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
-    "StridedSlice Transpose Unsqueeze VariadicSplit"
-)
-COMPUTES = named(
-    "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
-    "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
-    "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
-    "Subtract Swish Tanh TopK"
-)
-"""Operations compared on floats. Integers have rules of their own (`integers/exact.py`)."""
-
-
 def computes_alike(model: ov.Model) -> bool:
     """Tell whether every operation of a graph gives the same with open and with static shapes."""
     return all(map(_is_alike, operations(model)))
@@ -154,7 +155,6 @@ def _names_no_places(node: ov.Node) -> bool:
     return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
 
 
-_FAULT = "known_sizes_cast_otherwise_than_open_ones"
 RULES: Rules[Callable[[ov.Node], bool]] = Rules(
     (
         Rule(_FAULT, "Convert", _widens),

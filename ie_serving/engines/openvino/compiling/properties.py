@@ -70,6 +70,24 @@ DROPPED = frozenset(
 """Names that OpenVINO no longer has and that nothing replaces."""
 
 
+SUPPORTED = "SUPPORTED_PROPERTIES"
+OF_CORE = frozenset(
+    {
+        "ALLOW_AUTO_BATCHING",
+        "AUTO_BATCH_TIMEOUT",
+        "CACHE_DIR",
+        "CACHE_MODE",
+        "DEVICE_PROPERTIES",
+        "ENABLE_MMAP",
+    }
+)
+"""Properties that OpenVINO's core takes for any device, whatever its plugin lists."""
+READ_ONLY = "RO"
+WHOLE = re.compile(r"[+-]?\d+")
+WORDS = {STREAMS: ("AUTO", "NUMA")}
+"""Words accepted in place of numbers, by property."""
+
+
 def properties(
     options: EngineOptions, threads: int | None, of_node: int | None = None
 ) -> dict[str, str]:
@@ -248,24 +266,6 @@ def for_cpu(threads: int | None) -> dict[str, str]:
     Pinned threads of several models or workers would all sit on the same first cores.
     """
     return {PINNING: "false", **({} if threads is None else {THREADS: str(threads)})}
-
-
-SUPPORTED = "SUPPORTED_PROPERTIES"
-OF_CORE = frozenset(
-    {
-        "ALLOW_AUTO_BATCHING",
-        "AUTO_BATCH_TIMEOUT",
-        "CACHE_DIR",
-        "CACHE_MODE",
-        "DEVICE_PROPERTIES",
-        "ENABLE_MMAP",
-    }
-)
-"""Properties that OpenVINO's core takes for any device, whatever its plugin lists."""
-READ_ONLY = "RO"
-WHOLE = re.compile(r"[+-]?\d+")
-WORDS = {STREAMS: ("AUTO", "NUMA")}
-"""Words accepted in place of numbers, by property."""
 
 
 def device(options: OpenVinoOptions) -> str:

@@ -35,6 +35,16 @@ _OWN = "opset"
 """Prefix of the version of OpenVINO's own operations."""
 
 
+INT32 = np.iinfo(np.int32)
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
+RANGES: Mapping[DataType, tuple[float, float]] = {
+    DataType.FP64: (-LARGEST_FLOAT, LARGEST_FLOAT),
+    DataType.INT64: (INT32.min, INT32.max),
+    DataType.UINT64: (0, INT32.max),
+    DataType.UINT32: (0, INT32.max),
+}
+
+
 def _refuse_strings(node: ov.Node, _: Visit) -> None:
     kind = node.get_type_name()
     is_own = str(node.get_type_info().version_id).startswith(_OWN)
@@ -52,16 +62,6 @@ def _has_strings(node: ov.Node) -> bool:
 
 RULES: Sequence[Rule[Ask]] = (Rule("strings_are_freed_twice", "", _refuse_strings),)
 """Applied after `rewrites.READ`, which corrects some operations."""
-
-
-INT32 = np.iinfo(np.int32)
-LARGEST_FLOAT = float(np.finfo(np.float32).max)
-RANGES: Mapping[DataType, tuple[float, float]] = {
-    DataType.FP64: (-LARGEST_FLOAT, LARGEST_FLOAT),
-    DataType.INT64: (INT32.min, INT32.max),
-    DataType.UINT64: (0, INT32.max),
-    DataType.UINT32: (0, INT32.max),
-}
 
 
 def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:

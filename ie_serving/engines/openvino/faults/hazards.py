@@ -71,6 +71,13 @@ SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
 """Once the sizes of the inputs are final."""
 
 
+TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
+"""Sizes for open dimensions, tried in this order until the graph accepts one. With fixed inputs
+only shapes that depend on values stay open. If the graph accepts none, every open shape counts as
+one that depends on values: the model is served the safe way, which is slower."""
+STATE = frozenset({"ReadValue", "Assign"})
+
+
 def _values(*first: Rule[Ask]) -> Rules[Ask]:
     return Rules(
         (Rule("", "", note_source),),
@@ -89,14 +96,6 @@ VALUES = _values()
 """Guards against values of requests, in a graph and in all bodies inside it."""
 VALUES_WITH_NONFINITE = _values(*nonfinite.REFUSED)
 """Rules after `KEEPING_NONFINITE`."""
-
-
-TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
-"""Sizes for open dimensions, tried in this order until the graph accepts one. With fixed inputs
-only shapes that depend on values stay open. If the graph accepts none, every open shape counts as
-one that depends on values: the model is served the safe way, which is slower."""
-
-STATE = frozenset({"ReadValue", "Assign"})
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ from ie_serving.engines.openvino.graphs.constants import int64, known_input
 from ie_serving.engines.openvino.graphs.rules import Rule, Rules
 from ie_serving.engines.openvino.graphs.walk import title
 
+Hold: TypeAlias = Callable[[ov.Node, ov.Node], None]
+"""Makes an operation refuse operands of unequal sizes; also gets its double in a copy."""
+_PRODUCT = "a_product_reads_beyond_its_operand"
+
 
 class _Size(NamedTuple):
     """One dimension of one input of an operation, counted from the front."""
@@ -31,8 +35,6 @@ class _Size(NamedTuple):
 
 SharedSize = tuple[_Size, _Size]
 """Two dimensions that must be equal."""
-Hold: TypeAlias = Callable[[ov.Node, ov.Node], None]
-"""Makes an operation refuse operands of unequal sizes; also gets its double in a copy."""
 
 
 def hold_sizes(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
@@ -189,7 +191,6 @@ def _hold_sizes(*shared: SharedSize) -> Hold:
     return _sharing(of_all)
 
 
-_PRODUCT = "a_product_reads_beyond_its_operand"
 RULES: Rules[Hold] = Rules(
     (
         Rule(_PRODUCT, "CTCGreedyDecoderSeqLen", _hold_sizes((_Size(0, 0), _Size(1, 0)))),

@@ -35,6 +35,59 @@ _FLEX_MAP = 9
 """Type of a map; the two lowest bits of a type's byte hold a width."""
 
 
+IDENTIFIER = b"TFL3"
+"""Identifier of the format, from the fifth byte of the file on."""
+METADATA = "signature_defs_metadata"
+_CODES, _SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 1, 2, 4, 6, 7
+"""Fields of a Model."""
+_OLD_CODE, _CUSTOM_CODE, _BUILTIN_CODE = 0, 1, 3
+"""Fields of an OperatorCode; the first one holds builtin codes of old files, up to 127."""
+_SVDF = 27
+"""Builtin code of SVDF, a recurrent operation."""
+_UINT8, _INT16, _INT8 = 3, 7, 9
+"""TensorType of schema.fbs."""
+_SCALED: Final[Mapping[int, Set[int]]] = {
+    # ADD, LESS, GREATER, GREATER_EQUAL, LESS_EQUAL, EQUAL, NOT_EQUAL, SQUARED_DIFFERENCE.
+    **dict.fromkeys((0, 58, 61, 62, 63, 71, 72, 99), frozenset({_UINT8, _INT8})),
+    41: frozenset({_UINT8, _INT16, _INT8}),  # SUB
+    **dict.fromkeys((75, 76), frozenset({_INT16})),  # SQRT, RSQRT
+}
+"""Types that have a scale in an operation, by its builtin code. Measured with LiteRT 2.3."""
+_SCALED_AS_FIRST: Final = frozenset({0, 71, 72})
+"""Builtin codes of ADD, EQUAL and NOT_EQUAL: their integers of 16 bits have scales if the first
+input has one."""
+_SCALES_RESULT: Final = frozenset({0, 99})
+"""Builtin codes of ADD and SQUARED_DIFFERENCE, which also divide by the scale of their output."""
+_VARIABLE = 142
+"""Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
+_TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
+"""Fields of a SubGraph."""
+_CODE_INDEX, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
+"""Fields of an Operator."""
+_SHAPE, _TYPE, _TENSOR_NAME, _QUANTIZATION, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 4, 5, 7
+"""Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
+_SCALE = 2
+"""Field of QuantizationParameters."""
+_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
+"""Fields of a SignatureDef."""
+DTYPES: Final[Mapping[int, DataType]] = {
+    0: DataType.FP32,
+    1: DataType.FP16,
+    2: DataType.INT32,
+    3: DataType.UINT8,
+    4: DataType.INT64,
+    5: DataType.STRING,
+    6: DataType.BOOL,
+    7: DataType.INT16,
+    9: DataType.INT8,
+    10: DataType.FP64,
+    12: DataType.UINT64,
+    15: DataType.UINT32,
+    16: DataType.UINT16,
+}
+"""TensorType of schema.fbs; complex and 4-bit numbers are not carried."""
+
+
 @contextmanager
 def checked(file: str) -> Iterator[None]:
     """Turn the exceptions that a damaged file causes into LoadFailed."""
@@ -142,61 +195,6 @@ def _flex_string(data: bytes, at: int, width: int, length_width: int) -> bytes:
     if start + length > len(data):
         raise IndexError(start)
     return data[start : start + length]
-
-
-IDENTIFIER = b"TFL3"
-"""Identifier of the format, from the fifth byte of the file on."""
-METADATA = "signature_defs_metadata"
-
-_CODES, _SUBGRAPHS, _BUFFERS, _METADATA, _SIGNATURES = 1, 2, 4, 6, 7
-"""Fields of a Model."""
-_OLD_CODE, _CUSTOM_CODE, _BUILTIN_CODE = 0, 1, 3
-"""Fields of an OperatorCode; the first one holds builtin codes of old files, up to 127."""
-_SVDF = 27
-"""Builtin code of SVDF, a recurrent operation."""
-_UINT8, _INT16, _INT8 = 3, 7, 9
-"""TensorType of schema.fbs."""
-_SCALED: Final[Mapping[int, Set[int]]] = {
-    # ADD, LESS, GREATER, GREATER_EQUAL, LESS_EQUAL, EQUAL, NOT_EQUAL, SQUARED_DIFFERENCE.
-    **dict.fromkeys((0, 58, 61, 62, 63, 71, 72, 99), frozenset({_UINT8, _INT8})),
-    41: frozenset({_UINT8, _INT16, _INT8}),  # SUB
-    **dict.fromkeys((75, 76), frozenset({_INT16})),  # SQRT, RSQRT
-}
-"""Types that have a scale in an operation, by its builtin code. Measured with LiteRT 2.3."""
-_SCALED_AS_FIRST: Final = frozenset({0, 71, 72})
-"""Builtin codes of ADD, EQUAL and NOT_EQUAL: their integers of 16 bits have scales if the first
-input has one."""
-_SCALES_RESULT: Final = frozenset({0, 99})
-"""Builtin codes of ADD and SQUARED_DIFFERENCE, which also divide by the scale of their output."""
-_VARIABLE = 142
-"""Builtin code of VAR_HANDLE, which a model with variables that keep their values has."""
-_TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3
-"""Fields of a SubGraph."""
-_CODE_INDEX, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
-"""Fields of an Operator."""
-_SHAPE, _TYPE, _TENSOR_NAME, _QUANTIZATION, _IS_VARIABLE, _SHAPE_SIGNATURE = 0, 1, 3, 4, 5, 7
-"""Fields of a Tensor; the last one has -1 in open dimensions, and is absent where there is none."""
-_SCALE = 2
-"""Field of QuantizationParameters."""
-_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _KEY, _SUBGRAPH_INDEX = 0, 1, 2, 4
-"""Fields of a SignatureDef."""
-
-DTYPES: Final[Mapping[int, DataType]] = {
-    0: DataType.FP32,
-    1: DataType.FP16,
-    2: DataType.INT32,
-    3: DataType.UINT8,
-    4: DataType.INT64,
-    5: DataType.STRING,
-    6: DataType.BOOL,
-    7: DataType.INT16,
-    9: DataType.INT8,
-    10: DataType.FP64,
-    12: DataType.UINT64,
-    15: DataType.UINT32,
-    16: DataType.UINT16,
-}
-"""TensorType of schema.fbs; complex and 4-bit numbers are not carried."""
 
 
 @dataclass(frozen=True)

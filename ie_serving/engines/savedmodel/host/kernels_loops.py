@@ -39,6 +39,13 @@ from ie_serving.engines.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.savedmodel.host.tensor_list import LISTS, LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto
 
+_OF_LIST = Output("element_dtype")
+_LIST = Output("", None)
+_JOINED = (
+    Output("element_dtype", name="tensor"),
+    Output("", DataType.INT64, "lengths"),
+)
+
 
 def gives_list(node: Proto, position: int | None = None) -> bool:
     """Tell whether a node gives a list of tensors, as its output `position` or as any."""
@@ -191,13 +198,6 @@ def _holds(condition: Array) -> bool:
     """Tell whether a condition holds; one that is no scalar does when it is not empty."""
     return bool(condition.item() if condition.ndim == 0 else condition.size)
 
-
-_OF_LIST = Output("element_dtype")
-_LIST = Output("", None)
-_JOINED = (
-    Output("element_dtype", name="tensor"),
-    Output("", DataType.INT64, "lengths"),
-)
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
     **dict.fromkeys(("StatelessWhile", "While"), in_thread(HostKernel(_while))),

@@ -33,6 +33,20 @@ from ie_serving.engines.savedmodel.host.host_kernel import (
 from ie_serving.engines.savedmodel.host.index_checks import axis_of
 from ie_serving.engines.savedmodel.host.regex import PatternRefused, decoded
 
+# Python reads more than TensorFlow, such as underscores between digits.
+_NUMBER = re.compile(
+    rb"[ \t\n\v\f\r]*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
+    re.IGNORECASE,
+)
+_INTEGER = re.compile(rb"[ \t\n\v\f\r]*[+-]?\d+[ \t\n\v\f\r]*")
+_BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
+_SPLIT = (
+    Output("", DataType.INT64, "indices"),
+    Output("", DataType.STRING, "values"),
+    Output("", DataType.INT64, "shape"),
+)
+_NGRAMS = (Output("", TEXT.dtype, "ngrams"), Output("Tsplits", None, "ngrams_splits"))
+
 
 def each(function: Callable[[bytes], object], array: Array, dtype: object = np.object_) -> Array:
     """Apply a function to each string."""
@@ -67,14 +81,6 @@ def _format(attributes: Attributes, kind: str) -> str:
     if attributes.flag("shortest"):
         return f"{form}g"
     return form + ("e" if attributes.flag("scientific") else "f")
-
-
-# Python reads more than TensorFlow, such as underscores between digits.
-_NUMBER = re.compile(
-    rb"[ \t\n\v\f\r]*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
-    re.IGNORECASE,
-)
-_INTEGER = re.compile(rb"[ \t\n\v\f\r]*[+-]?\d+[ \t\n\v\f\r]*")
 
 
 def _to_number(attributes: Attributes) -> Compute:
@@ -240,9 +246,6 @@ def _encode_base64(attributes: Attributes) -> Compute:
     return lambda array: each(encode, array)
 
 
-_BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
-
-
 def _decode_base64(data: bytes) -> bytes:
     text = data.rstrip(b"=")
     if len(text) % 4 == 1 or (not text and data):
@@ -324,14 +327,6 @@ def _bounds(splits: Array, size: int) -> Sequence[int]:
         raise InvalidRequest(f"Invalid split values {bounds} for {size} strings")
     return bounds
 
-
-_SPLIT = (
-    Output("", DataType.INT64, "indices"),
-    Output("", DataType.STRING, "values"),
-    Output("", DataType.INT64, "shape"),
-)
-
-_NGRAMS = (Output("", TEXT.dtype, "ngrams"), Output("Tsplits", None, "ngrams_splits"))
 
 KERNELS: Final[Mapping[str, HostKernel]] = {
     "AsString": HostKernel(_as_string, (TEXT,)),

@@ -52,6 +52,30 @@ SMALL: Bounds = (-MOST, MOST)
 """Bounds of integers that are exact in float32, and of sizes."""
 
 
+_Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
+"""A function of an operation, one of its outputs and the bounds of its inputs; returns the
+output's."""
+_DATA: Final[Mapping[str, tuple[int, ...]]] = {
+    "Concat": (),
+    "OneHot": (2, 3),
+    "Pad": (0, 3),
+    "ScatterElementsUpdate": (0, 2),
+    "ScatterNDUpdate": (0, 2),
+    "ScatterUpdate": (0, 2),
+    "Select": (1, 2),
+}
+"""Inputs whose values are in the output; empty means all. Other operations: the first input."""
+MOVES = frozenset(
+    {
+        *("Broadcast", "Ceiling", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND"),
+        *("Identity", "Reshape", "Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth"),
+        *("Split", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
+        *_DATA,
+    }
+)
+"""Operations whose outputs hold only values of their inputs."""
+
+
 @dataclass(frozen=True)
 class KnownOutput:
     """Facts known at load about one output.
@@ -208,11 +232,6 @@ def _overlap(one: Bounds, other: Bounds) -> Bounds:
     return (low, high) if low <= high else other
 
 
-_Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
-"""A function of an operation, one of its outputs and the bounds of its inputs; returns the
-output's."""
-
-
 def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
     return None
 
@@ -315,27 +334,6 @@ def _sum(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
 def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds:
     return 0, MOST
 
-
-_DATA: Final[Mapping[str, tuple[int, ...]]] = {
-    "Concat": (),
-    "OneHot": (2, 3),
-    "Pad": (0, 3),
-    "ScatterElementsUpdate": (0, 2),
-    "ScatterNDUpdate": (0, 2),
-    "ScatterUpdate": (0, 2),
-    "Select": (1, 2),
-}
-"""Inputs whose values are in the output; empty means all. Other operations: the first input."""
-
-MOVES = frozenset(
-    {
-        *("Broadcast", "Ceiling", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND"),
-        *("Identity", "Reshape", "Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth"),
-        *("Split", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
-        *_DATA,
-    }
-)
-"""Operations whose outputs hold only values of their inputs."""
 
 _RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(MOVES, _moves),

@@ -67,6 +67,30 @@ from ie_serving.engines.openvino.graphs.walk import (
     operations,
 )
 
+FAST = "fast"
+EXACT = "exact"
+REFUSE = "refuse"
+_REFUSED = (
+    "EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum PRelu"
+    " ReduceL2"
+)
+"""Inexact operations without an exact replacement."""
+_BY_ELEMENT = frozenset(
+    {
+        *("Abs", "Add", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Convert"),
+        *("Maximum", "Minimum", "Multiply", "Negative", "Subtract"),
+    }
+)
+_DEEPEST = 8
+"""Longest chain of operations that is followed; beyond it every element counts."""
+_MOST = 8
+"""Most masks of one result, one or two operations each; beyond it every element counts."""
+REDUCING = frozenset(
+    {"Einsum", "MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"}
+)
+"""Operations that are fused with arithmetic on their results, also across moves of the data."""
+_FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
+
 
 def _masked(node: ov.Node, values: Values) -> Replacement | None:
     """Cut a constant mask to 32 bits, which gives the same for numbers that are not negative."""
@@ -112,11 +136,6 @@ RULES: Sequence[Rule[MakeExact]] = (
     Rule("wide_masks", "BitwiseAnd", _masked),
     Rule("inverted_bits", "BitwiseNot", _inverted),
 )
-
-
-FAST = "fast"
-EXACT = "exact"
-REFUSE = "refuse"
 
 
 def exact_integers(model: ov.Model, mode: str) -> list[Flag]:
@@ -198,12 +217,6 @@ def _replace(node: ov.Node, made: Replacement, values: Values) -> None:
     made.output.get_tensor().add_names(old.get_names())
 
 
-_REFUSED = (
-    "EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum PRelu"
-    " ReduceL2"
-)
-"""Inexact operations without an exact replacement."""
-
 ALL_RULES: Rules[MakeExact] = Rules(
     moving.RULES,
     arithmetic.RULES,
@@ -215,18 +228,6 @@ ALL_RULES: Rules[MakeExact] = Rules(
     (Rule("norms", _REFUSED, refuse),),
 )
 """Rules that make operations exact; at most one for each type of operation."""
-
-
-_BY_ELEMENT = frozenset(
-    {
-        *("Abs", "Add", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Convert"),
-        *("Maximum", "Minimum", "Multiply", "Negative", "Subtract"),
-    }
-)
-_DEEPEST = 8
-"""Longest chain of operations that is followed; beyond it every element counts."""
-_MOST = 8
-"""Most masks of one result, one or two operations each; beyond it every element counts."""
 
 
 def masks(output: ov.Output) -> Sequence[Operand]:
@@ -270,13 +271,6 @@ def _chosen(node: ov.Node, side: int) -> Operand:
 def _is_broadcast(node: ov.Node) -> bool:
     """Tell whether shapes broadcast from their ends, as those of a mask do."""
     return str(node.get_attributes().get("auto_broadcast", "numpy")) in ("numpy", "none")
-
-
-REDUCING = frozenset(
-    {"Einsum", "MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"}
-)
-"""Operations that are fused with arithmetic on their results, also across moves of the data."""
-_FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
 
 
 def grows(node: ov.Node, values: Values) -> bool:

@@ -57,6 +57,20 @@ _FACTORS = 1 << 16
 plugin: the factors of quantized models have 8 bits."""
 
 
+_BITS = 11
+_LOWEST_BITS = (1 << _BITS) - 1
+_HIGHEST = 1 << (31 - 2 * _BITS)
+"""Bound of the highest piece of an int32, which includes the sign."""
+_MOST_NUMBERS = 1 << 20
+"""Number of 11-bit numbers whose sum may leave int32; from it on the request is refused."""
+_Values = Sequence[Operand]
+_Sum = Callable[[ov.Node, _Values], ov.Node]
+"""Adds other values than those of an operation by the operation's indices."""
+_EXACT = frozenset({"none", "min", "max"})
+_WEIGHTED = 6
+"""Number of inputs of an `EmbeddingSegmentsSum` with weights."""
+
+
 def _cumulated(node: ov.Node, values: Values) -> Replacement | None:
     """Flag a cumulative sum that leaves 32 bits: the previous sum is this one less one summand."""
     kind = kind_of(node)
@@ -249,18 +263,6 @@ RULES: Sequence[Rule[MakeExact]] = (
 )
 
 
-_BITS = 11
-_LOWEST_BITS = (1 << _BITS) - 1
-_HIGHEST = 1 << (31 - 2 * _BITS)
-"""Bound of the highest piece of an int32, which includes the sign."""
-_MOST_NUMBERS = 1 << 20
-"""Number of 11-bit numbers whose sum may leave int32; from it on the request is refused."""
-
-_Values = Sequence[Operand]
-_Sum = Callable[[ov.Node, _Values], ov.Node]
-"""Adds other values than those of an operation by the operation's indices."""
-
-
 def _in_rows(node: ov.Node, values: _Values) -> ov.Node:
     kept = node.get_attributes()
     return op.scatter_nd_update(values[0], node.input_value(1), values[1], kept["reduction"])
@@ -285,9 +287,6 @@ _SUMS: Final[Mapping[str, tuple[_Sum, Sequence[int], int]]] = {
 }
 """The sum of each operation, the inputs it adds, and the input whose number of elements, plus one,
 bounds how many numbers one sum has."""
-_EXACT = frozenset({"none", "min", "max"})
-_WEIGHTED = 6
-"""Number of inputs of an `EmbeddingSegmentsSum` with weights."""
 
 
 def gathered(node: ov.Node, values: Values) -> Replacement | None:

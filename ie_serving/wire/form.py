@@ -37,6 +37,14 @@ _PARAMETER = re.compile(r';\s*(\w+\*?)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 _ESCAPED = re.compile(r"\\([\\\"])")
 
 
+MIME: Final = "out_mime_type"
+_MIME_TYPE: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+*-]+(;[ !-:<-~]*)?", re.IGNORECASE)
+"""Types that are safe in a header of the reply: ASCII without line ends."""
+FILTER: Final = "out_filter"
+FIELDS: Final = (SIGNATURE_NAME, FILTER, MIME)
+"""Fields that are no inputs, unless they are files."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormField:
     """One field of the form.
@@ -139,11 +147,6 @@ def _fault(text: str) -> InvalidRequest:
     )
 
 
-MIME: Final = "out_mime_type"
-_MIME_TYPE: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+*-]+(;[ !-:<-~]*)?", re.IGNORECASE)
-"""Types that are safe in a header of the reply: ASCII without line ends."""
-
-
 class ReplyForm(enum.Enum):
     """The form of a reply."""
 
@@ -205,11 +208,6 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, bytes):
         raise InvalidRequest(f'output "{name}" holds no texts: ask for it as JSON')
     return value.decode("utf-8", "replace")
-
-
-FILTER: Final = "out_filter"
-FIELDS: Final = (SIGNATURE_NAME, FILTER, MIME)
-"""Fields that are no inputs, unless they are files."""
 
 
 class FormBody:

@@ -43,6 +43,26 @@ SEQUENCE_ID: Final = "sequence_id"
 """The input of a model with state that names a sequence; for 0 the server begins one, each time."""
 
 
+SamplePieces: TypeAlias = Sequence["str | NestedValue | FileContent"]
+"""Consecutive texts; long ones are not expanded."""
+_URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]%/@-]+")
+"""URLs that need no quoting in a program: no quotation marks, blanks or line ends."""
+LONGEST_LITERAL: Final = 8_000
+"""Characters of one string literal: Java takes 65,535 bytes, and editors like shorter lines."""
+_SCISSORS: Final = "-------- 8< --------\n"
+ALIASES: Final[Mapping[str, str]] = {"golang": "go"}
+"""Names of languages in simple_tensorflow_serving."""
+LONGEST_ARGUMENT: Final = 100_000
+"""Characters of a body that stands in the command: Linux takes 128 KB in one argument."""
+_CURL: Final = (
+    "curl --globoff --silent --show-error --fail-with-body --max-time 60 \\\n"
+    "  -H 'Content-Type: application/json' "
+    # One word in sh and bash alike; nothing where the variable is not set.
+    '${AUTHORIZATION:+-H"Authorization: $AUTHORIZATION"} \\\n'
+    "  --data-binary "
+)
+
+
 class NestedValue(NamedTuple):
     """One value, repeated in lists of lists up to the sizes of a tensor.
 
@@ -69,10 +89,6 @@ class FileContent(NamedTuple):
     """
 
     path: str
-
-
-SamplePieces: TypeAlias = Sequence["str | NestedValue | FileContent"]
-"""Consecutive texts; long ones are not expanded."""
 
 
 def text_of(pieces: SamplePieces) -> str:
@@ -166,10 +182,6 @@ def _sizes(spec: TensorSpec, open_size: int) -> tuple[int, ...]:
     )
 
 
-_URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]%/@-]+")
-"""URLs that need no quoting in a program: no quotation marks, blanks or line ends."""
-
-
 @dataclass(frozen=True)
 class JsonPost:
     """One POST of JSON.
@@ -219,12 +231,6 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
 def path_of(model: ModelSpec) -> str:
     """Give the path of a model, version or label in TensorFlow Serving's REST API."""
     return model_path(model.name, model.version, model.label)
-
-
-LONGEST_LITERAL: Final = 8_000
-"""Characters of one string literal: Java takes 65,535 bytes, and editors like shorter lines."""
-
-_SCISSORS: Final = "-------- 8< --------\n"
 
 
 class Language(NamedTuple):
@@ -323,20 +329,6 @@ WRITERS: Final[Mapping[str, Language]] = {
     "java": Language(json.dumps, _joined),
 }
 """Writers by language."""
-
-ALIASES: Final[Mapping[str, str]] = {"golang": "go"}
-"""Names of languages in simple_tensorflow_serving."""
-
-
-LONGEST_ARGUMENT: Final = 100_000
-"""Characters of a body that stands in the command: Linux takes 128 KB in one argument."""
-_CURL: Final = (
-    "curl --globoff --silent --show-error --fail-with-body --max-time 60 \\\n"
-    "  -H 'Content-Type: application/json' "
-    # One word in sh and bash alike; nothing where the variable is not set.
-    '${AUTHORIZATION:+-H"Authorization: $AUTHORIZATION"} \\\n'
-    "  --data-binary "
-)
 
 
 def command(call: JsonPost) -> str:

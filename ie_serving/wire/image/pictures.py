@@ -74,6 +74,28 @@ UPRIGHT: Final[Mapping[int, Callable[[Array], Array]]] = {
 """Functions that turn a picture upright, by its orientation; 1 is upright. All give views."""
 
 
+MOST_SEGMENTS: Final = 2000
+"""Segments and filling bytes in front of a JPEG's picture. A profile of 16 MB and an XMP of that
+size are 256 segments each."""
+MOST_CHUNKS: Final = 50_000
+"""Chunks of a PNG: encoders write 8 KB each, which are 400 MB."""
+MOST_BETWEEN: Final = 1 << 16
+"""Bytes between a JPEG's segments that belong to none; Pillow skips them one by one."""
+_JPEG: Final = b"\xff\xd8\xff"
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_PNG_FRAME: Final = 12
+"""Length, type and checksum of a chunk."""
+_SCAN: Final = 0xDA
+"""Marker in front of the picture. Source: ITU-T T.81, table B.1."""
+_BARE: Final = frozenset({0x00, 0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)})
+"""Markers that Pillow takes without a length."""
+WRITTEN_FORMATS: Final = {"png": "PNG", "jpeg": "JPEG"}
+"""Pillow's formats by their words here."""
+PixelPositions = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Sources of each new row or column: the old one before it, the next one, the weight of the
+latter."""
+
+
 def decode(data: bytes, channels: int) -> Array:
     """Decode one image.
 
@@ -182,24 +204,6 @@ def _orientation(image: Any) -> int:  # noqa: ANN401
         return 1
 
 
-MOST_SEGMENTS: Final = 2000
-"""Segments and filling bytes in front of a JPEG's picture. A profile of 16 MB and an XMP of that
-size are 256 segments each."""
-MOST_CHUNKS: Final = 50_000
-"""Chunks of a PNG: encoders write 8 KB each, which are 400 MB."""
-MOST_BETWEEN: Final = 1 << 16
-"""Bytes between a JPEG's segments that belong to none; Pillow skips them one by one."""
-
-_JPEG: Final = b"\xff\xd8\xff"
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
-_PNG_FRAME: Final = 12
-"""Length, type and checksum of a chunk."""
-_SCAN: Final = 0xDA
-"""Marker in front of the picture. Source: ITU-T T.81, table B.1."""
-_BARE: Final = frozenset({0x00, 0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)})
-"""Markers that Pillow takes without a length."""
-
-
 def check_pieces(data: bytes) -> None:
     """Refuse a file of very many pieces.
 
@@ -247,10 +251,6 @@ def _chunks(data: bytes) -> Iterator[None]:
         at += _PNG_FRAME + int.from_bytes(data[at : at + 4], "big")
 
 
-WRITTEN_FORMATS: Final = {"png": "PNG", "jpeg": "JPEG"}
-"""Pillow's formats by their words here."""
-
-
 def encoded(pixels: Array, form: str) -> bytes:
     """Encode one picture.
 
@@ -272,11 +272,6 @@ def encoded(pixels: Array, form: str) -> bytes:
     file = io.BytesIO()
     Image.fromarray(plain).save(file, WRITTEN_FORMATS[form])
     return file.getvalue()
-
-
-PixelPositions = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""Sources of each new row or column: the old one before it, the next one, the weight of the
-latter."""
 
 
 def resized(pixels: Array, height: int, width: int) -> Array:

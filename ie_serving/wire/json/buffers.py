@@ -54,6 +54,18 @@ _LOOKED_OVER: Final = 1 << 10
 takes about 10,000 instructions."""
 
 
+LONGEST: Final = 16 * 1024
+"""Bytes up to which a body's layout is looked up; lists take little of a larger body's time."""
+MOST: Final = 64
+"""Layouts that are remembered, of at most `LONGEST` bytes each, so about 1 MB in all. For one more
+all are forgotten: clients choose them."""
+ELSE: Final = bytes(set(range(256)) - set(b"[],"))
+"""The bytes that a layout leaves out."""
+SHAPES: Final[dict[bytes, Sequence[int]]] = {}
+"""Shapes by layout: the shape that a body's array has if it holds as many numbers. It is looked up
+without a call, for every small request."""
+
+
 class _Numbers(NamedTuple):
     """How the numbers of one dtype leave simdjson.
 
@@ -263,19 +275,6 @@ def count_brackets(body: bytes) -> int:
     if len(body) < _COUNTED_BY_NUMPY:
         return body.count(b"[")
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == 0x5B))
-
-
-LONGEST: Final = 16 * 1024
-"""Bytes up to which a body's layout is looked up; lists take little of a larger body's time."""
-MOST: Final = 64
-"""Layouts that are remembered, of at most `LONGEST` bytes each, so about 1 MB in all. For one more
-all are forgotten: clients choose them."""
-
-ELSE: Final = bytes(set(range(256)) - set(b"[],"))
-"""The bytes that a layout leaves out."""
-SHAPES: Final[dict[bytes, Sequence[int]]] = {}
-"""Shapes by layout: the shape that a body's array has if it holds as many numbers. It is looked up
-without a call, for every small request."""
 
 
 def remember(layout: bytes, shape: Sequence[int]) -> None:

@@ -69,6 +69,14 @@ _PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
 floats of 32 and 64 bits, integers, booleans. A float of 16 bits has many texts of 6 digits."""
 
 
+LONGEST_ERROR: Final = 16_384
+"""Characters of an error that are sent: it may quote a name, which may be as long as a body."""
+CUT: Final = "...TRUNCATED"
+PIECE: Final = 32 * 1024
+"""Elements that orjson prints in one call, which holds the interpreter for less than a millisecond;
+a larger piece would delay every other request of the process for longer."""
+
+
 def encode_predictions(
     outputs: Mapping[str, Array], form: Format, specs: Mapping[str, TensorSpec]
 ) -> bytes | bytearray:
@@ -131,11 +139,6 @@ def encode_regressions(values: Sequence[float] | Array) -> bytes:
         raise InvalidRequest("Cannot convert empty RegressionResults to JSON")
     texts = floats(np.array(values, np.float32).reshape(-1))
     return encoded(f'{{\n    "results": {ONE_LINE.array(texts, 1)}\n}}')
-
-
-LONGEST_ERROR: Final = 16_384
-"""Characters of an error that are sent: it may quote a name, which may be as long as a body."""
-CUT: Final = "...TRUNCATED"
 
 
 # "replace": the text may quote a client's bytes, and the error must be sent in any case.
@@ -260,11 +263,6 @@ def _column(text: bytes) -> bytes:
 
 
 _member: Final = partial(_in_lines, line=b"\n        ")
-
-
-PIECE: Final = 32 * 1024
-"""Elements that orjson prints in one call, which holds the interpreter for less than a millisecond;
-a larger piece would delay every other request of the process for longer."""
 
 
 # A row of several outputs is an object, too small to be printed in pieces.

@@ -37,6 +37,12 @@ _CHUNK = 1024
 """Elements that are tried together in the search for the first one that is at fault."""
 
 
+BASE64_KEY = "b64"
+CANNOT_DECODE_BASE64 = advised(
+    "Unable to base64 decode", ": the standard alphabet is expected, padded or not"
+)
+
+
 def decode_tensor(value: JsonValue, dtype: DataType) -> Array:
     """Decode one value: its own nesting is the shape, a scalar has rank 0.
 
@@ -268,13 +274,6 @@ _BY_KIND: Final[dict[str, Callable[[list[JsonValue], DataType], Array | None]]] 
     "O": _strings,
 }
 _CONVERT: Final = {dtype: _BY_KIND[dtype.numpy.kind] for dtype in DataType}
-
-
-BASE64_KEY = "b64"
-
-CANNOT_DECODE_BASE64 = advised(
-    "Unable to base64 decode", ": the standard alphabet is expected, padded or not"
-)
 
 
 def is_base64(value: JsonValue) -> TypeGuard[dict[str, str]]:

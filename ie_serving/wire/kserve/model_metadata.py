@@ -22,6 +22,18 @@ ANY_RANK: Final = (-1,)
 """Shape of a tensor whose rank is open, which the protocol cannot express."""
 
 
+READY: Final = "READY"
+UNAVAILABLE: Final = "UNAVAILABLE"
+_STATES: Final = {
+    State.START: "LOADING",
+    State.LOADING: "LOADING",
+    State.AVAILABLE: READY,
+    State.UNLOADING: "UNLOADING",
+    State.END: UNAVAILABLE,
+}
+_OPEN: Final = -1
+
+
 class TensorMetadata(NamedTuple):
     """One input or output.
 
@@ -86,17 +98,6 @@ def _described(spec: TensorSpec) -> TensorMetadata:
     return TensorMetadata(spec.name, NAME_OF[spec.dtype], shape, parameters)
 
 
-READY: Final = "READY"
-UNAVAILABLE: Final = "UNAVAILABLE"
-_STATES: Final = {
-    State.START: "LOADING",
-    State.LOADING: "LOADING",
-    State.AVAILABLE: READY,
-    State.UNLOADING: "UNLOADING",
-    State.END: UNAVAILABLE,
-}
-
-
 def model_index(name: str, status: VersionStatus) -> ModelIndex:
     """Describe the state of one version."""
     # A version that failed is LOADING until its retry succeeds.
@@ -156,9 +157,6 @@ def model_config(described: ModelDescription, signature: Signature) -> dict[str,
             "max_queue_delay_microseconds": described.batch_timeout_us,
         }
     return config
-
-
-_OPEN: Final = -1
 
 
 def _is_open(spec: TensorSpec) -> bool:

@@ -58,6 +58,22 @@ MOST: Final = 64
 has an id: most clients that send one send another with each request."""
 
 
+BodyBytes = bytes | memoryview
+LARGE_TEXT: Final = 32 * 1024
+"""Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
+SLICED: Final = 1 << 20
+"""Bytes of JSON from which it is parsed in a thread: simdjson takes 3 ms for as many."""
+FEW_LISTS: Final = 1000
+"""Lists up to which measuring their lengths takes 0.2 ms."""
+FEW_MEMBERS: Final = 16
+"""Members of an object, and entries of a list of tensors, that are read in no time."""
+_DATA: Final = pattern(rb'"data" : \[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK)
+_LATEST: Final = 4096
+"""Bytes of a body among which its data begins; and from its end among which it ends."""
+_MOST_ENDS: Final = 16
+"""Brackets from the end that are tried: behind the data are those of other lists."""
+
+
 class CutText(NamedTuple):
     """A text, cut at the values.
 
@@ -97,17 +113,6 @@ def is_plain(found: CutText) -> bool:
 def values_of(found: CutText) -> Lazy:
     """Parse the values; None where they are no JSON alone, such as the first of nested lists."""
     return parse_strictly(found.values)
-
-
-BodyBytes = bytes | memoryview
-LARGE_TEXT: Final = 32 * 1024
-"""Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
-SLICED: Final = 1 << 20
-"""Bytes of JSON from which it is parsed in a thread: simdjson takes 3 ms for as many."""
-FEW_LISTS: Final = 1000
-"""Lists up to which measuring their lengths takes 0.2 ms."""
-FEW_MEMBERS: Final = 16
-"""Members of an object, and entries of a list of tensors, that are read in no time."""
 
 
 class InferBody:
@@ -364,13 +369,6 @@ def _is_entry(value: Lazy) -> bool:
 
 def _is_small(value: Lazy) -> bool:
     return type(value) not in (simdjson.Object, simdjson.Array) or len(value) <= 2 * FEW_MEMBERS
-
-
-_DATA: Final = pattern(rb'"data" : \[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK)
-_LATEST: Final = 4096
-"""Bytes of a body among which its data begins; and from its end among which it ends."""
-_MOST_ENDS: Final = 16
-"""Brackets from the end that are tried: behind the data are those of other lists."""
 
 
 def sliced(text: bytes) -> tuple[Lazy, bytes, SlicedList] | None:

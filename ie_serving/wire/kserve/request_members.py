@@ -21,6 +21,10 @@ NESTED: Final = "[...]"
 _CONTAINERS: Final = (simdjson.Array, simdjson.Object, list, dict)
 
 
+BINARY: Final = "binary_data"
+ALL_BINARY: Final = "binary_data_output"
+
+
 def entries(owner: Lazy, key: str) -> Sequence[Lazy]:
     """Give a member that is a list of objects. Raises: InvalidRequest."""
     value = owner[key]
@@ -63,10 +67,6 @@ def flag(parameters: Parameters, name: str, default: bool, whose: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidRequest(f'parameter "{name}" of {whose} has to be true or false')
     return value
-
-
-BINARY: Final = "binary_data"
-ALL_BINARY: Final = "binary_data_output"
 
 
 class OutputForm(enum.Enum):

@@ -35,6 +35,29 @@ _SIDE: Final = 64
 _PNG: Final = "png"
 
 
+MOST_ELEMENTS: Final = 1_000_000
+"""Elements of all examples together, 4 MB of JSON in each of both APIs."""
+MOST_OF_ONE: Final = 200_000
+"""Elements of one example, more than a picture of 224 x 224 has."""
+PREDICT, CLASSIFY, REGRESS, INFER = "predict", "classify", "regress", "infer"
+JSON: Final = "application/json"
+ERROR: Final = {"$ref": "#/components/responses/Error"}
+SCHEMES: Final[Mapping[str, Schema]] = {
+    "key": {"type": "http", "scheme": "bearer"},
+    "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "user": {"type": "http", "scheme": "basic"},
+}
+"""Ways in which callers may authenticate, where the server asks."""
+SignaturesOfPath = Mapping[str, Sequence[Signature]]
+"""The signatures that each verb of TensorFlow Serving's API can call."""
+SUMMARIES: Final = {
+    PREDICT: "Run the model (TensorFlow Serving)",
+    CLASSIFY: "Classify Examples (TensorFlow Serving)",
+    REGRESS: "Regress Examples (TensorFlow Serving)",
+    INFER: "Run the model (Open Inference Protocol)",
+}
+
+
 def predict(signature: Signature, most: int) -> str | None:
     """Return the body of a `:predict` in columns.
 
@@ -146,24 +169,6 @@ def _request_body(signature: Signature, key: str, value: str) -> str:
         {} if signature.name == SERVING_DEFAULT else {"signature_name": json.dumps(signature.name)}
     )
     return _members({**name, key: value})
-
-
-MOST_ELEMENTS: Final = 1_000_000
-"""Elements of all examples together, 4 MB of JSON in each of both APIs."""
-MOST_OF_ONE: Final = 200_000
-"""Elements of one example, more than a picture of 224 x 224 has."""
-PREDICT, CLASSIFY, REGRESS, INFER = "predict", "classify", "regress", "infer"
-JSON: Final = "application/json"
-ERROR: Final = {"$ref": "#/components/responses/Error"}
-SCHEMES: Final[Mapping[str, Schema]] = {
-    "key": {"type": "http", "scheme": "bearer"},
-    "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-    "user": {"type": "http", "scheme": "basic"},
-}
-"""Ways in which callers may authenticate, where the server asks."""
-
-SignaturesOfPath = Mapping[str, Sequence[Signature]]
-"""The signatures that each verb of TensorFlow Serving's API can call."""
 
 
 class Target(NamedTuple):
@@ -333,12 +338,6 @@ FORMS: Final[Mapping[str, _RequestForm]] = {
     CLASSIFY: _EXAMPLES,
     REGRESS: _EXAMPLES,
     INFER: _RequestForm(schemas.infer_request, schemas.infer_reply, infer),
-}
-SUMMARIES: Final = {
-    PREDICT: "Run the model (TensorFlow Serving)",
-    CLASSIFY: "Classify Examples (TensorFlow Serving)",
-    REGRESS: "Regress Examples (TensorFlow Serving)",
-    INFER: "Run the model (Open Inference Protocol)",
 }
 
 

@@ -19,6 +19,26 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 FlagValue = bool | int | float | str
 
 
+READ: Mapping[str, Callable[[Any], Any]] = {
+    "grpc_channel_arguments": lambda text: (
+        structures.arguments(text, "--grpc_channel_arguments") if text else {}
+    ),
+    "rest_api_timeout_in_ms": lambda milliseconds: float(milliseconds) / 1000,
+    "file_system_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
+    "model_config_file_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
+    # 0 is the original's default, and takes ours.
+    "num_load_threads": lambda threads: max(threads, 0) or ServerSettings.load_threads,
+    "num_request_iterations_for_warmup": lambda number: max(number, 1),
+}
+"""Conversions of a flag's value to its setting's, where the two differ."""
+_PARSERS: Mapping[str, Parser[FlagValue]] = {
+    "bool": words.boolean,
+    "int32": numbers.integer(-(2**31), INT32_MAX),
+    "int64": numbers.integer(-(2**63), INT64_MAX),
+    "float": numbers.number,
+}
+
+
 @dataclass(frozen=True)
 class TfsFlag:
     """One flag of the original.
@@ -158,27 +178,6 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("allow_python", False),
 )
 BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
-
-
-READ: Mapping[str, Callable[[Any], Any]] = {
-    "grpc_channel_arguments": lambda text: (
-        structures.arguments(text, "--grpc_channel_arguments") if text else {}
-    ),
-    "rest_api_timeout_in_ms": lambda milliseconds: float(milliseconds) / 1000,
-    "file_system_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
-    "model_config_file_poll_wait_seconds": lambda seconds: max(float(seconds), 0.0),
-    # 0 is the original's default, and takes ours.
-    "num_load_threads": lambda threads: max(threads, 0) or ServerSettings.load_threads,
-    "num_request_iterations_for_warmup": lambda number: max(number, 1),
-}
-"""Conversions of a flag's value to its setting's, where the two differ."""
-
-_PARSERS: Mapping[str, Parser[FlagValue]] = {
-    "bool": words.boolean,
-    "int32": numbers.integer(-(2**31), INT32_MAX),
-    "int64": numbers.integer(-(2**63), INT64_MAX),
-    "float": numbers.number,
-}
 
 
 @dataclass

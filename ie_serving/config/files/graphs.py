@@ -33,6 +33,17 @@ OWN = ("name", "version")
 """Keys of an entry that `graph.json` does not have: there they follow from the directory."""
 
 
+PIPELINES = "pipeline_config_list"
+LIBRARIES = "custom_node_library_config_list"
+REQUEST = "request"
+MODEL, CUSTOM = "DL model", "custom"
+KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
+ANY = -1
+"""Stands for the entries of a list of any length."""
+Scope = tuple[str, ...]
+"""Demultiplying nodes; another node runs for each of their entries. The outermost comes first."""
+
+
 def graphs(
     top: Mapping[str, Any],
     models: Collection[str],
@@ -113,19 +124,6 @@ def _check_uses(
         chain = " -> ".join(deep)
         text = f"graphs within graphs, at most {MOST_NESTED}: {chain}; make two of them one"
         faults.add(places[deep[0]], text)
-
-
-PIPELINES = "pipeline_config_list"
-LIBRARIES = "custom_node_library_config_list"
-REQUEST = "request"
-MODEL, CUSTOM = "DL model", "custom"
-KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
-
-ANY = -1
-"""Stands for the entries of a list of any length."""
-
-Scope = tuple[str, ...]
-"""Demultiplying nodes; another node runs for each of their entries. The outermost comes first."""
 
 
 def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:

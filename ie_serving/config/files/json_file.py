@@ -38,6 +38,32 @@ Unknown = Callable[[Mapping[str, Any], frozenset[str], str], None]
 """Warns of keys that are not known, at a place."""
 
 
+# A string or comment without an end extends to the end of the text: otherwise each quote in it
+# would begin another search for an end, which takes hours for a long text.
+_COMMENT = re.compile(
+    r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|/\*(?!.*?\*/).*)|//[^\n]*|/\*.*?\*/', re.DOTALL
+)
+"""A comment; or, as its group, a text, in which `//` begins none."""
+_NO_LINE_END = re.compile(r"[^\n]")
+GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
+OVMS_KEYS = frozenset({"monitoring", "pipeline_config_list", MEDIAPIPE})
+TOP_KEYS: Mapping[str, str] = {
+    "model_config_list": 'list of {"config": {...}}, one for each model',
+    REPOSITORIES: 'list of {"base_path", "include", "exclude"}: directories of models; see'
+    " docs/guide/fleet.md",
+    "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see docs/guide/graphs.md',
+    "pipeline_config_list": "pipelines of OpenVINO Model Server;"
+    " see docs/guide/graphs-of-other-servers.md",
+    MEDIAPIPE: 'graphs of MediaPipe, as OpenVINO Model Server has them: {"name", "base_path"}',
+    "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
+    " custom nodes in pipelines",
+    "pipeline": 'steps of Konduit Serving, as model "default", asked by POST /predict; see'
+    " docs/guide/graphs-of-other-servers.md",
+    "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true'
+    f' OpenVINO Model Server\'s at {METRICS_PATH}, or those of "metrics_list" alone',
+}
+
+
 def listed_repositories(
     given: object, origin: Path | str, findings: Faults, note_unknown: Unknown
 ) -> Iterator[ModelRepository]:
@@ -73,35 +99,6 @@ def _globs(value: object, place: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(each, str) and each for each in given):
         raise fault(place, value, 'shell globs, such as ["resnet-*", "bert"]')
     return tuple(given)
-
-
-# A string or comment without an end extends to the end of the text: otherwise each quote in it
-# would begin another search for an end, which takes hours for a long text.
-_COMMENT = re.compile(
-    r'("(?:\\.|[^"\\])*(?:"|\\?\Z)|/\*(?!.*?\*/).*)|//[^\n]*|/\*.*?\*/', re.DOTALL
-)
-"""A comment; or, as its group, a text, in which `//` begins none."""
-_NO_LINE_END = re.compile(r"[^\n]")
-
-GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
-
-OVMS_KEYS = frozenset({"monitoring", "pipeline_config_list", MEDIAPIPE})
-
-TOP_KEYS: Mapping[str, str] = {
-    "model_config_list": 'list of {"config": {...}}, one for each model',
-    REPOSITORIES: 'list of {"base_path", "include", "exclude"}: directories of models; see'
-    " docs/guide/fleet.md",
-    "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see docs/guide/graphs.md',
-    "pipeline_config_list": "pipelines of OpenVINO Model Server;"
-    " see docs/guide/graphs-of-other-servers.md",
-    MEDIAPIPE: 'graphs of MediaPipe, as OpenVINO Model Server has them: {"name", "base_path"}',
-    "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
-    " custom nodes in pipelines",
-    "pipeline": 'steps of Konduit Serving, as model "default", asked by POST /predict; see'
-    " docs/guide/graphs-of-other-servers.md",
-    "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true'
-    f' OpenVINO Model Server\'s at {METRICS_PATH}, or those of "metrics_list" alone',
-}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,26 @@ _POSITIVE = (
 )
 
 
+_OF_SESSION: Final = """device_count intra_op_parallelism_threads inter_op_parallelism_threads
+use_per_session_threads session_inter_op_thread_pool placement_period device_filters gpu_options
+pluggable_device_options allow_soft_placement log_device_placement graph_options rpc_options
+operation_timeout_in_ms cluster_def isolate_session_state share_cluster_devices_in_session
+experimental"""
+FIELDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "tensorflow_session_config_file": ("tensorflow.ConfigProto", frozenset(_OF_SESSION.split())),
+    "platform_config_file": (
+        "tensorflow.serving.PlatformConfigMap",
+        frozenset(("platform_configs",)),
+    ),
+    "thread_pool_factory_config_file": (
+        "tensorflow.serving.ThreadPoolFactoryConfig",
+        frozenset(("thread_pool_factory_config",)),
+    ),
+}
+"""Message of each flag's file, and the names of its fields."""
+_PRECISION: Final = "auto_mixed_precision"
+
+
 def metrics_path(text: str, place: str) -> str:
     """Give the REST path of the metrics in a MonitoringConfig; empty for none.
 
@@ -118,25 +138,6 @@ def _execution_size(parameters: Proto) -> list[str]:
     return [f"max_execution_batch_size is {executed}; expected at most max_batch_size, {largest}"]
 
 
-_OF_SESSION: Final = """device_count intra_op_parallelism_threads inter_op_parallelism_threads
-use_per_session_threads session_inter_op_thread_pool placement_period device_filters gpu_options
-pluggable_device_options allow_soft_placement log_device_placement graph_options rpc_options
-operation_timeout_in_ms cluster_def isolate_session_state share_cluster_devices_in_session
-experimental"""
-FIELDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "tensorflow_session_config_file": ("tensorflow.ConfigProto", frozenset(_OF_SESSION.split())),
-    "platform_config_file": (
-        "tensorflow.serving.PlatformConfigMap",
-        frozenset(("platform_configs",)),
-    ),
-    "thread_pool_factory_config_file": (
-        "tensorflow.serving.ThreadPoolFactoryConfig",
-        frozenset(("thread_pool_factory_config",)),
-    ),
-}
-"""Message of each flag's file, and the names of its fields."""
-
-_PRECISION: Final = "auto_mixed_precision"
 _AS_WITHOUT: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys(
         (_PRECISION, *(f"{_PRECISION}_{kind}" for kind in ("mkl", "onednn_bfloat16", "cpu"))),

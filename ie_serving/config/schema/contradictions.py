@@ -9,6 +9,15 @@ from ie_serving.core.values.hints import Hint, name_of
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.models.configuration import ON_DEMAND, ModelConfig
 
+_ONE: Final = Hint(": leave {server.workers} at 1")
+_HTTP2: Final = Hint(", or {server.grpc_transport} at http2")
+_NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")
+_NO_REGIONS: Final = Hint(", or {server.shared_memory} at false")
+_OF_ON_DEMAND: Final = ("model_memory_budget_bytes", "idle_unload_timeout_s")
+_SET_LOAD: Final = Hint(
+    ", which alone it is for; set {server.load} to on_demand, or a model's load"
+)
+
 
 def check(settings: Settings) -> None:
     """Refuse contradictions. Raises: ConfigError, with all of them."""
@@ -127,12 +136,6 @@ def _of_server(server: ServerSettings) -> Iterator[str]:
         )
 
 
-_ONE: Final = Hint(": leave {server.workers} at 1")
-_HTTP2: Final = Hint(", or {server.grpc_transport} at http2")
-_NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")
-_NO_REGIONS: Final = Hint(", or {server.shared_memory} at false")
-
-
 def of_shared_port(server: ServerSettings) -> Iterator[tuple[str, str]]:
     """Yield the name of each setting that contradicts one port for both, and the reason."""
     if not server.shares_port:
@@ -209,9 +212,3 @@ def _contradicting_tokens(settings: ServerSettings) -> Iterator[Hint]:
         yield Hint("{server.jwt_issuer} and {server.jwt_audience} need {server.jwt_keys}")
     if settings.jwt_keys and not settings.api_key_file:
         yield Hint("{server.jwt_keys} needs {server.api_key_file}, whose lines say who may do what")
-
-
-_OF_ON_DEMAND: Final = ("model_memory_budget_bytes", "idle_unload_timeout_s")
-_SET_LOAD: Final = Hint(
-    ", which alone it is for; set {server.load} to on_demand, or a model's load"
-)

@@ -42,6 +42,18 @@ HandOn = Callable[["Interface[Any]"], "Interface[Any]"]
 """Wraps the interface of one protocol, as an access log does."""
 
 
+NARROW: Final = 4
+"""Largest size in bytes of an element whose text is short."""
+SHORT_TEXT: Final = 16
+LONG_TEXT: Final = 28
+"""Bytes of JSON that the budget counts for a wider element until the reply is encoded. A float32
+takes up to 15 with its comma, a float64 up to 25, plus an eighth for buffer growth; the mean is
+lower. Afterwards the budget counts the reply's actual length."""
+MANY_EXAMPLES: Final = 1000
+"""Number of Examples from which a thread reads them. Each takes 0.8 us whatever its size, since its
+features are parsed only when used."""
+
+
 class Api(enum.Enum):
     """The operations of the data plane; the values are labels of the metrics."""
 
@@ -113,15 +125,6 @@ class Results:
     rows: int
 
 
-NARROW: Final = 4
-"""Largest size in bytes of an element whose text is short."""
-SHORT_TEXT: Final = 16
-LONG_TEXT: Final = 28
-"""Bytes of JSON that the budget counts for a wider element until the reply is encoded. A float32
-takes up to 15 with its comma, a float64 up to 25, plus an eighth for buffer growth; the mean is
-lower. Afterwards the budget counts the reply's actual length."""
-
-
 @dataclass(frozen=True, slots=True)
 class UnencodedOutputs(Generic[T]):
     """Copies of outputs for a thread to encode: too many elements for the event loop."""
@@ -149,11 +152,6 @@ def unencoded(encode: Encode[T], outputs: Outputs) -> UnencodedOutputs[T]:
 
 def _text(array: Array) -> int:
     return SHORT_TEXT if array.dtype.itemsize <= NARROW else LONG_TEXT
-
-
-MANY_EXAMPLES: Final = 1000
-"""Number of Examples from which a thread reads them. Each takes 0.8 us whatever its size, since its
-features are parsed only when used."""
 
 
 async def decode_large(request: InferRequest, signature: Signature) -> Decoded:

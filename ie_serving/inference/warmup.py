@@ -55,6 +55,16 @@ Replay = Callable[[Servable, bytes], Coroutine[Any, Any, object]]
 """Runs one serialized recorded request on a servable that does not serve yet."""
 
 
+MOST_REQUESTS = 10_000
+"""Most golden requests of one file; more are refused. At 1 ms each they delay a version by 10 s."""
+ReadRecords = Callable[[BinaryIO], Iterable[GoldenRequest]]
+"""Reads a file. Raises InvalidRequest."""
+PREDICT = "predict_log"
+"""Kind of the records that hold a Predict; other kinds (Classify, Regress ...) are skipped."""
+ParseRecord = Callable[[bytes], InferRequest]
+"""Reads a serialized PredictRequest. Raises InvalidRequest."""
+
+
 class WarmUp:
     """Replays every record `iterations` times.
 
@@ -132,13 +142,6 @@ class WarmUp:
         return found
 
 
-MOST_REQUESTS = 10_000
-"""Most golden requests of one file; more are refused. At 1 ms each they delay a version by 10 s."""
-
-ReadRecords = Callable[[BinaryIO], Iterable[GoldenRequest]]
-"""Reads a file. Raises InvalidRequest."""
-
-
 def golden_requests(path: Path, read: ReadRecords) -> Iterator[GoldenRequest]:
     """Yield the requests of one file. Blocking.
 
@@ -158,13 +161,6 @@ def golden_requests(path: Path, read: ReadRecords) -> Iterator[GoldenRequest]:
             yield golden
     if not count:
         raise InvalidRequest("it has no requests: add some, or remove the file")
-
-
-PREDICT = "predict_log"
-"""Kind of the records that hold a Predict; other kinds (Classify, Regress ...) are skipped."""
-
-ParseRecord = Callable[[bytes], InferRequest]
-"""Reads a serialized PredictRequest. Raises InvalidRequest."""
 
 
 class RecordedRequests:

@@ -18,6 +18,11 @@ from ie_serving.models.traffic.policy import Rollback, TrafficRule
 from ie_serving.models.traffic.settings import ROLLBACK, SHADOW, STICKY, TRAFFIC
 from ie_serving.models.traffic.shadow import Shadow
 
+ALWAYS, ON_DEMAND = "always", "on_demand"
+"""Policies that say when a model is loaded."""
+ALLOW, REFUSE = "allow", "refuse"
+"""Answers to a version whose signatures break clients."""
+
 
 def version_labels(value: object, place: str) -> Mapping[str, int]:
     """Read label to version."""
@@ -83,11 +88,6 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
     "specific": _specific,
 }
 
-
-ALWAYS, ON_DEMAND = "always", "on_demand"
-"""Policies that say when a model is loaded."""
-ALLOW, REFUSE = "allow", "refuse"
-"""Answers to a version whose signatures break clients."""
 
 VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
 VERSION_LABELS: Final = SettingKind(version_labels, "JSON")

@@ -46,6 +46,14 @@ QUICK_THEN_PATIENT = Backoff(first_s=0.2, longest_s=10.0)
 to 10 s."""
 
 
+_CODE = re.compile(r"(?:[0-9]{3} )?[A-Za-z0-9._-]{1,64}|[A-Za-z0-9.:_-]{1,255}:[0-9]{1,5}")
+"""A code, with the HTTP status before it or not; or host and port."""
+_UNROUTABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
+_MOST_CAUSES = 12
+"""Exceptions that are looked at behind one error. Clients wrap three to five; beyond this many none
+is looked at, so that a chain without end cannot hold a poll."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetryLimits:
     """How often, how long after each other, and for how long something is tried."""
@@ -158,12 +166,6 @@ MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
     Trouble.OTHER: (StorageError, "the store refused the request"),
 }
 
-_CODE = re.compile(r"(?:[0-9]{3} )?[A-Za-z0-9._-]{1,64}|[A-Za-z0-9.:_-]{1,255}:[0-9]{1,5}")
-"""A code, with the HTTP status before it or not; or host and port."""
-_UNROUTABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
-_MOST_CAUSES = 12
-"""Exceptions that are looked at behind one error. Clients wrap three to five; beyond this many none
-is looked at, so that a chain without end cannot hold a poll."""
 
 Classify = Callable[[Exception], tuple[Trouble, str] | None]
 """Names the trouble and the store's code for it; None when the trouble lies below the client."""

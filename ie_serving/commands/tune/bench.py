@@ -22,6 +22,18 @@ from ie_serving.engines.layers.precision_trial import TrialRequest
 clock = time.perf_counter
 
 
+ROUNDS = 5
+"""Rounds at the end, in which the best keys and the present configuration are measured in turn."""
+SEARCHED, MEASURED = 0.55, 0.35
+"""Shares of the time: up to the first, new keys are tried; the second is for the rounds; the rest
+is for compiling."""
+COMPARED = 10
+"""Requests whose outputs are compared in two precisions."""
+SETTLING = 0.2
+"""Share of a slice that runs before measuring: new sizes, and latencies still being learnt."""
+now = time.monotonic
+
+
 async def warm(model: CompiledModel, asked: Sequence[TrialRequest]) -> None:
     """Send each request once, so that the engine prepares for its shapes.
 
@@ -72,19 +84,6 @@ def _measurement(latencies: list[float], seconds: float, at_once: int) -> Measur
         p99_ms=latencies[min(last, len(latencies) * 99 // 100)] * 1e3,
         at_once=at_once,
     )
-
-
-ROUNDS = 5
-"""Rounds at the end, in which the best keys and the present configuration are measured in turn."""
-SEARCHED, MEASURED = 0.55, 0.35
-"""Shares of the time: up to the first, new keys are tried; the second is for the rounds; the rest
-is for compiling."""
-COMPARED = 10
-"""Requests whose outputs are compared in two precisions."""
-SETTLING = 0.2
-"""Share of a slice that runs before measuring: new sizes, and latencies still being learnt."""
-
-now = time.monotonic
 
 
 @dataclass(frozen=True)

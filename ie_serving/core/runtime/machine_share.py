@@ -12,6 +12,13 @@ from typing import Final
 
 from ie_serving.core.runtime.heaps import unreclaimable_bytes
 
+ReadFile = Callable[[str], str | None]
+"""Gives a file's text, or None when there is no such file."""
+_MOUNT: Final = "/sys/fs/cgroup"
+PART: Final = 2
+"""Divisor of the memory that gives the default budget of requests: half. The other half is for
+models, the interpreter, and memory of requests beside the counted bytes."""
+
 
 class Share:
     """Set once in each process, before its first use.
@@ -36,12 +43,6 @@ SHARE = Share()
 """The share of this process."""
 
 
-ReadFile = Callable[[str], str | None]
-"""Gives a file's text, or None when there is no such file."""
-
-_MOUNT: Final = "/sys/fs/cgroup"
-
-
 def read_file(path: str) -> str | None:
     """See `ReadFile`."""
     try:
@@ -63,11 +64,6 @@ def groups(controller: str, read: ReadFile) -> Iterator[tuple[int, str]]:
                 # Mounted under the names of all its controllers ("cpu,cpuacct"), or one of them.
                 for mount in dict.fromkeys((controllers, controller)):
                     yield 1, f"{_MOUNT}/{mount}{group}"
-
-
-PART: Final = 2
-"""Divisor of the memory that gives the default budget of requests: half. The other half is for
-models, the interpreter, and memory of requests beside the counted bytes."""
 
 
 def budget_of(setting: int) -> int:

@@ -62,6 +62,18 @@ takes minutes to compile."""
 _LIBC: Final[Any] = ctypes.CDLL(None)
 
 
+T = TypeVar("T")
+INTERRUPTED_S: Final = 0.0001
+"""Seconds of one step above which the load was most likely interrupted; most steps take a tenth of
+that. A step that really takes that long has held the interpreter for as long."""
+AWAY_S: Final = 0.001
+"""Least seconds for which a load leaves the interpreter to others; with the timer slack of a
+loading thread these become two milliseconds at most."""
+AT_WORK_S: Final = 0.002
+"""Least seconds between two such pauses of a thread, so that a load makes progress on a busy
+server: it pauses for half of the time at most."""
+
+
 class SpareCpu:
     """The CPUs of this process and their division. Any thread may use it, after `choose`.
 
@@ -255,19 +267,6 @@ def _bind(task: int, mask: frozenset[int]) -> None:
 
 SPARE_CPU: Final = SpareCpu()
 """The CPUs of this process."""
-
-
-T = TypeVar("T")
-
-INTERRUPTED_S: Final = 0.0001
-"""Seconds of one step above which the load was most likely interrupted; most steps take a tenth of
-that. A step that really takes that long has held the interpreter for as long."""
-AWAY_S: Final = 0.001
-"""Least seconds for which a load leaves the interpreter to others; with the timer slack of a
-loading thread these become two milliseconds at most."""
-AT_WORK_S: Final = 0.002
-"""Least seconds between two such pauses of a thread, so that a load makes progress on a busy
-server: it pauses for half of the time at most."""
 
 
 class _NextYield(threading.local):

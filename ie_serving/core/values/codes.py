@@ -11,6 +11,16 @@ from typing import Final
 
 from ie_serving.core.values import errors
 
+ENDED = (Exception, asyncio.CancelledError)
+"""Exceptions that end a request without a reply; caught where requests are counted."""
+REASON_OF: Final[Mapping[type[BaseException], str]] = {
+    errors.BudgetFull: "memory",
+    errors.QueueFull: "queue_full",
+    errors.RequestTooLarge: "too_large",
+    errors.DeadlineExceeded: "deadline",
+}
+"""Reasons of refusals that a server with more room, or time, would not have made."""
+
 
 class Code(enum.IntEnum):
     """A canonical status code; its value is the number on the wire."""
@@ -72,10 +82,6 @@ ERROR_OF: Final[Mapping[int, type[errors.ServingError]]] = {
 """The error for a code that another process, or a kernel, has returned."""
 
 
-ENDED = (Exception, asyncio.CancelledError)
-"""Exceptions that end a request without a reply; caught where requests are counted."""
-
-
 def code_of(error: BaseException) -> Code:
     """Return the code of one of `ENDED`: that of its nearest class with a code.
 
@@ -86,15 +92,6 @@ def code_of(error: BaseException) -> Code:
         return next((said for said in error.args if isinstance(said, Code)), Code.CANCELLED)
     # Always found: `Exception` has a code.
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
-
-
-REASON_OF: Final[Mapping[type[BaseException], str]] = {
-    errors.BudgetFull: "memory",
-    errors.QueueFull: "queue_full",
-    errors.RequestTooLarge: "too_large",
-    errors.DeadlineExceeded: "deadline",
-}
-"""Reasons of refusals that a server with more room, or time, would not have made."""
 
 
 def rejected_for(error: BaseException) -> str:

@@ -16,6 +16,13 @@ Features: TypeAlias = Mapping[str, FeatureValues]
 """One Example."""
 
 
+Decoded: TypeAlias = tuple[Arrays, object]
+"""Inputs by alias, and the form of the reply."""
+RTOL, ATOL = 1e-3, 1e-5
+"""Default tolerances of floats: relative to the expected value, and absolute. Other orders of
+float32 additions differ far less; bfloat16 (up to 1e-2) differs more."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The servable that a request names.
@@ -31,10 +38,6 @@ class ModelSpec:
     version: int | None = None
     label: str | None = None
     signature: str = ""
-
-
-Decoded: TypeAlias = tuple[Arrays, object]
-"""Inputs by alias, and the form of the reply."""
 
 
 @dataclass(slots=True)
@@ -149,11 +152,6 @@ def taken() -> Caller:
     if caller is not NO_CALLER:
         CALLER.set(NO_CALLER)
     return caller
-
-
-RTOL, ATOL = 1e-3, 1e-5
-"""Default tolerances of floats: relative to the expected value, and absolute. Other orders of
-float32 additions differ far less; bfloat16 (up to 1e-2) differs more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,14 @@ ReloadTurn = asyncio.Future[None]
 """One listing, for all who wait for it."""
 
 
+SEE_LOG = "Check server logs for more info."
+UNREADABLE = "Config file not found or cannot open."
+FILE_FAILED = f"Reloading config file failed. {SEE_LOG}"
+VERSIONS_FAILED = f"Reloading models versions failed. {SEE_LOG}"
+ApplyFile = Callable[[], Awaitable[bool]]
+"""Applies the file if its content changed, and tells whether it did. Raises ServingError."""
+
+
 class PollRequests(Generic[K]):
     """Lives on one event loop.
 
@@ -104,15 +112,6 @@ class PollRequests(Generic[K]):
         turn = self._next.pop(model, None)
         if turn is not None:
             self._begin(model, turn)
-
-
-SEE_LOG = "Check server logs for more info."
-UNREADABLE = "Config file not found or cannot open."
-FILE_FAILED = f"Reloading config file failed. {SEE_LOG}"
-VERSIONS_FAILED = f"Reloading models versions failed. {SEE_LOG}"
-
-ApplyFile = Callable[[], Awaitable[bool]]
-"""Applies the file if its content changed, and tells whether it did. Raises ServingError."""
 
 
 class ReloadRequests:

@@ -29,6 +29,32 @@ from ie_serving.telemetry.log.logs import Event
 log = logging.getLogger(__name__)
 
 
+ADVICE: Mapping[Trouble, str | Hint] = {
+    Trouble.DNS: "check the resolver (storage.googleapis.com) and STORAGE_EMULATOR_HOST",
+    Trouble.REFUSED: "check STORAGE_EMULATOR_HOST, firewall and proxy",
+    Trouble.TIMEOUT: "check firewall and proxy",
+    Trouble.BROKEN: "check the network",
+    Trouble.NO_TLS: "write http:// in STORAGE_EMULATOR_HOST",
+    Trouble.CERTIFICATE: "set REQUESTS_CA_BUNDLE to the authority's certificate",
+    Trouble.NO_CREDENTIALS: "set GOOGLE_APPLICATION_CREDENTIALS to a key file or bind a service "
+    "account; GCS_ANONYMOUS=1 for a public bucket",
+    Trouble.CREDENTIALS: "check GOOGLE_APPLICATION_CREDENTIALS or the bound service account",
+    Trouble.ANONYMOUS: "set GOOGLE_APPLICATION_CREDENTIALS or bind a service account",
+    Trouble.DENIED: "the account needs storage.objects.list and storage.objects.get "
+    "(roles/storage.objectViewer)",
+    Trouble.BUCKET: "correct the bucket's name",
+    Trouble.DAMAGED: "look for a faulty proxy, network or disk",
+    Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
+    Trouble.SERVER: "see status.cloud.google.com",
+    Trouble.OTHER: "see the code in the Cloud Storage documentation",
+}
+Untyped: TypeAlias = Any
+"""google-cloud-storage carries no types."""
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+_LIMITS: Mapping[str, Any] = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S), "retry": None}
+"""Limits of every call; the retries are ours."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GcsOptions(StoreOptions):
     """How `gs://` is reached."""
@@ -75,34 +101,6 @@ class GcsOptions(StoreOptions):
     def open(self, location: Location) -> Remote:
         """See `StoreOptions`."""
         return GcsRemote(location, self)
-
-
-ADVICE: Mapping[Trouble, str | Hint] = {
-    Trouble.DNS: "check the resolver (storage.googleapis.com) and STORAGE_EMULATOR_HOST",
-    Trouble.REFUSED: "check STORAGE_EMULATOR_HOST, firewall and proxy",
-    Trouble.TIMEOUT: "check firewall and proxy",
-    Trouble.BROKEN: "check the network",
-    Trouble.NO_TLS: "write http:// in STORAGE_EMULATOR_HOST",
-    Trouble.CERTIFICATE: "set REQUESTS_CA_BUNDLE to the authority's certificate",
-    Trouble.NO_CREDENTIALS: "set GOOGLE_APPLICATION_CREDENTIALS to a key file or bind a service "
-    "account; GCS_ANONYMOUS=1 for a public bucket",
-    Trouble.CREDENTIALS: "check GOOGLE_APPLICATION_CREDENTIALS or the bound service account",
-    Trouble.ANONYMOUS: "set GOOGLE_APPLICATION_CREDENTIALS or bind a service account",
-    Trouble.DENIED: "the account needs storage.objects.list and storage.objects.get "
-    "(roles/storage.objectViewer)",
-    Trouble.BUCKET: "correct the bucket's name",
-    Trouble.DAMAGED: "look for a faulty proxy, network or disk",
-    Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
-    Trouble.SERVER: "see status.cloud.google.com",
-    Trouble.OTHER: "see the code in the Cloud Storage documentation",
-}
-
-Untyped: TypeAlias = Any
-"""google-cloud-storage carries no types."""
-
-_SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
-_LIMITS: Mapping[str, Any] = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S), "retry": None}
-"""Limits of every call; the retries are ours."""
 
 
 class GcsRemote(BucketRemote[Untyped]):

@@ -9,6 +9,15 @@ HITS: Final = "ie_serving_response_cache_hits_total"
 MISSES: Final = "ie_serving_response_cache_misses_total"
 
 
+RECORDED: Final = "ie_serving_requests_recorded_total"
+NOT_RECORDED: Final = "ie_serving_requests_not_recorded_total"
+SEQUENCES = "ie_serving_sequences"
+STATE_BYTES = "ie_serving_sequence_state_bytes"
+DROPPED = "ie_serving_sequences_dropped_total"
+CountHeld = Callable[[], tuple[int, int]]
+"""Returns the number of live sequences, and the bytes of their state."""
+
+
 class CacheMetrics:
     """Counts of one model. Belongs to one event loop.
 
@@ -37,10 +46,6 @@ def cache_lines(models: Mapping[str, CacheMetrics]) -> Iterator[str]:
         "Inferences of models that keep answers.",
         (sample(MISSES, each.missed, model_name=name) for name, each in asked),
     )
-
-
-RECORDED: Final = "ie_serving_requests_recorded_total"
-NOT_RECORDED: Final = "ie_serving_requests_not_recorded_total"
 
 
 class RecordMetrics:
@@ -86,14 +91,6 @@ def record_lines(models: Mapping[str, RecordMetrics]) -> Iterator[str]:
             )
         ),
     )
-
-
-SEQUENCES = "ie_serving_sequences"
-STATE_BYTES = "ie_serving_sequence_state_bytes"
-DROPPED = "ie_serving_sequences_dropped_total"
-
-CountHeld = Callable[[], tuple[int, int]]
-"""Returns the number of live sequences, and the bytes of their state."""
 
 
 def _none() -> tuple[int, int]:

@@ -32,6 +32,27 @@ STREAMS_OPEN: Final = "ie_serving_streams_open"
 STREAM_DROPPED: Final = "ie_serving_stream_requests_dropped_total"
 
 
+MOST_SERIES: Final = 16
+"""Series of a model from which each further one triggers the removal of gone versions' series, even
+if no page is read."""
+_NOT_THEIRS: Final = {
+    "GRPC": {"GetModelStatus", "GetModelMetadata", "MultiInference", "ModelMetadata", "ModelReady"},
+    "REST": {"ModelMetadata", "ModelReady"},
+}
+"""Methods that TensorFlow Serving does not count, or does not have, by entry point."""
+MOST_KINDS: Final = 50
+"""Kinds that are kept; a further one replaces the kind that occurred longest ago."""
+LONGEST_TEXT: Final = 400
+"""Characters of a text that are shown."""
+LONGEST_KEPT: Final = 1000
+"""Characters of a text that are kept until it is shown, at most 200 KB in all: more than are shown,
+so that no password of a URL is cut before the sign that identifies it."""
+LEFT: Final = "cancelled: no client waited for the answer any longer"
+"""Text for a request whose client left, that reached its deadline, or that a drain cancelled."""
+QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
+"""Codes whose texts may quote the client's data, or the model's output for it."""
+
+
 class StreamMetrics:
     """The streams of this process. Belongs to one event loop.
 
@@ -63,11 +84,6 @@ class StreamMetrics:
         )
 
 
-MOST_SERIES: Final = 16
-"""Series of a model from which each further one triggers the removal of gone versions' series, even
-if no page is read."""
-
-
 class SeriesKey(NamedTuple):
     """Identifies the requests of one series.
 
@@ -92,13 +108,6 @@ class SeriesKey(NamedTuple):
     def interface(self) -> str:
         """Our and OpenVINO Model Server's name of the entry point."""
         return "gRPC" if self.entrypoint == "GRPC" else self.entrypoint
-
-
-_NOT_THEIRS: Final = {
-    "GRPC": {"GetModelStatus", "GetModelMetadata", "MultiInference", "ModelMetadata", "ModelReady"},
-    "REST": {"ModelMetadata", "ModelReady"},
-}
-"""Methods that TensorFlow Serving does not count, or does not have, by entry point."""
 
 
 def is_theirs(key: SeriesKey) -> bool:
@@ -243,19 +252,6 @@ class RequestMetrics:
                 if len(each):
                     found.setdefault((key.version, step), Histogram()).include(each)
         return found
-
-
-MOST_KINDS: Final = 50
-"""Kinds that are kept; a further one replaces the kind that occurred longest ago."""
-LONGEST_TEXT: Final = 400
-"""Characters of a text that are shown."""
-LONGEST_KEPT: Final = 1000
-"""Characters of a text that are kept until it is shown, at most 200 KB in all: more than are shown,
-so that no password of a URL is cut before the sign that identifies it."""
-LEFT: Final = "cancelled: no client waited for the answer any longer"
-"""Text for a request whose client left, that reached its deadline, or that a drain cancelled."""
-QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
-"""Codes whose texts may quote the client's data, or the model's output for it."""
 
 
 class FailureKind(NamedTuple):

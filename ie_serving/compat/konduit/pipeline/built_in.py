@@ -17,6 +17,15 @@ RunStep = Callable[[Data, NamedModels], Data]
 """Computes a step; the second are the server's models."""
 
 
+_FITS: Mapping[str, str] = {"CENTER_CROP": images.CROP, "STRETCH": images.STRETCH}
+_LAYOUTS: Mapping[str, str] = {"CHANNELS_FIRST": "NCHW", "CHANNELS_LAST": "NHWC"}
+_COLOURS: Mapping[str, str] = {"RGB": "RGB", "BGR": "BGR", "GRAYSCALE": "GREY"}
+_DTYPES: Mapping[str, str] = {"FLOAT": "float", "UINT8": "uint8"}
+_LISTS: Final = ("NONE", "BATCH", "LIST_OUT", "FIRST")
+_VGG: Final = (123.68, 116.779, 103.939)
+"""Means of red, green and blue. Source: ImageNormalization."""
+
+
 def kept(keys: Mapping[str, Any], data: Data, *taken: str, word: str = "keepOtherValues") -> Data:
     """Give the data beside those that a step has taken; nothing where the step keeps none."""
     return {n: v for n, v in data.items() if keys.get(word, True) and n not in taken}
@@ -93,14 +102,6 @@ def regression(step: PipelineStep) -> RunStep:
 
 
 # -- pictures -----------------------------------------------------------------------------------
-
-_FITS: Mapping[str, str] = {"CENTER_CROP": images.CROP, "STRETCH": images.STRETCH}
-_LAYOUTS: Mapping[str, str] = {"CHANNELS_FIRST": "NCHW", "CHANNELS_LAST": "NHWC"}
-_COLOURS: Mapping[str, str] = {"RGB": "RGB", "BGR": "BGR", "GRAYSCALE": "GREY"}
-_DTYPES: Mapping[str, str] = {"FLOAT": "float", "UINT8": "uint8"}
-_LISTS: Final = ("NONE", "BATCH", "LIST_OUT", "FIRST")
-_VGG: Final = (123.68, 116.779, 103.939)
-"""Means of red, green and blue. Source: ImageNormalization."""
 
 
 def to_array(step: PipelineStep) -> RunStep:

@@ -29,6 +29,18 @@ _OF_AUTHORS: Final = frozenset({"names", "classColors", "ioInputs", "ioOutputs"}
 """Keys of objects whose own keys are names that the author chose."""
 
 
+_CONVERT = "convert the model to ONNX, and make it a step of type ONNX"
+_WRITE = "write a step of type PYTHON, or a kernel of your own (docs/guide/own-code.md)"
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("DEEPLEARNING4J", "SAMEDIFF", "TVM"), _CONVERT),
+    "KERAS": "save the model as a SavedModel, and make it a step of type TENSORFLOW",
+    "TENSORRT": "make it a step of type ONNX, of the ONNX file that the engine was built from",
+    "DOCUMENTPARSER": _WRITE,
+    **dict.fromkeys(("VIDEO_CAPTURE", "FRAME_CAPTURE", "SHOW_IMAGE"), "clients send the images"),
+}
+"""Types that cannot be had, each with what to do instead."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a type of step has.
@@ -93,17 +105,6 @@ KINDS: Mapping[str, Kind] = {
     SWITCH: Kind(("switchFn",), graph_only=True),
     SWITCH_OUTPUT: Kind(("outputNum",), graph_only=True),
 }
-
-_CONVERT = "convert the model to ONNX, and make it a step of type ONNX"
-_WRITE = "write a step of type PYTHON, or a kernel of your own (docs/guide/own-code.md)"
-REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("DEEPLEARNING4J", "SAMEDIFF", "TVM"), _CONVERT),
-    "KERAS": "save the model as a SavedModel, and make it a step of type TENSORFLOW",
-    "TENSORRT": "make it a step of type ONNX, of the ONNX file that the engine was built from",
-    "DOCUMENTPARSER": _WRITE,
-    **dict.fromkeys(("VIDEO_CAPTURE", "FRAME_CAPTURE", "SHOW_IMAGE"), "clients send the images"),
-}
-"""Types that cannot be had, each with what to do instead."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,14 @@ LONGEST_SHOWN = 100
 INT_SWITCH, STRING_SWITCH = "INT_SWITCH", "STRING_SWITCH"
 
 
+step_log = logging.getLogger("ie_serving.kernel")
+LONGEST_LOGGED = 200
+"""Characters of a value that a LOGGING step writes: pictures would fill the log."""
+AT_A_TIME = 8
+"""Requests that a pipeline without Python code works on at once: they mostly wait for models."""
+DATA = "data"
+
+
 class RunningPipeline:
     """A pipeline that is loaded. Used in several threads at once.
 
@@ -193,12 +201,6 @@ def _short_repr(value: object) -> str:
     return repr(value)[:LONGEST_SHOWN]
 
 
-step_log = logging.getLogger("ie_serving.kernel")
-
-LONGEST_LOGGED = 200
-"""Characters of a value that a LOGGING step writes: pictures would fill the log."""
-
-
 def made(step: PipelineStep) -> RunStep:
     """Make a step.
 
@@ -293,10 +295,6 @@ MAKERS: Mapping[str, Callable[[PipelineStep], RunStep]] = {
 }
 
 
-AT_A_TIME = 8
-"""Requests that a pipeline without Python code works on at once: they mostly wait for models."""
-
-
 def load(directory: Path, options: EngineOptions) -> KernelModel:
     """Make the model of a pipeline. See `engines.drivers.LoadDirectory`."""
     check_known(options, (), "konduit")
@@ -312,9 +310,6 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
     # Without a script the pipeline runs no code of users.
     allowed = options.allow_python or not code
     return driver.load(directory, dataclasses.replace(options, allow_python=allowed).having(own))
-
-
-DATA = "data"
 
 
 def pipeline_in(directory: Path) -> Pipeline:

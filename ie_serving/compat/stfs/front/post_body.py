@@ -53,6 +53,19 @@ REFUSED: Final = {
 _STANDARD: Final = str.maketrans("-_", "+/")
 
 
+PREDICT: Final = "predict"
+PROBABILITIES: Final = "predict_proba"
+LOGARITHMS: Final = "predict_log_proba"
+PMML: Final = "pmml"
+"""Platform whose reply has everything within one object."""
+NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "scikitlearn": {"label": PREDICT, "y": PREDICT, "probabilities": PROBABILITIES},
+    "xgboost": {"y": "result"},
+}
+"""Names of the drivers' outputs in the original, by platform; others keep their names."""
+_NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
+
+
 class StfsBody:
     """The body of a `POST /`, its inputs not yet decoded.
 
@@ -213,20 +226,6 @@ def _as_integers(value: JsonValue, dtype: DataType) -> Array | None:
     return whole if bool((whole == floats).all()) else None
 
 
-PREDICT: Final = "predict"
-PROBABILITIES: Final = "predict_proba"
-LOGARITHMS: Final = "predict_log_proba"
-
-PMML: Final = "pmml"
-"""Platform whose reply has everything within one object."""
-
-NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "scikitlearn": {"label": PREDICT, "y": PREDICT, "probabilities": PROBABILITIES},
-    "xgboost": {"y": "result"},
-}
-"""Names of the drivers' outputs in the original, by platform; others keep their names."""
-
-
 def encode(outputs: Arrays, specs: Specs, platform: str) -> bytes:
     """Write a reply.
 
@@ -268,6 +267,3 @@ def _logarithms(array: Array) -> Array:
     with np.errstate(divide="ignore"):  # of 0 it is -Infinity, as in scikit-learn
         logarithms: Array = np.log(array)
     return logarithms
-
-
-_NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY

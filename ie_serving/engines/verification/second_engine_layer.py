@@ -48,8 +48,8 @@ OpenCompiled = Callable[[], CompiledModel]
 """Loads the model in the second engine. Blocking. Raises LoadFailed."""
 
 
-def is_dynamic(file: Path) -> bool:
-    """Tell whether products of a model's integers are quantized while it runs."""
+def may_be_slow(file: Path) -> bool:
+    """Tell whether a model has an operator of `SLOW`."""
     try:
         return any(node.kind in SLOW for node in nodes(file))
     except (OSError, ValueError):

@@ -162,7 +162,7 @@ def test_texts_lie_in_a_region(client: Any, kind: str, region: Any) -> None:
     size = parameters["shared_memory_byte_size"]
     assert (size if kind == "http" else size.int64_param) == len(sent)
     for count, taken in ((2, len(sent)), (4, len(sent)), (3, len(sent) - 1), (3, len(sent) + 1)):
-        with pytest.raises(Refused, match=f"are not {count} elements of BYTES"):
+        with pytest.raises(Refused, match=f"expected {count} elements of BYTES"):
             copy(client, MODULES[kind], "texts", "BYTES", count, taken, 100)
 
 
@@ -204,7 +204,7 @@ def test_texts_that_change_while_they_are_read_break_nothing(
             try:
                 copy(client, MODULES[kind], "texts", "BYTES", 1, len(good), len(good))
             except Refused as error:
-                assert "are not 1 elements of BYTES" in str(error)
+                assert "expected 1 elements of BYTES" in str(error)
             else:  # what was checked is what was answered
                 assert path.read_bytes()[len(good) : 2 * len(good)] == good
     finally:

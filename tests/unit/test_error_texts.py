@@ -49,7 +49,6 @@ OTHERS: Final[Mapping[str, str]] = {
     "image <> <>": CAUSE,
     "kernel <> <>": CAUSE,
     'example <>: feature "<>" <>': CAUSE,
-    "cpu_extension <> cannot be loaded": CAUSE,
     'it uses model "<>", which does not serve<>': CAUSE,
     'it uses version <> of model "<>", which does not serve<>': CAUSE,
     "<>, or leave out --<>": ADVICE,

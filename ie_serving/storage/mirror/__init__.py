@@ -23,15 +23,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from ie_serving.core.values.errors import Corrupted, NotAvailable, ServingError, StorageError
 from ie_serving.storage.base import NEVER, Entry, Remote, fingerprint_of
-from ie_serving.storage.mirror import locks
+from ie_serving.storage.mirror import download, locks
 from ie_serving.storage.mirror.cache import Cache, size_on_disk
-from ie_serving.storage.mirror.download import (
-    DownloadState,
-    LeastSpeed,
-    Progress,
-    Transfer,
-    download,
-)
+from ie_serving.storage.mirror.download import DownloadState, LeastSpeed, Progress, Transfer
 from ie_serving.storage.siblings import BasePathListing, Sibling
 from ie_serving.storage.trouble import PASSING, RetryLimits, RetryLoop
 from ie_serving.telemetry.log.logs import Event
@@ -197,7 +191,7 @@ class Mirror:
             broken_off=Flag(),
             given_up=given_up,
         )
-        download(state, files)
+        download.download(state, files)
         progress.finish()
 
     def _fingerprint(self, directory: str, entries: tuple[Entry, ...]) -> str:

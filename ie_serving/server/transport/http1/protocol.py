@@ -47,18 +47,11 @@ from ie_serving.server.transport.http1.faults import (
 )
 from ie_serving.server.transport.http1.heads import (
     BLANK_LINE,
-    CLOSE,
-    CONTINUE_HEAD,
-    KEEP_ALIVE,
     LONGEST,
     KnownHeads,
-    date,
-    head,
     offered,
-    plain,
     request_head,
     size_of,
-    switching,
     without_upgrade,
 )
 from ie_serving.server.transport.http1.holding import (
@@ -82,6 +75,15 @@ from ie_serving.server.transport.http1.messages import (
     Reply,
     Request,
     RequestHead,
+)
+from ie_serving.server.transport.http1.reply_heads import (
+    CLOSE,
+    CONTINUE_HEAD,
+    KEEP_ALIVE,
+    date,
+    head,
+    plain,
+    switching,
 )
 
 JOINED: Final = 64 * 1024

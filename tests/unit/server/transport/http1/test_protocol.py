@@ -6,7 +6,7 @@ import pytest
 
 from ie_serving.core.runtime.states import IllegalMove
 from ie_serving.server.transport.http1.connection_states import Reader, Writer
-from ie_serving.server.transport.http1.heads import CLOSE, KnownHeads
+from ie_serving.server.transport.http1.heads import KnownHeads
 from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
@@ -17,6 +17,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
 )
 from ie_serving.server.transport.http1.protocol import JOINED, Protocol
+from ie_serving.server.transport.http1.reply_heads import CLOSE
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /l HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

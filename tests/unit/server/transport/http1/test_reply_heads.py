@@ -2,7 +2,7 @@
 
 import pytest
 
-from ie_serving.server.transport.http1.heads import date, head, plain
+from ie_serving.server.transport.http1.reply_heads import date, head, plain
 
 
 def test_a_head_says_status_and_headers_and_what_they_mean_for_the_connection() -> None:

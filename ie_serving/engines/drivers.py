@@ -57,7 +57,6 @@ MOST_HEAD = 512
 MOST_MARK = 64 * 1024
 """Bytes of a file within which a mark stands: descriptions are short."""
 
-
 OtherDrivers = Callable[[], Mapping[str, Driver]]
 AT_HAND = ("onnxruntime", "openvino")
 """Names of the drivers that `app/application.py` makes at the start."""

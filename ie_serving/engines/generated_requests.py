@@ -22,7 +22,6 @@ MOST_ELEMENTS = 1 << 24
 Dim = int | str
 """A fixed size, or the name of an open one; open ones of one name are of one size."""
 
-
 LEAST: Final = "the least integer"
 """Label of the request that some libraries end the process at, divided by -1."""
 Integers: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"

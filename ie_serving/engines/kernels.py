@@ -17,7 +17,6 @@ from ie_serving.engines.base import EngineOptions
 INLINE, THREAD, PROCESS = "inline", "thread", "process"
 """Ways to run a kernel: in threads that all models share, in threads or in processes of its own."""
 
-
 MOST_PROCESSES = 1000
 """More would be a slip of the keyboard: each takes tens of megabytes."""
 FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"

@@ -41,7 +41,6 @@ Encode = Callable[[Outputs], T]
 HandOn = Callable[["Interface[Any]"], "Interface[Any]"]
 """Wraps the interface of one protocol, as an access log does."""
 
-
 NARROW: Final = 4
 """Largest size in bytes of an element whose text is short."""
 SHORT_TEXT: Final = 16

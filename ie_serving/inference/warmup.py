@@ -54,7 +54,6 @@ Records = Callable[[BinaryIO], Iterator[tuple[str, bytes]]]
 Replay = Callable[[Servable, bytes], Coroutine[Any, Any, object]]
 """Runs one serialized recorded request on a servable that does not serve yet."""
 
-
 MOST_REQUESTS = 10_000
 """Most golden requests of one file; more are refused. At 1 ms each they delay a version by 10 s."""
 ReadRecords = Callable[[BinaryIO], Iterable[GoldenRequest]]

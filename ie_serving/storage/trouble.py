@@ -40,11 +40,9 @@ T = TypeVar("T")
 PASSING = (Unreachable, Throttled)
 """Transient trouble. All other trouble lasts until a person changes something."""
 
-
 QUICK_THEN_PATIENT = Backoff(first_s=0.2, longest_s=10.0)
 """A broken connection is best opened again at once; a store that stays unreachable is tried every 5
 to 10 s."""
-
 
 _CODE = re.compile(r"(?:[0-9]{3} )?[A-Za-z0-9._-]{1,64}|[A-Za-z0-9.:_-]{1,255}:[0-9]{1,5}")
 """A code, with the HTTP status before it or not; or host and port."""

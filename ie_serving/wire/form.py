@@ -36,7 +36,6 @@ _BOUNDARY = re.compile(rb';\s*boundary=(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE)
 _PARAMETER = re.compile(r';\s*(\w+\*?)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 _ESCAPED = re.compile(r"\\([\\\"])")
 
-
 MIME: Final = "out_mime_type"
 _MIME_TYPE: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+*-]+(;[ !-:<-~]*)?", re.IGNORECASE)
 """Types that are safe in a header of the reply: ASCII without line ends."""

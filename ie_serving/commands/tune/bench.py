@@ -21,7 +21,6 @@ from ie_serving.engines.layers.precision_trial import TrialRequest
 
 clock = time.perf_counter
 
-
 ROUNDS = 5
 """Rounds at the end, in which the best keys and the present configuration are measured in turn."""
 SEARCHED, MEASURED = 0.55, 0.35

@@ -18,7 +18,6 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 
 FlagValue = bool | int | float | str
 
-
 READ: Mapping[str, Callable[[Any], Any]] = {
     "grpc_channel_arguments": lambda text: (
         structures.arguments(text, "--grpc_channel_arguments") if text else {}

@@ -32,7 +32,6 @@ KEY = "graphs"
 OWN = ("name", "version")
 """Keys of an entry that `graph.json` does not have: there they follow from the directory."""
 
-
 PIPELINES = "pipeline_config_list"
 LIBRARIES = "custom_node_library_config_list"
 REQUEST = "request"

@@ -37,7 +37,6 @@ REPOSITORY_KEYS: Final = frozenset({"base_path", "include", "exclude"})
 Unknown = Callable[[Mapping[str, Any], frozenset[str], str], None]
 """Warns of keys that are not known, at a place."""
 
-
 # A string or comment without an end extends to the end of the text: otherwise each quote in it
 # would begin another search for an end, which takes hours for a long text.
 _COMMENT = re.compile(

@@ -34,7 +34,6 @@ _POSITIVE = (
     "max_execution_batch_size",
 )
 
-
 _OF_SESSION: Final = """device_count intra_op_parallelism_threads inter_op_parallelism_threads
 use_per_session_threads session_inter_op_thread_pool placement_period device_filters gpu_options
 pluggable_device_options allow_soft_placement log_device_placement graph_options rpc_options

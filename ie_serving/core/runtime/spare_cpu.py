@@ -58,9 +58,7 @@ TURN_S: Final = 0.1
 """Longest wait of a load for its turn, in seconds: a small model is not kept waiting by one that
 takes minutes to compile."""
 
-
 _LIBC: Final[Any] = ctypes.CDLL(None)
-
 
 T = TypeVar("T")
 INTERRUPTED_S: Final = 0.0001

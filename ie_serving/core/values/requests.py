@@ -15,7 +15,6 @@ FeatureValues: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]
 Features: TypeAlias = Mapping[str, FeatureValues]
 """One Example."""
 
-
 Decoded: TypeAlias = tuple[Arrays, object]
 """Inputs by alias, and the form of the reply."""
 RTOL, ATOL = 1e-3, 1e-5

@@ -37,7 +37,6 @@ SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
-
 # An empty tensor has no maximum or minimum: such a test is false for every value.
 _OF_ELEMENTS = frozenset({"max", "min"})
 _GIVE_ELEMENTS = frozenset({"", *_OF_ELEMENTS})

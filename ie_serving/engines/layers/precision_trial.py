@@ -49,7 +49,6 @@ take longer than all else of such a model's load."""
 
 now = time.perf_counter
 
-
 MOST_GUESSES = 24
 """Sizes and integers that are tried for a signature: each may compile for a shape."""
 MOST_S = 5.0

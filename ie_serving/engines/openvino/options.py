@@ -32,7 +32,6 @@ _NAMED = re.compile(
     r"\s*(\([^()\[\]]*\)|\[[^()\[\]]*\]|\"?(?i:auto)\"?)\s*(?:,|$)"
 )
 
-
 PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
 """Properties that say the precision: today's, and that of 2020."""
 MODE = "EXECUTION_MODE_HINT"

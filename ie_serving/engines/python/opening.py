@@ -55,7 +55,6 @@ _numbers = itertools.count(1)
 
 NO_SHIMS: Final[Mapping[str, ModuleType]] = {}
 
-
 CONVERTER: Final = "openvino.tools.ovc"
 FUNCTION: Final = "convert_model"
 RESERVED = (driver_params.INPUTS, driver_params.OUTPUTS)

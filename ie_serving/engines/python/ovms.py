@@ -54,7 +54,6 @@ DATATYPES: Mapping[str, str] = {
 BYTES = "BYTES"
 """Datatype of strings: each behind its length, in four bytes, little-endian."""
 
-
 CLASS = "OvmsPythonModel"
 SHIM = "pyovms"
 NODE = "node"

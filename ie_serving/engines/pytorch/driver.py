@@ -43,7 +43,6 @@ PYTHON = Hint("; to allow that, set {engine.allow_python}")
 _one_at_a_time = threading.Lock()
 """`torch.export.load` stores its input in a global variable, and fails if two run concurrently."""
 
-
 LIBRARY, NAME, EXTRA = "torch", "PyTorch", "pytorch"
 KNOWN = (driver_params.INPUTS, driver_params.OUTPUTS, CLASS, ARGUMENTS)
 TorchLibrary = Any

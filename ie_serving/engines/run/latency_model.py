@@ -29,7 +29,6 @@ CEILING_S = 4 * INLINE_MAX_S
 """Measurements count as at most this many seconds, so that after one slow spell a few dozen
 requests, not hundreds, bring the mean below `INLINE_MAX_S` again."""
 
-
 _alone = threading.Lock()
 """Probes of models that load at the same time would measure each other."""
 REPEATS = 15

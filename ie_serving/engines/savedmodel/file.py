@@ -31,10 +31,8 @@ _REFERENCE = 100
 INTERNAL = "__saved_model_"
 """Prefix of the names of TensorFlow's own signatures; they compute nothing."""
 
-
 MetaGraph: TypeAlias = Proto
 """A MetaGraphDef: the graph, its functions and its signatures."""
-
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
 LEFT_OVER = "unused_control_flow_input"

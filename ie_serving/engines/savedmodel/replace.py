@@ -40,7 +40,6 @@ _FLOAT = DataType.FP32.number
 _COMPLEX = 8
 """The number of complex64, which has no `DataType`: the API does not carry it."""
 
-
 _OUTPUTS: Final = {
     **dict.fromkeys(("Abs", "Cast", "Cos", "Exp", "LogicalNot", "OnesLike", "Sin", "Square"), "y"),
     **dict.fromkeys(("AddV2", "ApproximateEqual", "Equal", "FloorDiv", "FloorMod", "Greater"), "z"),

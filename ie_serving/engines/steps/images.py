@@ -19,7 +19,6 @@ STRETCH, CROP, PAD = "stretch", "crop", "pad"
 
 COLOURS = ("RGB", "BGR", "GREY")
 
-
 MOST_PICTURES = 256
 """Most pictures of one tensor; more are refused, since each may take a second to decode."""
 CHANNELS = (1, 3)

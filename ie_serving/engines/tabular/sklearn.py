@@ -31,7 +31,6 @@ DEEPEST = 12
 """Levels of nested lists and estimators that are looked through; a search over a pipeline of a
 column transformer of pipelines has 10."""
 
-
 log = logging.getLogger(__name__)
 SKOPS = ".skops"
 LIBRARY, EXTRA = "scikit-learn", "sklearn"

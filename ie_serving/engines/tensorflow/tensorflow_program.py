@@ -26,13 +26,11 @@ from ie_serving.telemetry.log.logs import Event, carried
 
 T = TypeVar("T")
 
-
 log = logging.getLogger(__name__)
 
 ABANDONED_S = 30.0
 """Seconds that a run may continue after its client has left. TensorFlow cannot cancel a run, so
 beyond this the process is killed: runs that hang would in time occupy every lane."""
-
 
 MOST_AT_ONCE = 8
 """Requests of one signature that TensorFlow runs at once, unless `nireq` is set; more wait. One

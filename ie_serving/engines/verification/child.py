@@ -73,7 +73,6 @@ MOST_BYTES = 1 << 24
 PLAIN = {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(min(2, os.cpu_count() or 1))}
 """Properties with which OpenVINO compiles once, without measurements."""
 
-
 AnsweredGuess = tuple[Guess, GeneratedRequest, Arrays]
 """A guess, the request made from it, and the reference's outputs."""
 LOCATE_S = 10

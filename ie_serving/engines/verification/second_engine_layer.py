@@ -38,7 +38,6 @@ REPEATS, MOST_S = 7, 0.5
 SHARE: Final = 0.8
 """The other engine serves if it takes at most this share: less may be noise."""
 
-
 T = TypeVar("T")
 MOST_EXACT = 1 << 24
 """Integers beyond it are extreme: float32, in which engines often compute, rounds them."""

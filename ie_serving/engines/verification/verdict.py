@@ -46,7 +46,6 @@ MANY, FEW_SHARE = 1000, 1e-3
 """Outputs of at least `MANY` integers, such as classes of pixels: the share `FEW_SHARE` may differ:
 rounding decides between classes of nearly equal scores."""
 
-
 OPENVINO = "OpenVINO"
 """Name of the first engine in steps and texts."""
 FOLDER = "verdicts"

@@ -37,7 +37,6 @@ K = TypeVar("K", bound=Hashable)
 ReloadTurn = asyncio.Future[None]
 """One listing, for all who wait for it."""
 
-
 SEE_LOG = "Check server logs for more info."
 UNREADABLE = "Config file not found or cannot open."
 FILE_FAILED = f"Reloading config file failed. {SEE_LOG}"

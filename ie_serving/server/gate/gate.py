@@ -57,7 +57,6 @@ Raises NotFound if no route matches."""
 Phrase = Callable[[Exception], Reply]
 """Makes a reply from an error."""
 
-
 MOST_OWN: Final = 64
 """Callers whose own services are kept; beyond it new ones are made, with untrained parsers."""
 ServicesFor = Callable[[Principal], Services]

@@ -43,7 +43,6 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 _PARTS: Final = ("kty", "n", "e", "crv", "x", "y")
 """Members of a public key. Others in a set, such as a private part, are ignored."""
 
-
 REFRESH_S: Final = 300.0
 """Seconds between two fetches: a key that the issuer has withdrawn is accepted that much longer."""
 RETRY_S: Final = 10.0

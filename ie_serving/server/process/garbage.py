@@ -66,7 +66,6 @@ _NEVER: Final = 1 << 30
 """Collections of the middle generation before Python would begin a full one by itself. A process
 does not live to see so many."""
 
-
 HEAP_LOOK_S: Final = 10.0
 """Seconds between two checks of how much memory requests have taken."""
 SOON_S: Final = 1.0

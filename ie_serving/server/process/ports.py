@@ -37,7 +37,6 @@ was killed closes its ports up to 0.3 s later, and a supervisor starts the next 
 
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-
 PortSockets: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
 """The arbiter's sockets for its workers, by the name of each port that is on."""
 REST, GRPC = "REST", "gRPC"

@@ -25,7 +25,6 @@ VERSION: Final = b"13"
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES: Final = 16
 
-
 PING_S: Final = 20.0
 """Seconds without received data after which the client gets a ping; after as many more without data
 the connection is closed."""

@@ -28,7 +28,6 @@ from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
 
-
 ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.DNS: "check the resolver (storage.googleapis.com) and STORAGE_EMULATOR_HOST",
     Trouble.REFUSED: "check STORAGE_EMULATOR_HOST, firewall and proxy",

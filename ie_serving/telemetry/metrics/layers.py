@@ -8,7 +8,6 @@ from ie_serving.telemetry.metrics.text import family, sample
 HITS: Final = "ie_serving_response_cache_hits_total"
 MISSES: Final = "ie_serving_response_cache_misses_total"
 
-
 RECORDED: Final = "ie_serving_requests_recorded_total"
 NOT_RECORDED: Final = "ie_serving_requests_not_recorded_total"
 SEQUENCES = "ie_serving_sequences"

@@ -31,7 +31,6 @@ from ie_serving.telemetry.metrics.text import (
 STREAMS_OPEN: Final = "ie_serving_streams_open"
 STREAM_DROPPED: Final = "ie_serving_stream_requests_dropped_total"
 
-
 MOST_SERIES: Final = 16
 """Series of a model from which each further one triggers the removal of gone versions' series, even
 if no page is read."""

@@ -10,7 +10,6 @@ from typing import Final
 CONTENT_TYPE = "text/plain"
 """Content type of the page in TensorFlow Serving."""
 
-
 MICROSECONDS: Final = 1e6
 """Factor that converts a duration to microseconds."""
 ALL: Final = slice(None)

@@ -42,7 +42,6 @@ any size with one line."""
 SEQUENCE_ID: Final = "sequence_id"
 """The input of a model with state that names a sequence; for 0 the server begins one, each time."""
 
-
 SamplePieces: TypeAlias = Sequence["str | NestedValue | FileContent"]
 """Consecutive texts; long ones are not expanded."""
 _URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]%/@-]+")

@@ -73,7 +73,6 @@ UPRIGHT: Final[Mapping[int, Callable[[Array], Array]]] = {
 }
 """Functions that turn a picture upright, by its orientation; 1 is upright. All give views."""
 
-
 MOST_SEGMENTS: Final = 2000
 """Segments and filling bytes in front of a JPEG's picture. A profile of 16 MB and an XMP of that
 size are 256 segments each."""

@@ -53,7 +53,6 @@ _LOOKED_OVER: Final = 1 << 10
 """Elements up to which looking for the largest is cheaper than `np.errstate`, whose context manager
 takes about 10,000 instructions."""
 
-
 LONGEST: Final = 16 * 1024
 """Bytes up to which a body's layout is looked up; lists take little of a larger body's time."""
 MOST: Final = 64

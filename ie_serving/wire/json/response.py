@@ -68,7 +68,6 @@ _PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
 """numpy's characters of the dtypes that orjson and TensorFlow Serving write alike, or nearly so:
 floats of 32 and 64 bits, integers, booleans. A float of 16 bits has many texts of 6 digits."""
 
-
 LONGEST_ERROR: Final = 16_384
 """Characters of an error that are sent: it may quote a name, which may be as long as a body."""
 CUT: Final = "...TRUNCATED"

@@ -36,7 +36,6 @@ lock, for 0.1 s and more with a million lists."""
 _CHUNK = 1024
 """Elements that are tried together in the search for the first one that is at fault."""
 
-
 BASE64_KEY = "b64"
 CANNOT_DECODE_BASE64 = advised(
     "Unable to base64 decode", ": the standard alphabet is expected, padded or not"

@@ -21,7 +21,6 @@ COMPARED: Final = "compared"
 ANY_RANK: Final = (-1,)
 """Shape of a tensor whose rank is open, which the protocol cannot express."""
 
-
 READY: Final = "READY"
 UNAVAILABLE: Final = "UNAVAILABLE"
 _STATES: Final = {

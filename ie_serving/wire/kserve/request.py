@@ -57,7 +57,6 @@ MOST: Final = 64
 """Remembered requests, 2 KB each; a further one empties the memory, as clients choose them. None
 has an id: most clients that send one send another with each request."""
 
-
 BodyBytes = bytes | memoryview
 LARGE_TEXT: Final = 32 * 1024
 """Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""

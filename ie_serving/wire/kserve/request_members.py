@@ -20,7 +20,6 @@ NESTED: Final = "[...]"
 
 _CONTAINERS: Final = (simdjson.Array, simdjson.Object, list, dict)
 
-
 BINARY: Final = "binary_data"
 ALL_BINARY: Final = "binary_data_output"
 

@@ -34,7 +34,6 @@ _SIDE: Final = 64
 """Rows and columns of the example image, which the server resizes: models of any size run on it."""
 _PNG: Final = "png"
 
-
 MOST_ELEMENTS: Final = 1_000_000
 """Elements of all examples together, 4 MB of JSON in each of both APIs."""
 MOST_OF_ONE: Final = 200_000

@@ -16,7 +16,6 @@ from ie_serving.wire.image.pictures import encoded
 RunStep = Callable[[Data, NamedModels], Data]
 """Computes a step; the second are the server's models."""
 
-
 _FITS: Mapping[str, str] = {"CENTER_CROP": images.CROP, "STRETCH": images.STRETCH}
 _LAYOUTS: Mapping[str, str] = {"CHANNELS_FIRST": "NCHW", "CHANNELS_LAST": "NHWC"}
 _COLOURS: Mapping[str, str] = {"RGB": "RGB", "BGR": "BGR", "GRAYSCALE": "GREY"}

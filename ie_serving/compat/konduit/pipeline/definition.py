@@ -28,7 +28,6 @@ MODELS: Final = ("ONNX", "TENSORFLOW", "ND4JTENSORFLOW")
 _OF_AUTHORS: Final = frozenset({"names", "classColors", "ioInputs", "ioOutputs"})
 """Keys of objects whose own keys are names that the author chose."""
 
-
 _CONVERT = "convert the model to ONNX, and make it a step of type ONNX"
 _WRITE = "write a step of type PYTHON, or a kernel of your own (docs/guide/own-code.md)"
 REFUSED: Mapping[str, str] = {

@@ -59,7 +59,6 @@ LONGEST_SHOWN = 100
 
 INT_SWITCH, STRING_SWITCH = "INT_SWITCH", "STRING_SWITCH"
 
-
 step_log = logging.getLogger("ie_serving.kernel")
 LONGEST_LOGGED = 200
 """Characters of a value that a LOGGING step writes: pictures would fill the log."""

@@ -52,7 +52,6 @@ REFUSED: Final = {
 
 _STANDARD: Final = str.maketrans("-_", "+/")
 
-
 PREDICT: Final = "predict"
 PROBABILITIES: Final = "predict_proba"
 LOGARITHMS: Final = "predict_log_proba"

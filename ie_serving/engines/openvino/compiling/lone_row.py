@@ -32,7 +32,6 @@ MOST_WEIGHTS = 32 << 20
 """Bytes of constants up to which a graph is compiled twice, since they are then in memory twice.
 A larger graph computes a row for milliseconds; the check of shapes costs little beside that."""
 
-
 FLOATS = named("f16 f32")
 TYPES = FLOATS | named("i32 i64 boolean")
 """Element types for which operations that move data were compared."""

@@ -69,7 +69,6 @@ DROPPED = frozenset(
 )
 """Names that OpenVINO no longer has and that nothing replaces."""
 
-
 SUPPORTED = "SUPPORTED_PROPERTIES"
 OF_CORE = frozenset(
     {

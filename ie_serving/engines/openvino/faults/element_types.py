@@ -34,7 +34,6 @@ RIGHT = frozenset(
 _OWN = "opset"
 """Prefix of the version of OpenVINO's own operations."""
 
-
 INT32 = np.iinfo(np.int32)
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
 RANGES: Mapping[DataType, tuple[float, float]] = {

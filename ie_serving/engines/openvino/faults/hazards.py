@@ -70,7 +70,6 @@ STRINGS: Rules[Ask] = Rules(element_types.RULES)
 SIZED: Rules[Ask] = Rules(rewrites.SIZED, fusions.RULES)
 """Once the sizes of the inputs are final."""
 
-
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
 """Sizes for open dimensions, tried in this order until the graph accepts one. With fixed inputs
 only shapes that depend on values stay open. If the graph accepts none, every open shape counts as

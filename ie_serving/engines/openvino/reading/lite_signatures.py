@@ -34,7 +34,6 @@ _WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
 _FLEX_MAP = 9
 """Type of a map; the two lowest bits of a type's byte hold a width."""
 
-
 IDENTIFIER = b"TFL3"
 """Identifier of the format, from the fifth byte of the file on."""
 METADATA = "signature_defs_metadata"

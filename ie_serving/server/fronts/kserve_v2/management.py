@@ -41,7 +41,6 @@ _FLAGS_OF: Final[Mapping[str, tuple[bool, bool, bool, int]]] = {
 }
 """Triton's three flags and its verbose level, by our level."""
 
-
 _FORMS: Final = {bool: "true or false", int: "a number from 0", str: "a text"}
 DEPENDENTS: Final = "unload_dependents"
 _REPLACING: Final = ("config", "file:")

@@ -33,7 +33,6 @@ has room again within a second, and a model is loaded."""
 Page = tuple[int, str, Octets]
 """HTTP status, content type, body."""
 
-
 SMALLEST_COMPRESSED = 1024
 """Bytes of the smallest reply that is compressed. A smaller one fits one network packet (1,460
 bytes) anyway, so compression would cost some 50 us of processor time for nothing."""

@@ -35,20 +35,16 @@ _GET = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 
-
 GENERATED = ("gen_json", "gen_client")
 """Verbs that generate samples for people who write clients (`client_samples.py`)."""
 _OF_A_MODEL = ("metadata", "details", *GENERATED)
 """Words that may follow a model in the target of a GET."""
 
-
 LONGEST_REMEMBERED = 256
 """Longest target in characters that is cached, so that unknown clients cannot fill the memory."""
 
-
 ALLOWED = "GET, HEAD, POST, OPTIONS"
 """Methods of the API, as the header `allow` lists them."""
-
 
 PING = "/ping"
 """Amazon SageMaker's health check of a container, beside `/invocations` (`fronts/sagemaker`)."""

@@ -24,7 +24,6 @@ _encoder = Encoder()
 
 HeaderPair = tuple[str, str]
 
-
 _OK = (":status", "200")
 _TYPE = ("content-type", "application/grpc")
 _ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")

@@ -24,7 +24,6 @@ bytes, which are cheaper to parse than a view."""
 GrpcMessage = tuple[bool, "bytes | memoryview"]
 """Whether the message is compressed, and its bytes."""
 
-
 IDENTITY: Final = b"identity"
 INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
 """Window bits for zlib, by `grpc-encoding`."""

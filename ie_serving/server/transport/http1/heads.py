@@ -24,7 +24,6 @@ HeadFields = list[tuple[bytes, bytes]]
 SEPARATORS: Final = 4
 """Bytes between and behind name and value of a header."""
 
-
 _HOST: Final = re.compile(
     rb"(?:\[[0-9A-Za-z:._~!$&'()*+,;=%-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
 )

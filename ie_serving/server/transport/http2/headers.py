@@ -76,7 +76,6 @@ _OF_CONNECTIONS = {
     b"upgrade",
 }
 
-
 HeaderField: TypeAlias = tuple[bytes, bytes]
 OVERHEAD: Final = 32
 """Bytes that an entry counts beside its name and value; section 4.1."""

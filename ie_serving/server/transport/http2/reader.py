@@ -49,7 +49,6 @@ _READING = SendEvent.READING
 _READ = SendEvent.READ
 _BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
 
-
 _unpack_head = frames.HEAD.unpack_from
 """Bound once, since it is called for each frame of each connection."""
 

@@ -51,7 +51,6 @@ CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 SMALL: Bounds = (-MOST, MOST)
 """Bounds of integers that are exact in float32, and of sizes."""
 
-
 _Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
 """A function of an operation, one of its outputs and the bounds of its inputs; returns the
 output's."""

@@ -56,7 +56,6 @@ _FACTORS = 1 << 16
 """Largest product of two factors up to which a MatMul whose results become floats is left to the
 plugin: the factors of quantized models have 8 bits."""
 
-
 _BITS = 11
 _LOWEST_BITS = (1 << _BITS) - 1
 _HIGHEST = 1 << (31 - 2 * _BITS)

@@ -393,7 +393,11 @@ def described(tail_size: object, shape: list[int], datatype: str = "FP32") -> di
         pytest.param(described(0, [1 << 40, 1 << 40]), b"", "FP32", "has 0 bytes", id="shape"),
         pytest.param(described(0, [0, 1 << 62]), b"", "FP32", "x", id="nothing of much"),
         pytest.param(
-            described(5, [1, 1], "BYTES"), b"\x09\0\0\0a", "BYTES", "expected 1 elements", id="truncated"
+            described(5, [1, 1], "BYTES"),
+            b"\x09\0\0\0a",
+            "BYTES",
+            "expected 1 elements",
+            id="truncated",
         ),
         pytest.param(
             described(2, [1, 1], "BYTES"), b"\x01\0", "BYTES", "expected 1 elements", id="no length"

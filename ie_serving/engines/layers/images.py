@@ -35,7 +35,7 @@ from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.log.logs import Event
-from ie_serving.wire.image.pictures import decode, resized
+from ie_serving.wire.image import decode, resized
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import numpy as np
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array, Arrays, DataType, Specs, TensorSpec, tensor
+from ie_serving.wire.image import decode, encoded, resized
 from ie_serving.wire.image.draw import PALETTE, drawn
-from ie_serving.wire.image.pictures import decode, encoded, resized
 
 STRETCH, CROP, PAD = "stretch", "crop", "pad"
 """Ways to fit a picture to another shape: stretched, cut to the middle, or with black edges."""

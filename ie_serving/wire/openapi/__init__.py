@@ -24,7 +24,7 @@ from ie_serving.core.values.signatures import EXAMPLES
 from ie_serving.core.values.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.wire.clients import model_path
 from ie_serving.wire.clients.sample import NestedValue, filled
-from ie_serving.wire.image.pictures import encoded
+from ie_serving.wire.image import encoded
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.openapi import schemas
 from ie_serving.wire.openapi.schemas import Schema

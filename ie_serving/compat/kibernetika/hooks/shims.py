@@ -17,7 +17,7 @@ from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, Serving
 from ie_serving.core.values.image_form import COLOURED
 from ie_serving.core.values.tensors import BY_NUMPY, Array
 from ie_serving.engines.python.asking import marked
-from ie_serving.wire.image.pictures import decode
+from ie_serving.wire.image import decode
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 from ie_serving.wire.tfs.tensor_proto import decode_tensor

@@ -17,8 +17,8 @@ from ie_serving.core.values.tensors import Array, Arrays
 from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.steps import boxes
 from ie_serving.engines.steps.images import only, rectangles_of, room, sized
+from ie_serving.wire.image import encoded
 from ie_serving.wire.image.draw import Colour, colour_of, drawn
-from ie_serving.wire.image.pictures import encoded
 
 MOST: Final = 1000
 """Boxes of one picture."""

@@ -11,7 +11,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, strings
 from ie_serving.engines.python.asking import NamedModels
 from ie_serving.engines.steps import images, texts
-from ie_serving.wire.image.pictures import encoded
+from ie_serving.wire.image import encoded
 
 RunStep = Callable[[Data, NamedModels], Data]
 """Computes a step; the second are the server's models."""

@@ -172,7 +172,7 @@ def _raw(value: Any) -> bytes:  # noqa: ANN401
 
 
 def _png(data: bytes) -> bytes:
-    from ie_serving.wire.image.pictures import (
+    from ie_serving.wire.image import (
         decode,  # here: few scripts take pictures
         encoded,
     )

@@ -20,7 +20,7 @@ from ie_serving.engines.layers import images
 from ie_serving.engines.layers.images import ImageBatch, ImageLayer, taking_images
 from ie_serving.engines.layers.layer import LayeredEngine
 from ie_serving.engines.preprocessing import Preprocessing, PropertyPair
-from ie_serving.wire.image.pictures import decode, resized
+from ie_serving.wire.image import decode, resized
 from tests.stand_in_engine import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract
 from tests.unit.wire.image.pictures import encoded, noise, png_header

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from ie_serving.core.runtime.budget import BUDGET
 from ie_serving.core.values.errors import InvalidTensor, NotSupported, QueueFull, RequestTooLarge
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.image.pictures import MOST_PIXELS, MOST_SCANS, decode, pillow
+from ie_serving.wire.image import MOST_PIXELS, MOST_SCANS, decode, pillow
 from tests.unit.wire.image.pictures import encoded, noise, png_header, saved, smooth
 
 RGB, GREY = 3, 1

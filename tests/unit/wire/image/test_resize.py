@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.values.tensors import Array
-from ie_serving.wire.image.pictures import resized
+from ie_serving.wire.image import resized
 from tests.unit.wire.image.pictures import noise
 
 F32 = {"INFERENCE_PRECISION_HINT": "f32"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidTensor
-from ie_serving.wire.image.pictures import (
+from ie_serving.wire.image import (
     MOST_BETWEEN,
     MOST_CHUNKS,
     MOST_SCANNED,

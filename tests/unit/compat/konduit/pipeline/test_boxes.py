@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed
-from ie_serving.wire.image.pictures import decode, encoded
+from ie_serving.wire.image import decode, encoded
 from tests.tables import named_by
 from tests.unit.compat.konduit.pipeline.pipelines import ran
 

@@ -19,7 +19,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.other_models import Surroundings
 from ie_serving.engines.python.context import Context
-from ie_serving.wire.image.pictures import encoded
+from ie_serving.wire.image import encoded
 from tests.tables import named_by
 from tests.unit.compat.konduit.pipeline.pipelines import array, ran
 

@@ -12,6 +12,7 @@ from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.requests import CALLER, InferRequest
 from ie_serving.core.values.tensors import Arrays, Method, Outputs, Signature
 from ie_serving.inference import examples
+from ie_serving.inference.debug_lines import is_wanted, note_tensors
 from ie_serving.inference.interface import (
     Encode,
     Interface,
@@ -19,7 +20,7 @@ from ie_serving.inference.interface import (
     UnencodedOutputs,
     unencoded,
 )
-from ie_serving.inference.request_notes import is_wanted, note_tensors, observed
+from ie_serving.inference.request_notes import observed
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics.requests import ServedRequests
 from ie_serving.telemetry.request.entry import CURRENT

@@ -38,7 +38,7 @@ from ie_serving.core.values.tensors import (
     Signature,
     copies,
 )
-from ie_serving.inference import request_notes
+from ie_serving.inference import debug_lines
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Results
 from ie_serving.models.version.handle import Servable
@@ -205,7 +205,7 @@ def _computation(signature: Signature) -> object:
 async def _run(
     servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
 ) -> Arrays:
-    request_notes.note_examples(servable, signature.name, len(examples))
+    debug_lines.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
     # Filled element by element: numpy would make fixed-width bytes and cut trailing zero bytes.

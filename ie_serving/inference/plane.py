@@ -19,7 +19,7 @@ from ie_serving.core.values.requests import ExamplesRequest, InferRequest, Model
 from ie_serving.core.values.signatures import check_served
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.values.versions import VersionStatus
-from ie_serving.inference import examples, request_notes
+from ie_serving.inference import debug_lines, examples
 from ie_serving.inference.bound_signature import BoundSignature, check_method
 from ie_serving.inference.deadline import Alarm, LimitedWork, within
 from ie_serving.inference.interface import (
@@ -299,7 +299,7 @@ class DataPlane:
         if self._metrics.recent is not None:
             known = model if series is not self._metrics.of("") else ""
             self._metrics.recent.add(known, key, code, error)
-        request_notes.note_refusal(model, code)
+        debug_lines.note_refusal(model, code)
 
     # -- warm-up: on a version that does not serve yet; nothing is counted ---------------------
 

@@ -9,7 +9,7 @@ import pytest
 
 from ie_serving.core.values.codes import Code
 from ie_serving.core.values.errors import InvalidRequest
-from ie_serving.inference import request_notes
+from ie_serving.inference import debug_lines
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.inference.test_plane import Words, asked, examples
 
@@ -62,5 +62,5 @@ async def test_names_that_the_model_lacks_are_counted_since_they_may_be_data(
 
 def test_a_name_of_any_length_makes_a_short_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "ie_serving")
-    request_notes.note_refusal("m" * 1_000_000, Code.NOT_FOUND)
+    debug_lines.note_refusal("m" * 1_000_000, Code.NOT_FOUND)
     assert len(caplog.records[0].getMessage()) < 400

@@ -28,14 +28,22 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import HeaderFields
-from ie_serving.telemetry.request.entry import CURRENT, NO_MODEL, RequestEntry, RequestTarget, now
+from ie_serving.telemetry.request.entry import (
+    CURRENT,
+    ID_HEADER,
+    LONGEST_ID,
+    NO_MODEL,
+    RequestEntry,
+    RequestTarget,
+    now,
+    safe_id,
+)
 from ie_serving.telemetry.request.observers import RequestWatch
-from ie_serving.telemetry.request.request_id import HEADER, LONGEST_ID, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 _OK: Final = Code.OK.name
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
-_GIVEN: Final = (HEADER, PARENT, STATE)
+_GIVEN: Final = (ID_HEADER, PARENT, STATE)
 """Names of the metadata that are read."""
 _INDEX_OF: Final = {name: index for index, key in enumerate(_GIVEN) for name in (key, key.encode())}
 """Index of each name in `_GIVEN`: transports pass metadata as text or as bytes."""
@@ -43,7 +51,7 @@ _INDEX_OF: Final = {name: index for index, key in enumerate(_GIVEN) for name in 
 
 def _around(length: int) -> tuple[bytes, bytes]:
     """Return the bytes before the stream's number and before the id, in the end of a reply."""
-    block = header_blocks.SUCCESS + header_blocks.block((HEADER, "i" * length))
+    block = header_blocks.SUCCESS + header_blocks.block((ID_HEADER, "i" * length))
     frame = frames.headers(0, block, ends=True)
     return frame[:5], frame[9 : len(frame) - length]
 
@@ -117,7 +125,7 @@ class _LoggedMethod:
 
 
 def _give_back(id: bytes, context: ObservedContext) -> None:
-    context.set_trailing_metadata(((HEADER, id.decode()),))
+    context.set_trailing_metadata(((ID_HEADER, id.decode()),))
 
 
 def _target_of(path: str) -> RequestTarget:
@@ -132,7 +140,7 @@ def _header_values(metadata: Metadata) -> tuple[bytes, str, str]:
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             given[index] = f"{given[index]},{text}" if given[index] and index == 2 else text
     id, parent, state = given
-    return safe(id.encode()), parent, state
+    return safe_id(id.encode()), parent, state
 
 
 class LoggedHandler(_LoggedMethod):
@@ -311,7 +319,7 @@ class _ObservedHttp2Call(Call):
     @property
     def _trailing(self) -> bytes:  # type: ignore[override]
         """Metadata of a failure."""
-        return header_blocks.block((HEADER, self.told.named().decode())) if self.told else b""
+        return header_blocks.block((ID_HEADER, self.told.named().decode())) if self.told else b""
 
 
 class ObservedCall(_ObservedHttp2Call, UnaryCall):

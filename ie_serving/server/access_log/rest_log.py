@@ -27,20 +27,21 @@ from ie_serving.server.transport.http1.messages import (
 from ie_serving.server.transport.http1.protocol import Protocol
 from ie_serving.telemetry.request.entry import (
     CURRENT,
+    ID_HEADER,
     LONGEST,
     RequestEntry,
     RequestTarget,
     current,
     now,
+    safe_id,
 )
 from ie_serving.telemetry.request.observers import RequestWatch
-from ie_serving.telemetry.request.request_id import HEADER, safe
 from ie_serving.telemetry.request.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:  # imported when a connection switches to another protocol
     from ie_serving.server.transport.http1.channel import Channel
 
-_HEADER: Final = HEADER.encode()
+_HEADER: Final = ID_HEADER.encode()
 _CONTEXT: Final = (PARENT.encode(), STATE.encode())
 _ID: Final = _HEADER + b": %b\r\n"
 _TIMING: Final = b"server-timing: %b\r\n"
@@ -86,7 +87,7 @@ class ObservedApp:
 
     def _read(self, head: RequestHead) -> None:
         given = head.fields.get(_HEADER)
-        self._head, self._given = head, safe(given) if given else b""
+        self._head, self._given = head, safe_id(given) if given else b""
         self._asked = RequestTarget("REST", head.method, head.path[:LONGEST].decode("latin-1"))
 
 

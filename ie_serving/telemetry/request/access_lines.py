@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ie_serving.telemetry.log.events import mask, render
 from ie_serving.telemetry.log.json_lines import written_second
-from ie_serving.telemetry.request.request_id import made_ids
+from ie_serving.telemetry.request.entry import made_ids
 
 NAME = "ie_serving.access"
 EVENT = "request answered"

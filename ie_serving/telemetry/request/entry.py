@@ -2,16 +2,22 @@
 
 The code that carries a request makes a `RequestEntry` on arrival and sets `CURRENT`; code that
 works for the request adds facts. Without observers there are no entries.
+
+The id of a request is the client's own if it is safe to log, otherwise a new one. Source: Envoy,
+nginx and Heroku call the header `X-Request-Id`.
 """
 
+import itertools
+import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ie_serving.telemetry.request.trace_context import Trace
-from ie_serving.telemetry.request.request_id import made_ids
 
 LONGEST: Final = 256
 """Characters of a path or of a model's name that are kept: clients choose them, and a name that no
@@ -22,6 +28,15 @@ MOST_PARTS: Final = 128
 
 now: Final = time.perf_counter
 """The clock of an entry."""
+
+NO_MODEL: Final[tuple[str, int | None]] = ("", None)
+"""Model and version of a request for no model."""
+ID_HEADER: Final = "x-request-id"
+"""A header over REST, metadata over gRPC."""
+LONGEST_ID: Final = 128
+"""Most characters of an accepted id; a longer one is ignored."""
+# Printable ASCII without blanks, quotes and backslashes: ids are logged and sent back.
+_SAFE = re.compile(rb"[!#-&(-\[\]-~]{1,%d}" % LONGEST_ID)
 
 
 def epoch() -> float:
@@ -65,10 +80,6 @@ class RequestTarget(NamedTuple):
     interface: str = ""
     method: str = ""
     path: str = ""
-
-
-NO_MODEL: Final[tuple[str, int | None]] = ("", None)
-"""Model and version of a request for no model."""
 
 
 class RequestEntry:
@@ -168,3 +179,19 @@ class ProfiledRequest(NamedTuple):
         for index, name in enumerate(("decode", "infer", "encode")):
             if times[index] and times[index + 1]:
                 yield name, times[index], times[index + 1]
+
+
+@cache
+def made_ids() -> Iterator[bytes]:
+    """Return an iterator of ids that no other process makes: a random beginning, and a number.
+
+    For all threads of a process. First called in the worker: made before the fork, they would be
+    the same in each worker.
+    """
+    # Random once, then counted: random bytes for each id would cost a system call.
+    return map(f"{secrets.token_hex(8)}%012x".encode().__mod__, itertools.count(1))
+
+
+def safe_id(given: bytes) -> bytes:
+    """Return the id that a client has sent if it is safe to log; else an empty one."""
+    return given if _SAFE.fullmatch(given) else b""

@@ -22,12 +22,14 @@ from ie_serving.telemetry.request.access_lines import COLUMNS, writer_of, writte
 from ie_serving.telemetry.request.access_log import AccessLog, LineFile, check
 from ie_serving.telemetry.request.entry import (
     CURRENT,
+    LONGEST_ID,
     NO_MODEL,
     RequestEntry,
     RequestTarget,
     current,
+    made_ids,
+    safe_id,
 )
-from ie_serving.telemetry.request.request_id import LONGEST_ID, made_ids, safe
 from tests.process import PATIENCE_S, until
 from tests.tables import named_by
 
@@ -145,7 +147,7 @@ def test_an_address_of_a_client_is_written_with_its_port(client: object, written
 
 @pytest.mark.parametrize("given", [b"0f-7.a:b/c=d", b"x" * LONGEST_ID, b"0f"])
 def test_a_safe_id_is_taken(given: bytes) -> None:
-    assert safe(given) == given
+    assert safe_id(given) == given
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_a_safe_id_is_taken(given: bytes) -> None:
     [b"", b"x" * (LONGEST_ID + 1), b"a b", b"a\nb", b'a"', b"a'", b"a\\", b"\xe9", b"\xff\n"],
 )
 def test_another_is_not(given: bytes) -> None:
-    assert safe(given) == b""
+    assert safe_id(given) == b""
 
 
 def test_ids_of_two_makers_differ() -> None:

@@ -38,13 +38,14 @@ from ie_serving.models.traffic.split import SplitTraffic
 from ie_serving.models.version.control import VersionControl, VersionWork
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
+from ie_serving.models.version.renewals import Renewals
 from ie_serving.models.version.transition_policy import (
     Action,
     Load,
     Snapshot,
     preserve_availability,
 )
-from ie_serving.models.version.versions import Renewals, Versions
+from ie_serving.models.version.versions import Versions
 from ie_serving.telemetry.log import logs
 
 log = logging.getLogger(__name__)

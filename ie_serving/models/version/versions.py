@@ -1,9 +1,4 @@
-"""The known versions of one model: queries, the renewal of changed ones, and their end at exit.
-
-When the files of a version change, the new content loads while the old one serves, and replaces it
-once it can serve: so the version has two models in memory for a while, which is why renewal is an
-option. Content that does not load is tried again after a back-off; the old content goes on serving
-and the log has a line.
+"""The known versions of one model, and their end at exit.
 
 `leave_all` closes the code of all versions at process exit, and leaves their memory to the system.
 Freeing a thousand models takes five seconds of processor time; the exit of the process frees their
@@ -12,99 +7,19 @@ memory at once. What outlives memory is closed: kernels, their child processes, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
-from ie_serving.models.version.control import VersionControl, VersionWork
+from ie_serving.models.version.control import VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.transition_policy import Snapshot
 from ie_serving.telemetry.log.logs import Event
 
 log = logging.getLogger(__name__)
-
-Renew = Callable[[VersionControl], VersionControl]
-"""Makes the control of a version's present content."""
-
-
-class Renewals:
-    """The renewals of one model.
-
-    Args of the constructor:
-        renew: makes the control of the replacement of a serving version.
-    """
-
-    def __init__(self, renew: Renew) -> None:
-        self._renew = renew
-        self._fresh: dict[int, VersionControl] = {}
-        self._replaced: list[VersionControl] = []
-
-    @property
-    def under_way(self) -> Collection[VersionControl]:
-        """The controls of content that does not serve yet."""
-        return self._fresh.values()
-
-    @property
-    def failures(self) -> Mapping[int, str]:
-        """Versions whose new content has failed to load, with the cause."""
-        return {number: fresh.error for number, fresh in self._fresh.items() if fresh.error}
-
-    @property
-    def are_settled(self) -> bool:
-        """Whether all new content whose files are at rest has taken over, or has failed once."""
-        fresh = self._fresh.values()
-        return all(each.is_settled or not each.candidate.at_rest for each in fresh)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it is in memory or on its way."""
-        versions = (*self._fresh.values(), *self._replaced)
-        return all(version.state is State.END for version in versions)
-
-    def advance(
-        self, versions: dict[int, VersionControl], wanted: Collection[int]
-    ) -> Iterator[VersionWork]:
-        """Begin renewals, continue those begun, and let those that serve take over.
-
-        Args:
-            versions: the model's, by number; those that are renewed are replaced in it.
-            wanted: numbers of those that go on.
-
-        Yields:
-            The work that follows, to run in tasks.
-        """
-        self._replaced = [v for v in self._replaced if v.state is not State.END]
-        for number in wanted:
-            version = versions.get(number)
-            if version and version.is_outdated and number not in self._fresh:
-                self._fresh[number] = self._renew(version)
-        for number, fresh in list(self._fresh.items()):
-            yield from self._carry_on(number, fresh, versions, wanted)
-
-    def _carry_on(
-        self,
-        number: int,
-        fresh: VersionControl,
-        versions: dict[int, VersionControl],
-        wanted: Collection[int],
-    ) -> Iterator[VersionWork]:
-        old = versions.get(number)
-        if old is None or not old.is_outdated or number not in wanted:
-            leaving = self._fresh.pop(number)
-        elif fresh.servable:
-            leaving, versions[number] = old, self._fresh.pop(number)
-        else:
-            fresh.found(old.candidate)
-            if fresh.is_due:
-                yield fresh.load()
-            return
-        self._replaced.append(leaving)
-        if work := leaving.drop():
-            yield work
-
 
 ENDED_VERSIONS_KEPT = 100
 """Freed versions of a model that stay in its status; beyond it the oldest numbers go, so that a

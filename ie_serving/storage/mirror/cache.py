@@ -5,7 +5,7 @@
     locks/<fingerprint>        shared lock to use the copy, exclusive lock to remove it
     locks/<fingerprint>.making exclusive lock to make the copy, or to remove a broken-off fetch
     digests/<fingerprint>      digests of its files (`CopyDigests`)
-    listings/                  last known good listings (`mirror.py`)
+    listings/                  last known good listings (`Mirror`)
     compiled/                  the engine's own compiled models
 
 Several workers and servers may share one cache. The least recently used copy is evicted first; a

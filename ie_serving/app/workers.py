@@ -17,7 +17,6 @@ from ie_serving.telemetry.metrics.page import Metrics
 Reload = Callable[[], Awaitable[bool]]
 """Reloads; returns whether anything changed. Raises ServingError."""
 
-
 Follow = Callable[[WorkersChange | None], FollowedConfig]
 """Makes what follows the configuration; the argument is that of `FollowedConfig`."""
 

@@ -30,7 +30,7 @@ from ie_serving.inference.interface import (
     decode_examples,
     decode_large,
 )
-from ie_serving.inference.request_notes import note_answer
+from ie_serving.inference.request_notes import note_model
 from ie_serving.inference.sequence_elsewhere import following
 from ie_serving.models.served_models import ServedModels
 from ie_serving.models.traffic.split import SplitTraffic, VersionNotChosen
@@ -288,7 +288,7 @@ class DataPlane:
             version: version that would have answered the request, where one was found.
             begun: whether the model was called for the request.
         """
-        note_answer(model, version)
+        note_model(model, version)
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
         method = _method(interface, api) if api else ""
@@ -415,7 +415,7 @@ class DataPlane:
         """Count the request that the body answers, and its latency if the request succeeds."""
         with self.counting_refusals(model, interface, api) as asked:
             yield asked
-        note_answer(model, asked.version)
+        note_model(model, asked.version)
         if not self._metrics.wanted:
             return
         key, series = _key(interface, api, asked.version), self._metrics.of(model)

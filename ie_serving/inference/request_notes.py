@@ -50,7 +50,7 @@ def observed(read: ReadOutputs[T], servable: Servable) -> ReadOutputs[T]:
     return partial(_read, read, entry)
 
 
-def note_answer(model: str, version: int | None) -> None:
+def note_model(model: str, version: int | None) -> None:
     """Note the model that a request asks for, also one that does not exist, and its version."""
     if model and (entry := current()):
         entry.answered_by = model[:LONGEST], version

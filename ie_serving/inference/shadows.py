@@ -47,7 +47,6 @@ UNAVAILABLE, SHED = "unavailable", "shed"
 RESULTS = (SAME, DIFFERENT, FAILED, UNAVAILABLE, SHED)
 """Outcomes of sampled requests; labels of the metric."""
 
-
 MakeLayer = Callable[
     [CompiledModel, float, Callable[[Signature, Arrays], Take | None]], CompiledModel
 ]

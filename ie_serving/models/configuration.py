@@ -88,7 +88,6 @@ _POLICIES: Mapping[str, Callable[[Mapping[str, Any], str], VersionPolicy]] = {
     "specific": _specific,
 }
 
-
 VERSION_POLICY: Final = SettingKind(version_policy, "JSON")
 VERSION_LABELS: Final = SettingKind(version_labels, "JSON")
 

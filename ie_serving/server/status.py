@@ -24,7 +24,6 @@ LONGEST_TEXT = 1024
 CUT = "...TRUNCATED"
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
-
 HTTP_OF: Mapping[Code, int] = MappingProxyType(
     {
         Code.OK: 200,
@@ -46,7 +45,6 @@ HTTP_OF: Mapping[Code, int] = MappingProxyType(
         Code.UNAUTHENTICATED: 401,
     }
 )
-
 
 _OF_OTHERS: Mapping[type[Exception], int] = MappingProxyType(
     {errors.RequestTooLarge: 413, errors.UnknownEncoding: 415, errors.SequenceEnding: 412}

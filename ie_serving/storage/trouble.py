@@ -164,7 +164,6 @@ MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
     Trouble.OTHER: (StorageError, "the store refused the request"),
 }
 
-
 Classify = Callable[[Exception], tuple[Trouble, str] | None]
 """Names the trouble and the store's code for it; None when the trouble lies below the client."""
 

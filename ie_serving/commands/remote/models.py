@@ -73,7 +73,7 @@ def all_models(rest: RestPort) -> list[Model]:
     except ServerRefused as error:
         if error.status not in NO_SUCH or error.wants_tls:
             raise
-        raise ServerRefused(f"{error}; name a model to be told of that one", error.status) from None
+        raise ServerRefused(f"{error}; name a model to ask for that one", error.status) from None
     if not isinstance(states, dict):
         raise _odd(rest)
     details = _details(rest, "/v1/config/details")

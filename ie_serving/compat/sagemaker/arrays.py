@@ -16,11 +16,9 @@ from ie_serving.core.values.tensors import Array, Arrays, Signature
 
 _MAGIC: Final = b"\x93NUMPY"
 
-
 _LONGEST_HEADER: Final = 4096
 """Bytes of a header; a longer one is refused before it is parsed. numpy's headers
 of arrays of numbers are shorter."""
-
 
 _HEADER: Final = re.compile(
     rb"\{'descr': '([<>|=]?[biuf][0-9]{1,2})', 'fortran_order': (True|False),"

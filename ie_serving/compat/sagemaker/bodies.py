@@ -12,33 +12,24 @@ from ie_serving.core.values.errors import InvalidRequest
 
 JSON: Final = b"application/json"
 
-
 JSON_LINES: Final = (b"application/jsonlines", b"application/jsons", b"application/x-ndjson")
-
 
 CSV: Final = b"text/csv"
 
-
 NPY: Final = b"application/x-npy"
-
 
 _OWN: Final = re.compile(rb'"(?:instances|inputs|examples)"\s*:')
 """Keys that mark a body of TensorFlow Serving."""
 
-
 _LINES: Final = re.compile(rb"[}\]][ \t\r]*\n\s*[\[{]")
 """Values with nothing but a line end between them, which no single value has."""
 
-
 _ROWS: Final = re.compile(rb"\s*\[\s*\[")
-
 
 _FIELD: Final = re.compile(r'(?:[ \t]*"((?:[^"]|"")*)"[ \t]*|([^,"]*))(,|$)')
 
-
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 """A number in JSON."""
-
 
 _NEARLY: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.IGNORECASE

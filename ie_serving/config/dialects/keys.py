@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         ("password", "read a password from standard input; print the line of its hash"),
     ):
         command = asked.add_parser(what, help=meaning)
-        command.add_argument("name", help="who has it, on one word")
+        command.add_argument("name", help="name of the caller, one word")
         known = ", ".join(access_file.RIGHTS)
         command.add_argument("--rights", default="predict", help=f"some of {known} (predict)")
         command.add_argument("--models", default="*", help="patterns with commas (*, all models)")

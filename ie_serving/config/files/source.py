@@ -24,7 +24,6 @@ YAML_SUFFIXES = (".yaml", ".yml")
 _TEXT_PROTO = re.compile(r"(?:\s|#[^\n]*\n)*\w+\s*(?P<colon>:?)\s*[{<]")
 """The begin of a text proto; with the colon also that of a mapping in YAML."""
 
-
 ConfigPath = Path | RemoteFile
 """A configuration file: on disk, or in a store of models."""
 

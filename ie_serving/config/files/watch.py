@@ -34,8 +34,8 @@ class _RefusedContent(NamedTuple):
     why: str = ""
 
 
-class FileContent(enum.Enum):
-    """What the file holds at a look."""
+class ContentState(enum.Enum):
+    """State of the file at a look."""
 
     UNREADABLE = enum.auto()
     CHANGED = enum.auto()  # neither applied nor refused yet
@@ -43,7 +43,7 @@ class FileContent(enum.Enum):
     REFUSED = enum.auto()
 
 
-def compare(digest: str | None, seen: str | None, refused: str | None) -> FileContent:
+def compare(digest: str | None, seen: str | None, refused: str | None) -> ContentState:
     """Tell what the file holds, by digests.
 
     Args:
@@ -52,10 +52,10 @@ def compare(digest: str | None, seen: str | None, refused: str | None) -> FileCo
         refused: digest of the content last refused; None where none was.
     """
     if digest is None:
-        return FileContent.UNREADABLE
+        return ContentState.UNREADABLE
     if digest != seen:
-        return FileContent.CHANGED
-    return FileContent.REFUSED if digest == refused else FileContent.APPLIED
+        return ContentState.CHANGED
+    return ContentState.REFUSED if digest == refused else ContentState.APPLIED
 
 
 class ConfigWatch:
@@ -110,9 +110,9 @@ class ConfigWatch:
     async def _look(self) -> None:
         digest = await asyncio.to_thread(self._digest)
         content = compare(digest, self.seen, self._refused.digest)
-        if content is FileContent.CHANGED:
+        if content is ContentState.CHANGED:
             await self._reload_and_log(digest)
-        elif content is FileContent.APPLIED:
+        elif content is ContentState.APPLIED:
             self._refused = _RefusedContent()
 
     async def reload(self) -> None:
@@ -134,7 +134,7 @@ class ConfigWatch:
         """
         async with self._turn:
             digest = await asyncio.to_thread(self._read_digest)
-            if compare(digest, self.seen, self._refused.digest) is FileContent.APPLIED:
+            if compare(digest, self.seen, self._refused.digest) is ContentState.APPLIED:
                 self._refused = _RefusedContent()
                 return False
             await self._read_and_apply()

@@ -45,7 +45,7 @@ _DECLARED: Final[Mapping[str, list[Setting]]] = {
 }
 
 TOPICS: Final[Mapping[str, str]] = {
-    "model": "name, place, and versions of a model",
+    "model": "name, base path, and versions of a model",
     "shapes": "sizes of a model's inputs",
     "preprocessing": "layout, mean, scale, colours and size of images",
     "engine": "the library that runs a model, device, precision",
@@ -108,7 +108,6 @@ _SERVER_ORDER: Final[Mapping[str, str]] = {
     "storage.cache_dir": "repository",
     "server.log_level": "telemetry",
 }
-
 
 _STARTS: Final = frozenset((*_MODEL_ORDER, *_SERVER_ORDER))
 

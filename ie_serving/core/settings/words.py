@@ -17,7 +17,6 @@ _BOOLEANS = {
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
 
-
 NO_LIBRARY = ("", "false", "no", "off", "0")
 _BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
 """The extension of OpenVINO until 2020, which the server of 2020 loaded by default. Later releases

@@ -64,7 +64,6 @@ CODE_OF: Final[Mapping[type[BaseException], Code]] = {
     Exception: Code.INTERNAL,  # any other error: a defect
 }
 
-
 ERROR_OF: Final[Mapping[int, type[errors.ServingError]]] = {
     Code.INVALID_ARGUMENT: errors.InvalidRequest,
     Code.OUT_OF_RANGE: errors.InvalidRequest,  # mostly of a value in the request

@@ -21,7 +21,6 @@ from ie_serving.telemetry.request.record_files import RecordFiles
 
 T = TypeVar("T")
 
-
 ChooseSample = Callable[[Signature, Arrays], Take | None]
 """Called with a request that is sampled, before it runs, on the event loop: signature and inputs.
 Copies what it keeps; None leaves the request out."""

@@ -61,14 +61,14 @@ class LiteRun:
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Infer once. Raises: RuntimeError, ValueError: the library's own."""
-        return self._by_runner(inputs) if self._runner else self._by_place(inputs)
+        return self._by_runner(inputs) if self._runner else self._by_index(inputs)
 
     def _by_runner(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         given = {self._aliases[name]: array for name, array in inputs.items()}
         found = self._runner(**given)
         return {name: np.array(found[own]) for name, own in self._given_as.items()}
 
-    def _by_place(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _by_index(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         shapes = {name: array.shape for name, array in inputs.items()}
         if shapes != self._shapes:  # the library prepares all operations anew
             self._shapes = {}

@@ -27,7 +27,6 @@ that, so that one large batch does not occupy it for ever."""
 _STEP_BYTES = 1 << 20
 """Step in bytes by which shared memory grows: a new mapping costs more than unused pages."""
 
-
 MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
 """Exceptions from reading a frame whose bytes do not follow `protocol.py`."""
 

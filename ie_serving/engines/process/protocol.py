@@ -36,7 +36,6 @@ _TENSOR = struct.Struct("<BBBxIQQ")
 
 _INLINE, _SHARED = 0, 1
 
-
 KEPT = 1
 """Number of a RESULT whose inputs are still in use; otherwise it is 0."""
 

@@ -28,7 +28,6 @@ LOOK_S = 0.02
 """Seconds between two looks at the process, which takes some 50 MB of memory meanwhile. It stops as
 late when it is given up."""
 
-
 Room = Callable[[], int]
 """Gives bytes."""
 

@@ -146,7 +146,6 @@ class _StreamRun:
 JsonTensors = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 """Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""
 
-
 _HELD = ExitStack()
 """Resources of this process's kernel; closed when the server unloads the version."""
 

@@ -9,10 +9,8 @@ In Model Server a graph file names inputs and outputs; here `params` does, where
 and gives tensors as they are. Source: "Python Execution in OpenVINO Model Server" of its
 documentation.
 
-`pyovms`, the module that Python nodes of OpenVINO Model Server import: named tensors.
-
-Only the modules of such a kernel see it (`opening.py`). Source: "Python Execution in OpenVINO
-Model Server" of its documentation, section "Python Tensor".
+The module of such a node imports `pyovms`, which has named tensors and which no other kernel sees
+(`opening.py`); section "Python Tensor" of that page.
 """
 
 import inspect

@@ -23,7 +23,6 @@ from ie_serving.telemetry.log.logs import About, Event
 
 log = logging.getLogger(__name__)
 
-
 _LATER = (DeadlineExceeded, NotAvailable, QueueFull)
 """Errors of an asked model that its asker's client gets as well, since it may ask again."""
 

@@ -35,7 +35,6 @@ _OWN = os.getpid()
 _nothing = -1
 """Descriptor that replaces the sockets; opened before a fork, which may have no free descriptor."""
 
-
 _held = threading.local()
 """`mask`: the signals that were blocked before a fork, in the thread that forks."""
 
@@ -101,9 +100,9 @@ def _part() -> None:
 def _served() -> Iterator[int]:
     """Find the sockets that listen, and those of clients that came by them."""
     sockets = {number: each for number in _descriptors() if (each := _socket(number))}
-    listening = {_place(each) for each in sockets.values() if _listens(each)}
+    listening = {_local_address(each) for each in sockets.values() if _listens(each)}
     for number, each in sockets.items():
-        if _place(each) in listening:
+        if _local_address(each) in listening:
             yield number
         each.detach()
 
@@ -126,7 +125,7 @@ def _listens(each: socket.socket) -> bool:
     return False
 
 
-def _place(each: socket.socket) -> object:
+def _local_address(each: socket.socket) -> object:
     """Give the port, or the path, that a socket has at this end."""
     with suppress(OSError):
         name = each.getsockname()

@@ -37,17 +37,14 @@ MOST = 4
 Each takes about the memory of a model, and clients choose them, so their number has no other
 bound."""
 
-
 REST = 9.0
 """After a program has replaced another one, no program is replaced for `REST` times as
 long as compiling it took: so compiling takes a tenth of the time at most. Until then requests of
 other combinations are refused, and those of the programs that are kept are answered."""
 
-
 MOST_REFUSED = 256
 """Combinations that could not be compiled and are refused without another try, some 500 bytes each;
 beyond, the one that was noted first is forgotten."""
-
 
 MOST_WAITING_RANKS = 8
 """Combinations that are being compiled or wait for it; a request of a further one is refused. Each

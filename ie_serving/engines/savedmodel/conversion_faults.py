@@ -26,7 +26,6 @@ _GROWS_BY = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV
 _SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
 """Number of the input that says how many elements a list has at first."""
 
-
 _MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
 """Operations that make a list; their first input is the shape of an element."""
 

@@ -53,7 +53,6 @@ RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "T
 CHECKS = frozenset({"CheckNumerics", "EnsureShape"})
 """Operations that give their input, and refuse some inputs."""
 
-
 INDEX = "ie_serving_index"
 """Name of the index of a `Case` in the functions that take its place."""
 _CASES = {"Case": "If", "StatelessCase": "StatelessIf"}
@@ -87,16 +86,18 @@ def _unfold(nodes: Proto, is_inside: bool, case: Proto, library: Proto, prefix: 
     if not names or not functions.keys() >= {*names}:
         raise LoadFailed(f'{case.op} "{case.name}": its branches {names} are not in the file')
     branches = [
-        _with_index(library, functions[name], f"{prefix}_{place}")
-        for place, name in enumerate(names)
+        _with_index(library, functions[name], f"{prefix}_{number}")
+        for number, name in enumerate(names)
     ]
     otherwise = branches[-1]
-    for place in reversed(range(1, len(branches) - 1)):
+    for number in reversed(range(1, len(branches) - 1)):
         around = library.function.add()
-        around.signature.CopyFrom(branches[place].signature)
-        around.signature.name = f"{prefix}_from_{place}"
+        around.signature.CopyFrom(branches[number].signature)
+        around.signature.name = f"{prefix}_from_{number}"
         arguments = [each.name for each in around.signature.input_arg]
-        _add_if(around.node_def, case, (branches[place], otherwise), place, arguments, INDEX, True)
+        _add_if(
+            around.node_def, case, (branches[number], otherwise), number, arguments, INDEX, True
+        )
         for at, each in enumerate(around.signature.output_arg):
             around.ret[each.name] = f"{case.name}:output:{at}"
         otherwise = around
@@ -118,16 +119,16 @@ def _add_if(
     nodes: Proto,
     case: Proto,
     branches: tuple[Proto, Proto],
-    place: int,
+    number: int,
     inputs: Sequence[str],
     index: str,
     is_inside: bool,
 ) -> Proto:
-    """Add an `If` with the name of a `Case`, which compares the index with a place."""
-    constant = nodes.add(name=f"{case.name}_place_{place}", op="Const")
-    constant.attr["value"].tensor.CopyFrom(tensor_proto(np.array(place, np.int32)))
+    """Add an `If` with the name of a `Case`, which compares the index with a number."""
+    constant = nodes.add(name=f"{case.name}_place_{number}", op="Const")
+    constant.attr["value"].tensor.CopyFrom(tensor_proto(np.array(number, np.int32)))
     constant.attr["dtype"].type = _INT32
-    equal = nodes.add(name=f"{case.name}_is_{place}", op="Equal")
+    equal = nodes.add(name=f"{case.name}_is_{number}", op="Equal")
     equal.input.extend([index, f"{constant.name}:output:0" if is_inside else constant.name])
     equal.attr["T"].type = _INT32
     made = nodes.add(name=case.name, op=_CASES[case.op])

@@ -188,19 +188,17 @@ def _takes_any_size(reader: NodeOutput, number: int) -> bool:
     if node.op == "BiasAdd":  # OpenVINO repeats a single channel
         return number == 0 and next(reader.sources()).origin().node.op in _PRODUCTS
     if node.op == "StridedSlice":  # OpenVINO takes the last index for one beyond
-        return number == 0 and _takes_first_places(reader)
+        return number == 0 and _takes_first_elements(reader)
     return node.op in _ANY_SIZE
 
 
-def _takes_first_places(reader: NodeOutput) -> bool:
+def _takes_first_elements(reader: NodeOutput) -> bool:
     """Tell whether each index that a StridedSlice takes alone is there in every size."""
     mask, begin = reader.node.attr["shrink_axis_mask"].i, constant([*reader.sources()][1])
     if not mask:
         return True
     return begin is not None and all(
-        node_output in (0, -1)
-        for axis, node_output in enumerate(begin.tolist())
-        if mask >> axis & 1
+        index in (0, -1) for axis, index in enumerate(begin.tolist()) if mask >> axis & 1
     )
 
 

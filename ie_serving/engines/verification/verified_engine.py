@@ -59,12 +59,10 @@ OFF, REQUIRE = "off", "require"
 MOST_BYTES = 1 << 28
 """Bytes of the largest model that is compared: the process takes several times its memory."""
 
-
 LARGE_BYTES = 1 << 24
 """Bytes from which a model of floats is compiled only once, since a second compilation would double
 its load. The server then runs its own model on finite values: usual ones, and more up to a share of
 the load's time. Requests that may crash an engine run only in the child process."""
-
 
 SecondModel = Future[tuple[CompiledModel, float]]
 """The model compiled concurrently with the comparison, and the seconds that it took."""

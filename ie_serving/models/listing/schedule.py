@@ -57,7 +57,6 @@ MOST_THREADS = 8
 TOLD_AT_ONCE = 50
 """Listings reported to the event loop in one callback: 50 take the loop about 0.3 ms."""
 
-
 Waiter = asyncio.Future[None]
 
 

@@ -58,11 +58,9 @@ WarmVersion = Callable[[Servable, Path], Awaitable[None]]
 Report = Callable[[VersionEvent], object]
 """Called on the event loop when a step of a load is done: FETCHED, then COMPILED."""
 
-
 Noted = Callable[[str], AbstractContextManager[None]]
 """Records, outside this process, that a load of the given name is under way. Raises LoadFailed for
 a load that has killed the process before and has to wait."""
-
 
 Awaited = Callable[[], Awaitable[Callable[[], None]]]
 """Awaited on the event loop before a version is compiled. Raises LoadFailed, or returns a function

@@ -58,7 +58,6 @@ _Stamp = tuple[int, int, int, int]
 
 _NOT_THERE: _Stamp = (0, 0, 0, 0)
 
-
 _RIGHTS = "directories need r-x and files r-- for it"
 VERSION = "1"
 

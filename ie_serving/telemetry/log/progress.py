@@ -22,7 +22,6 @@ PIECE: Final = 256 * 1024
 ERASE: Final = "\r\x1b[K"
 """Moves to the start of the line, and erases the line."""
 
-
 _drawn: list["ProgressLine"] = []
 """The lines that are shown now."""
 

@@ -21,7 +21,6 @@ MOST_WAITING_BYTES: Final = 1 << 26
 """Tensors that may wait for the disk. Sampled requests beyond are dropped: a slow disk must take
 neither memory nor time from requests."""
 
-
 _NUMBERS: Final = count()
 """Numbers of the files of this process, across all versions."""
 

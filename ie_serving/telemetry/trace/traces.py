@@ -54,7 +54,6 @@ often as it is sent."""
 _UNNAMED: Final = "unknown_service"
 _NO_PARENT: Final = Context()
 
-
 _KEPT: Final = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
 
 

@@ -23,7 +23,6 @@ PREDICTIONS = "predictions"
 OUTPUTS = "outputs"
 _TOLERANCES: Mapping[str, float] = {"rtol": RTOL, "atol": ATOL}
 
-
 LARGEST_BYTES = 1 << 26
 """Largest size of a file. It is parsed at once: 64 MB may take some gigabytes as Python's lists."""
 

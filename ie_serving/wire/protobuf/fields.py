@@ -37,7 +37,6 @@ LONGEST_LENGTH: Final = 5
 LONGEST_VALUE: Final = 10
 """Bytes of a value, 64 bits: negative ones, such as an unknown size of -1, take all ten."""
 
-
 LEAST_TAG: Final = 1 << 3
 _MOST_TAG: Final = (1 << 32) - 1
 """Field numbers begin at 1, and a tag has 32 bits."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ie_serving.compat.edi import package as package_files
+from ie_serving.compat.edi import package
 from ie_serving.compat.edi.package.redhareapi import Kernel as EdiKernel
 from ie_serving.compat.edi.package.redhareapi import KernelContext, TaskContext, shims
 from ie_serving.core.values.errors import InvalidRequest, LoadFailed, ServingError
@@ -32,13 +32,13 @@ from ie_serving.engines.python.runners import KernelCall
 def load(directory: Path, options: EngineOptions) -> KernelModel:
     """Make the model of a package. See `engines.drivers.LoadDirectory`."""
     check_known(options, (), "edi")
-    description = package_files.described(directory)
+    description = package.described(directory)
     if description is None:
         raise LoadFailed(
-            f"driver edi runs packages of IBM EDI: expected a {package_files.DESCRIPTION} with"
-            f' "{package_files.KERNEL_PATH}"'
+            f"driver edi runs packages of IBM EDI: expected a {package.DESCRIPTION} with"
+            f' "{package.KERNEL_PATH}"'
         )
-    source = CodeSource(file=package_files.kernel_file(directory, description))
+    source = CodeSource(file=package.kernel_file(directory, description))
     own = dataclasses.replace(options.of(KernelOptions), source=source)
     return driver.load(directory, options.having(own))
 
@@ -58,25 +58,25 @@ def opened(directory: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | Non
         LoadFailed: there is no kernel, or several.
         Exception: whatever the kernel raises.
     """
-    description = package_files.described(directory)
+    description = package.described(directory)
     if description is None:
         return None
     if ctx.params:
         raise LoadFailed(
             "params: a kernel of IBM EDI takes none; write them into"
-            f" {package_files.DESCRIPTION}, as attributes"
+            f" {package.DESCRIPTION}, as attributes"
         )
-    file = package_files.kernel_file(directory, description)
-    own = package_files.copied(directory, ctx)
-    variables = package_files.environment(description, own, ctx)
+    file = package.kernel_file(directory, description)
+    own = package.copied(directory, ctx)
+    variables = package.environment(description, own, ctx)
     if ctx.own_process:  # where libraries and child processes see the variables as well
         os.environ.update(variables)
         os.chdir(own)
     modules = OwnModules(own, shims({} if ctx.own_process else variables))
     undone.callback(modules.close)
     kernel = _only_kernel(modules.load(own / file), file)()
-    text = package_files.description_text(description, directory, own, ctx)
-    kernel.on_kernel_start(KernelContext(package_files.instance_id(ctx), text))
+    text = package.description_text(description, directory, own, ctx)
+    kernel.on_kernel_start(KernelContext(package.instance_id(ctx), text))
     name = type(kernel).__name__
     return Kernel(
         name=name,

@@ -149,7 +149,7 @@ def _takes_the_first(node: ov.Node) -> bool:
     return count is not None and count.item() == 1 and bool(node.get_attributes().get("stable"))
 
 
-def _names_no_places(node: ov.Node) -> bool:
+def _gives_no_indices(node: ov.Node) -> bool:
     """Tell whether no operation reads the indices of a `MaxPool`."""
     return node.get_output_size() < 2 or not node.output(1).get_target_inputs()
 
@@ -158,7 +158,7 @@ RULES: Rules[Callable[[ov.Node], bool]] = Rules(
     (
         Rule(_FAULT, "Convert", _widens),
         Rule(_FAULT, "Gather", _has_no_batch_dimension),
-        Rule(_FAULT, "MaxPool", _names_no_places),
+        Rule(_FAULT, "MaxPool", _gives_no_indices),
         Rule(_FAULT, "TopK", _takes_the_first),
     )
 )

@@ -66,7 +66,6 @@ log = logging.getLogger(__name__)
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
 
-
 FLOATS = (DataType.FP16, DataType.BF16, DataType.FP32, DataType.FP64)
 
 

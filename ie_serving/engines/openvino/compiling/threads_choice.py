@@ -339,7 +339,6 @@ def about_as_fast(single_s: float, several_s: float, slower: float = SLOWER) -> 
 ALIKE: Final = 2
 """Loads in a row whose choice has to be the same before it counts."""
 
-
 ALIKE_MODELS: Final = 4
 """The same for models of one structure: theirs counts as long as the process lives, and the first
 loads of a fleet may disturb each other."""

@@ -194,7 +194,6 @@ _KEPT = named(" ".join(rule.kinds for rule in KEEPING))
 REFUSED: Sequence[Rule[Ask]] = (Rule("nan_is_lost", "", _refuse_nonfinite),)
 """Applied to a graph that `KEEPING` has changed."""
 
-
 _CLIPPED = (ov.Type.bf16, ov.Type.f64)
 """Types whose constants the plugin converts to f32, BF16 only on CPUs without AVX-512."""
 _INFINITE_BF16 = 0x7F80

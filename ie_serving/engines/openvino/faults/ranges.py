@@ -138,7 +138,6 @@ RULES: Sequence[Rule[Ask]] = (
     ),
 )
 
-
 MOST_ROUNDS = 100_000
 """Most rounds of one loop, about 2 s with a minimal body; beyond it the request is refused."""
 

@@ -357,7 +357,7 @@ def _find_along_first(node: ov.Node, _: Visit) -> None:
     put_behind(node.output(0), lambda found: op.transpose(found, int64(np.argsort(order))))
 
 
-def _read_places(node: ov.Node, here: Visit) -> None:
+def _read_indices(node: ov.Node, here: Visit) -> None:
     """Add a reader of the index of each element among the unique ones."""
     indices = node.output(_INDICES)
     if not indices.get_target_inputs():
@@ -442,7 +442,7 @@ READ: Sequence[Rule[Ask]] = (
     Rule("a_tile_is_written_in_part", "Tile", _tile_in_steps),
     Rule("equal_values_lose_their_order", "TopK", _name_the_first),
     Rule("unique_slices_are_compared_wrongly", "Unique", _find_along_first),
-    Rule("unique_values_are_zeros", "Unique", _read_places),
+    Rule("unique_values_are_zeros", "Unique", _read_indices),
 )
 SIZED: Sequence[Rule[Ask]] = (
     Rule("a_broadcast_to_no_dimensions_ends_the_process", "Broadcast", _broadcast_to_nothing),

@@ -106,7 +106,7 @@ def _insist(
     node.input(number).replace_source_output(held.output(0))
 
 
-def _hold_places(node: ov.Node, twin: ov.Node) -> None:
+def _hold_indices(node: ov.Node, twin: ov.Node) -> None:
     """Bound the shape of a scatter's indices by that of its data, except along the axis."""
     data, dimensions = (node.get_input_partial_shape(number) for number in range(2))
     axis = known_input(node, 3)
@@ -205,6 +205,6 @@ RULES: Rules[Hold] = Rules(
         Rule(_PRODUCT, "ROIAlign", _hold_sizes((_Size(1, 0), _Size(2, 0)))),
         Rule(_PRODUCT, "ScaledDotProductAttention", _sharing(_of_attention)),
         Rule("ends_of_other_axes_end_the_process", "Slice StridedSlice", _sharing(_of_cuts)),
-        Rule("a_scatter_writes_behind_its_rows", "ScatterElementsUpdate", _hold_places),
+        Rule("a_scatter_writes_behind_its_rows", "ScatterElementsUpdate", _hold_indices),
     )
 )

@@ -42,7 +42,6 @@ _ROW = b"ie_serving/one"
 # TensorProto: dims [1], data_type INT64, int64_data [1], and the name.
 _ROW_TENSOR = b"\x08\x01\x10\x07\x38\x01" + delimited(_NAME, _ROW)
 
-
 _ROUNDS = 4
 """Times that a file is simplified: branches may hold `If`s that only shapes of the whole tell."""
 

@@ -272,7 +272,6 @@ RULES: Sequence[Rule[Ask]] = (
     ),
 )
 
-
 NEWEST_OPSET = 28
 """Newest version of ONNX's operators that was compared with the front end."""
 
@@ -410,7 +409,6 @@ OVERLOOKED: Final[
 }
 """Parts of operators that OpenVINO overlooks, by operator, with its domain where that is not ONNX's
 own."""
-
 
 SQUEEZE: Final = "Squeeze"
 _TAKES_EMPTY: Final = re.compile("Concat|ConstantOfShape")

@@ -156,7 +156,6 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "ResizeNearestNeighbor": in_thread(HostKernel(_nearest)),
 }
 
-
 Weight = Callable[[Array], Array]
 """Gives the weights of pixels by their distances."""
 

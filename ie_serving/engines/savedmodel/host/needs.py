@@ -29,7 +29,6 @@ _GIVE_TEXT = frozenset(
 )
 _STRING = DataType.STRING.number
 
-
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "If": ("then_branch", "else_branch"),
     "StatelessIf": ("then_branch", "else_branch"),
@@ -37,7 +36,6 @@ FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "While": ("cond", "body"),
 }
 """Attributes of loops and branches that name the functions which they call."""
-
 
 FIRST_FORM = (
     "Enter",

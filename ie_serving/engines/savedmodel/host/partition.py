@@ -103,7 +103,7 @@ def partition(
 
     Args:
         outputs: outputs of the signature.
-        sets: whether the init op sets the value of a node output: `Initial.sets`.
+        sets: whether the init op sets the value of a node output: `InitialWrites.sets`.
 
     Raises:
         LoadFailed: the host would have to run an operation that it lacks; names it.

@@ -23,7 +23,6 @@ from ie_serving.core.values.hints import Hint
 OWN_SITE: Final = (b"same-origin", b"none")
 """Values of `Sec-Fetch-Site` for pages of this server, and for an address that a user typed."""
 
-
 UNREGISTRABLE_SUFFIXES: Final = (
     *(b".localhost", b".local", b".internal", b".test", b".svc", b".home.arpa"),
     *(b".intranet", b".private", b".corp", b".home", b".lan"),

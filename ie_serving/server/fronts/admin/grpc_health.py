@@ -23,7 +23,6 @@ SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
-
 IsReady = Callable[[ModelSpec], bool]
 """Returns whether a configured model serves. Raises NotFound for any other name."""
 

@@ -17,7 +17,6 @@ _KEY: Final = "log_level"
 ParseValue = Callable[[object, str], str]
 """Parses the name of a level; returns the level. Raises ConfigError."""
 
-
 Set = Callable[[str], None]
 """Sets the log level of this process."""
 Everywhere = Callable[[Set], Callable[[str], Awaitable[None]]]

@@ -57,7 +57,6 @@ _MOST_OF_INDEX: Final = 1 << 16
 _RAW_FACTOR: Final = LARGE // LARGE_BODY
 """Number of raw bytes that take as long to decode as one byte of JSON."""
 
-
 ChangeRepository = Callable[[str, Parameters], Coroutine[Any, Any, None]]
 """Loads or unloads a model. Raises: ServingError."""
 

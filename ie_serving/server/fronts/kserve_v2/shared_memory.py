@@ -163,7 +163,7 @@ class SharedMemory:
         if part.offset + part.size > region.size:
             raise InvalidRequest(
                 f'{part.size} bytes from offset {part.offset} are not in region "{part.region}",'
-                f" which has {region.size} bytes: give a place in it"
+                f" which has {region.size} bytes: send an offset and a size within it"
             )
         return region, region.offset + part.offset
 

@@ -43,7 +43,7 @@ describes."""
 
 
 class OpenApiFront:
-    """Answers the requests of `routes.asked`.
+    """Answers the requests for the document and its viewer.
 
     Args of the constructor:
         served: the models.

@@ -14,7 +14,6 @@ MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application; beyond it the socket is not read, so that the
 client waits. Enough for the application to work while the next piece arrives."""
 
-
 Octets: TypeAlias = bytes | bytearray | memoryview
 STEP: Final = 1 << 18
 """Bytes by which the count of held data runs ahead of the received bytes."""

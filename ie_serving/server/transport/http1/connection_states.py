@@ -187,7 +187,6 @@ BODY: Final[Mapping[Body, Mapping[BodyEvent, Body]]] = {
     Body.BROKEN: {},
 }
 
-
 IDLE: Final = Reader.IDLE
 HEAD: Final = Reader.HEAD
 OPEN: Final = Writer.OPEN

@@ -48,7 +48,6 @@ NOT_HTTP2 = (
 )
 """An HTTP/1.1 reply: most clients on the wrong port speak it; those with TLS cannot be answered."""
 
-
 TURN = 256 * 1024
 """Bytes that one stream sends before the next gets its turn: enough that a write costs little
 beside its bytes, few enough that a small reply waits less than 1 ms for a large one."""

@@ -30,7 +30,7 @@ class Server:
 def test_a_server_of_the_plain_api_tells_states_alone() -> None:
     server: Any = Server(m={"model_version_status": [AVAILABLE]})
     assert one_model(server, "m") == Model("m", (ShownVersion(2, "AVAILABLE"),))
-    with pytest.raises(ServerRefused, match="name a model to be told of that one"):
+    with pytest.raises(ServerRefused, match="name a model to ask for that one"):
         all_models(server)
 
 

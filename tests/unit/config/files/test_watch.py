@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ie_serving.config.files import watch
-from ie_serving.config.files.watch import ConfigWatch, FileContent, compare
+from ie_serving.config.files.watch import ConfigWatch, ContentState, compare
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.models.configuration import ModelConfig
 
@@ -19,18 +19,18 @@ REFUSED = "it is broken"
 @pytest.mark.parametrize(
     ("digest", "seen", "refused", "content"),
     [
-        pytest.param(None, "a", None, FileContent.UNREADABLE, id="a file that is gone"),
-        pytest.param(None, None, None, FileContent.UNREADABLE, id="a file that never was"),
-        pytest.param("a", None, None, FileContent.CHANGED, id="a file that has come"),
-        pytest.param("b", "a", None, FileContent.CHANGED, id="an edit"),
-        pytest.param("c", "b", "b", FileContent.CHANGED, id="an edit of refused content"),
-        pytest.param("a", "a", None, FileContent.APPLIED, id="no edit"),
-        pytest.param("a", "a", "b", FileContent.APPLIED, id="applied content that is back"),
-        pytest.param("b", "b", "b", FileContent.REFUSED, id="refused content that stays"),
+        pytest.param(None, "a", None, ContentState.UNREADABLE, id="a file that is gone"),
+        pytest.param(None, None, None, ContentState.UNREADABLE, id="a file that never was"),
+        pytest.param("a", None, None, ContentState.CHANGED, id="a file that has come"),
+        pytest.param("b", "a", None, ContentState.CHANGED, id="an edit"),
+        pytest.param("c", "b", "b", ContentState.CHANGED, id="an edit of refused content"),
+        pytest.param("a", "a", None, ContentState.APPLIED, id="no edit"),
+        pytest.param("a", "a", "b", ContentState.APPLIED, id="applied content that is back"),
+        pytest.param("b", "b", "b", ContentState.REFUSED, id="refused content that stays"),
     ],
 )
 def test_a_look_tells_what_the_file_holds(
-    digest: str | None, seen: str | None, refused: str | None, content: FileContent
+    digest: str | None, seen: str | None, refused: str | None, content: ContentState
 ) -> None:
     assert compare(digest, seen, refused) is content
 

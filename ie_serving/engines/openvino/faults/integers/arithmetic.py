@@ -244,7 +244,6 @@ RULES: Sequence[Rule[MakeExact]] = (
     Rule("powers", "Power", _powered),
 )
 
-
 BYTES = frozenset({"i8", "u8"})
 """Element types whose quotients the plugin may round instead of truncating them."""
 _SHRUNK = 1 << 20

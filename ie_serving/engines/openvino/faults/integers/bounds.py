@@ -310,7 +310,7 @@ def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bound
     return min(max(low, least), most), min(max(low, high, least), max(most, least))
 
 
-def _with_places(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+def _with_indices(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
     return inputs[0] if output.get_index() == 0 else (0, MOST)
 
 
@@ -336,7 +336,7 @@ def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bou
 
 _RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(MOVES, _moves),
-    **dict.fromkeys(("TopK", "Unique"), _with_places),
+    **dict.fromkeys(("TopK", "Unique"), _with_indices),
     **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
     **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
     **dict.fromkeys(("ReduceSum", "CumSum"), _sum),

@@ -326,8 +326,8 @@ def _has_negative(node: ov.Node, values: Values) -> bool:
 def _leaves(node: ov.Node, given: _Values) -> ov.Node:
     """Give for each sum whether 32 bits cannot hold it."""
     add_up, _, counted = _SUMS[node.get_type_name()]
-    by_place = zip(*(_pieces(each) for each in given), strict=True)
-    low, middle, high = (add_up(node, list(pieces)) for pieces in by_place)
+    by_position = zip(*(_pieces(each) for each in given), strict=True)
+    low, middle, high = (add_up(node, list(pieces)) for pieces in by_position)
     high = op.add(high, _above(op.add(middle, _above(low, _BITS)), _BITS))
     low_bits = op.less(high, int32(0 if HELD[kind_of(node)][0] == 0 else -_HIGHEST))
     left = op.logical_or(low_bits, op.greater(high, int32(_HIGHEST - 1)))

@@ -13,6 +13,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.values.errors import WHOLE, NotFound
 from ie_serving.core.values.versions import State, VersionStatus
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kernels import CodeSource, KernelOptions
 from ie_serving.models.configuration import ModelConfig
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served_models import ServedModel, ServedModels
@@ -255,6 +256,13 @@ def test_the_settings_of_a_model_are_written_for_people() -> None:
     assert "hush" not in shown["engine.params"]
     assert '"depth": 3' in shown["engine.params"]
     assert "engine.driver" not in shown, "it has its default"
+
+
+def test_the_code_of_a_model_is_written_as_its_setting_takes_it() -> None:
+    code = KernelOptions(source=CodeSource(file="kernel.py", name="Risk", beside="/a"))
+    config = ModelConfig(name="m", base_path="/m", engine=EngineOptions().having(code))
+    shown = {each["name"]: each["value"] for each in of_model(config)}
+    assert shown["kernel.source"] == "kernel.py:Risk"
 
 
 async def test_a_call_that_lacks_something_is_told_what() -> None:

@@ -185,6 +185,9 @@ class _Pipeline:
         self._code = code
         self._inputs: list[str] = list(given["inputs"])
         self._nodes: dict[str, Mapping[str, Any]] = {node["name"]: node for node in given["nodes"]}
+        for name in self._nodes:
+            if not isinstance(name, str):
+                raise _GraphFault(".nodes", f"{shown(name)} given as a name; expected a text")
         counts = {name: node.get("demultiply_count") for name, node in self._nodes.items()}
         counts[REQUEST] = given.get("demultiply_count")
         found = {name: int(each) for name, each in counts.items() if each is not None}
@@ -257,8 +260,9 @@ class _Pipeline:
             text = f"takes entries of {both}: take all inputs from entries of one of these"
             raise _GraphFault(f".nodes.{name}", text)
         if gathered and gathered not in self._counts:
-            known = ", ".join(self._counts) or "none does"
-            text = f'"{gathered}" gives no list; name a node that does: {known}'
+            known = ", ".join(self._counts)
+            advice = f"name a node that does: {known}" if known else "leave the key out: none does"
+            text = f'"{gathered}" gives no list; {advice}'
             raise _GraphFault(f".nodes.{name}.gather_from_node", text)
         if gathered and longest[-1:] != (gathered,):
             innermost = f"name {longest[-1]}" if longest else "leave the key out"

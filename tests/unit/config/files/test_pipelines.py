@@ -206,8 +206,13 @@ def test_a_chain_may_be_longer_than_the_stack() -> None:
                 node("detect", {"x": ("request", "image")}, gather_from_node="crop"),
                 output=("detect", "y"),
             ),
-            '.nodes.detect.gather_from_node: "crop" gives no list',
+            '.nodes.detect.gather_from_node: "crop" gives no list; leave the key out: none does',
             id="gathered of no list",
+        ),
+        pytest.param(
+            pipeline({**node("n", {"x": ("request", "image")}), "name": 5}, output=("n", "y")),
+            ".nodes: 5 given as a name; expected a text",
+            id="a number as a node's name",
         ),
         pytest.param({"name": "p"}, ": not a pipeline as OpenVINO", id="no nodes"),
         pytest.param(

@@ -88,7 +88,7 @@ def _text(value: object) -> str:
 
 def _worded(value: Any) -> str:  # noqa: ANN401  any dataclass
     """Write a dataclass as its own text, else as its name and fields: `latest num_versions=2`."""
-    if type(value).__str__ is not object.__str__:  # as a flag takes it, such as `FILE:NAME`
+    if "__str__" in vars(type(value)):  # as a flag takes it, such as `FILE:NAME`
         return str(value)
     found = [f"{field.name}={getattr(value, field.name)}" for field in dataclasses.fields(value)]
     return " ".join([type(value).__name__.lower(), *found])

@@ -140,6 +140,7 @@ def test_an_rpc_that_names_the_platform_loads_nothing_anew(tmp_path: Path) -> No
         server.ready()
         assert server.log.count("version loaded") == len(every)
         reload(server, listed(**every, another=SAMPLE))
+        server.line("configuration applied models=.*another")  # after the lines of all loads
         assert names(server) == sorted([*every, "another"])
         assert server.log.count("version loaded") == len(every) + 1
 

@@ -49,8 +49,11 @@ def test_each_outcome_is_told_and_the_test_that_ended_a_process_is_tried_again(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_outcomes.py").write_text(TESTS)
-    for name in ("a", "b", "z"):
-        (tmp_path / f"test_{name}.py").write_text("def test_passes(): pass")
+    os.mkfifo(tmp_path / "end")
+    opened = "def test_passes(): open({!r}, {!r}).close()"  # each end waits for the other
+    waits, ends = (opened.format(str(tmp_path / "end"), mode) for mode in "rw")
+    for name, text in (("a", "def test_passes(): pass"), ("b", ends), ("z", waits)):
+        (tmp_path / f"test_{name}.py").write_text(text)
     ended = run(tmp_path)
     assert ended.returncode == 1
     found = ended.stdout

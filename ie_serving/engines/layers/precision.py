@@ -149,7 +149,7 @@ class PrecisionEngine(EngineAround):
 
 def _in(precision: str, options: EngineOptions) -> EngineOptions:
     own = options.of(OpenVinoOptions)
-    return options.having(replace(own, inference_precision=precision))
+    return options.having(replace(own, inference_precision=precision, is_precision_tried=True))
 
 
 def _served(model: CompiledModel) -> set[str]:

@@ -212,8 +212,8 @@ def _library(model: Path) -> ModuleType:
 def _options(library: ModuleType) -> object:
     options = library.SessionOptions()
     options.intra_op_num_threads = thread_limit() or 0  # 0: one for each core
-    # Threads spin between the operations of an inference, as sleep and wake-up take up to a third of
-    # a short one's time. Between inferences they would take processor time from the event loop.
+    # Threads spin between the operations of an inference: to sleep and wake up takes up to a third
+    # of a short one. Between inferences they would take processor time from the event loop.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry(*EXACT_SUMS)
     options.log_severity_level = ONLY_FATAL

@@ -183,6 +183,9 @@ class OpenVinoOptions:
     """`f32`, `bf16` or `f16`. `auto`, and empty for a CPU, are for the layer above the engine,
     which tries the lower ones on requests; empty for other devices keeps their own choice."""
 
+    is_precision_tried: bool = False
+    """Whether `layers/precision.py` has chosen the precision, so that no setting asks for it."""
+
     precision_tolerance: float = SettingKind(numbers.share, "SHARE").setting(
         0.01,
         "largest difference from f32 with which inference_precision auto takes a lower"
@@ -198,6 +201,13 @@ class OpenVinoOptions:
         " bits without VNNI): exact mends them, or refuses the request; fast leaves them; refuse"
         " does not serve the model",
         "fast",
+        for_all=True,
+    )
+    live_tuning: str = choice("auto", "off").setting(
+        AUTO,
+        "try faster ways to compute a model on the requests that clients send: compiled for their"
+        " shapes alone, or by onnxruntime or LiteRT; off saves the memory of a second model",
+        "off",
         for_all=True,
     )
     # The setting belongs to a model; its library is there for other models, too.

@@ -4,9 +4,9 @@ Odd values are NaN, infinity and extreme integers; OpenVINO answers all other re
 engine loads the model at the first such request, since most models never get one, and it takes the
 model's memory a second time.
 
-Which engine is faster is measured at the load of ONNX models with operators that OpenVINO may
-compute several times as slowly as onnxruntime: products of integers that are quantized while a
-request runs (`MatMulInteger`) become products of floats, and steps of recurrent layers are small.
+Which engine is faster is measured at the load of ONNX models with operators that OpenVINO computes
+several times as slowly as onnxruntime: products of integers that are quantized while a request runs
+(`MatMulInteger`) become products of floats. `layers/live_tuning.py` measures other models.
 """
 
 import asyncio
@@ -26,11 +26,8 @@ from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.run.detour import OnDemandResource
 
-SLOW: Final = frozenset(
-    {"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"} | {"GRU", "LSTM", "RNN"}
-)
-"""Operators of models that are quantized dynamically, and recurrent ones: the load measures both
-engines where a model has one."""
+SLOW: Final = frozenset({"ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger"})
+"""Operators of models that are quantized dynamically: the load measures both engines."""
 LENGTH = 64
 """Size of open dimensions behind the first: tokens of a short text."""
 REPEATS, MOST_S = 7, 0.5

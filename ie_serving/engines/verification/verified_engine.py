@@ -13,15 +13,18 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+from ie_serving.core.values.difference import TOLERANCE
 from ie_serving.core.values.errors import LoadFailed, NoModel, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
-from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineAround, EngineOptions
+from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineAround, EngineOptions
 from ie_serving.engines.drivers import TABLE
 from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.layer_options import Sequences
 from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.layers.live_tuning import Way, tuned
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -64,6 +67,19 @@ LARGE_BYTES = 1 << 24
 its load. The server then runs its own model on finite values: usual ones, and more up to a share of
 the load's time. Requests that may crash an engine run only in the child process."""
 
+
+class OpenVinoDriver(Driver, Protocol):
+    """OpenVINO's driver, which also compiles for known shapes."""
+
+    def compile_for(
+        self, directory: Path, options: EngineOptions, shapes: Mapping[str, tuple[int, ...]]
+    ) -> CompiledModel:
+        """See `OpenVinoEngine.compile_for`."""
+
+
+MOST_TUNED = 1 << 26
+"""Bytes of the largest version that is tuned: another way takes its memory a second time."""
+
 SecondModel = Future[tuple[CompiledModel, float]]
 """The model compiled concurrently with the comparison, and the seconds that it took."""
 
@@ -77,7 +93,7 @@ class VerifiedEngine(EngineAround):
         verifier: compares.
     """
 
-    def __init__(self, engine: Driver, onnxruntime: Driver, verifier: Verifier) -> None:
+    def __init__(self, engine: OpenVinoDriver, onnxruntime: Driver, verifier: Verifier) -> None:
         super().__init__(engine)
         self._driver = engine
         (lite,) = [row for row in TABLE if row.name == LITE]
@@ -92,15 +108,18 @@ class VerifiedEngine(EngineAround):
         """See `engines.base`."""
         file = _file(directory, options)
         alone = _only_openvino(directory, options)
+        began = time.perf_counter()
         if file is None or alone:
             if options.verify == REQUIRE:
                 advice = Hint("; set {engine.verify} to auto to serve it")
                 raise LoadFailed(f"there is no second engine to compare this format with{advice}")
             if file and (otherwise := _needs_reference(file)):
                 raise LoadFailed(f"{otherwise}; it serves the model without {alone}")
-            return self._engine.compile(directory, options)
+            model = self._engine.compile(directory, options)
+            own = _for_shapes(self._driver, model, directory, options)
+            return _tuned(model, own, directory, options, time.perf_counter() - began)
         second = self._seconds[file.suffix]
-        return _Load(self._engine, second, self._verifier, file, options).compiled()
+        return _Load(self._driver, second, self._verifier, file, options).compiled()
 
 
 def _left_out(model: CompiledModel) -> str:
@@ -134,6 +153,47 @@ def _file(directory: Path, options: EngineOptions) -> Path | None:
     return file if file.suffix in BY_SUFFIX else None
 
 
+def _for_shapes(
+    engine: OpenVinoDriver, model: CompiledModel, directory: Path, options: EngineOptions
+) -> tuple[Way, ...]:
+    """Give the way by OpenVINO's graph for known shapes, for sizes that are open by the file."""
+    own = options.of(OpenVinoOptions)
+    others = options.of(Preprocessing).asked or options.of(Sequences).stateful
+    inputs = [each for one in model.signatures.values() for each in one.inputs.values()]
+    is_open = any(each.shape is not None and -1 in each.shape for each in inputs)
+    if others or own.shape is not None or own.batch_size is not None or not is_open:
+        return ()
+    return (Way("known shapes", lambda shapes: engine.compile_for(directory, options, shapes)),)
+
+
+def _without_trial(options: EngineOptions) -> EngineOptions:
+    """Leave out a precision that no setting asks for."""
+    own = options.of(OpenVinoOptions)
+    if not own.is_precision_tried:
+        return options
+    return options.having(replace(own, inference_precision="", is_precision_tried=False))
+
+
+def _tuned(
+    model: CompiledModel,
+    ways: Sequence[Way],
+    directory: Path,
+    options: EngineOptions,
+    took_s: float,
+) -> CompiledModel:
+    """Add live tuning to a small model on a CPU that computes requests one by one."""
+    own = options.of(OpenVinoOptions)
+    if own.live_tuning == OFF or own.target_device != CPU or options.ahead:
+        return model
+    try:
+        if _size(directory) > MOST_TUNED:
+            return model
+    except OSError:  # its files are gone
+        return model
+    is_full = all(each.precision in {"", "f32"} for each in model.signatures.values())
+    return tuned(model, ways, took_s, TOLERANCE if is_full else own.precision_tolerance)
+
+
 @dataclass(eq=False)
 class _Load:
     """One load: runs comparison and compilation concurrently, and decides which engine serves.
@@ -146,7 +206,7 @@ class _Load:
         options: options of the model.
     """
 
-    engine: Engine
+    engine: OpenVinoDriver
     driver: Driver
     verifier: Verifier
     file: Path
@@ -155,6 +215,7 @@ class _Load:
     def __post_init__(self) -> None:
         self._second = BY_SUFFIX[self.file.suffix]
         self._is_installed = self._second.is_installed
+        self._took_s = 0.0
 
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
@@ -179,7 +240,8 @@ class _Load:
                 with suppress(LoadFailed) if first.or_compare else nullcontext():
                     return self._by_reference(first.cause, refused)
             assert not isinstance(model, LoadFailed)  # a refused model has left above
-            made.set_result((model, time.perf_counter() - began))
+            self._took_s = time.perf_counter() - began
+            made.set_result((model, self._took_s))
             shown = found.result()
             choice = self._choice(shown)
             if isinstance(choice, Serve):
@@ -246,9 +308,10 @@ class _Load:
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
         self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
         if self.options.verify == OFF:
-            return model
+            return self._tuned(model, found)
         result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
-        told = _EvidenceLayer(model, f"; {found.summary()}", Evidence(result, found.summary()))
+        evidence = Evidence(result, found.summary())
+        told = _EvidenceLayer(self._tuned(model, found), f"; {found.summary()}", evidence)
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _without_crashes(self, other: CompiledModel, found: Findings) -> CompiledModel:
@@ -261,10 +324,8 @@ class _Load:
 
     def _faster(self, model: CompiledModel, found: Findings) -> CompiledModel | None:
         """Give the second engine's model if OpenVINO may be slow, and this answers faster."""
-        is_replaceable = self.options.driver == AUTO and self._is_installed
-        refused = unsupported(self.options, next(iter(model.signatures.values())))
-        is_open = may_be_sooner(found, is_replaceable=is_replaceable, refused=refused)
-        if not is_open or self.file.suffix != ONNX or not may_be_slow(self.file):
+        may_replace = self._may_replace(model, found, self.options) and self.file.suffix == ONNX
+        if not may_replace or not may_be_slow(self.file):
             return None
         with ExitStack() as unused:
             try:
@@ -277,6 +338,23 @@ class _Load:
                 return None
             unused.pop_all()
         return self._without_crashes(self._by_second_engine(other, choice.cause), found)
+
+    def _tuned(self, model: CompiledModel, found: Findings) -> CompiledModel:
+        """Let live tuning try what OpenVINO has, and the second engine where it was compared."""
+        directory = self.file.parent
+        ways = _for_shapes(self.engine, model, directory, self.options)
+        options = _without_trial(self.options)
+        if self._may_replace(model, found, options) and not found.why_not:
+            reopened = partial(self._reopened, _stamp(self.file), options)
+            library = self._second.library
+            ways += (Way(library, lambda _: self._without_crashes(reopened(), found)),)
+        return _tuned(model, ways, directory, self.options, self._took_s)
+
+    def _may_replace(self, model: CompiledModel, found: Findings, options: EngineOptions) -> bool:
+        """Tell whether the second engine may serve a model only because it is faster."""
+        is_replaceable = self.options.driver == AUTO and self._is_installed
+        refused = unsupported(options, next(iter(model.signatures.values())))
+        return may_be_sooner(found, is_replaceable=is_replaceable, refused=refused)
 
     def _handing_over(
         self, model: CompiledModel, found: Findings, kinds: Sequence[ValueKind]
@@ -431,4 +509,4 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 def _size(directory: Path) -> int:
-    return sum(each.stat().st_size for each in directory.iterdir() if each.is_file())
+    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())

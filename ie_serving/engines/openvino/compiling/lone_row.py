@@ -6,12 +6,12 @@ each operation in each inference where a size is open, and takes a few percent l
 once it has computed many (`benchmarks/diary/batching.md` has both in figures). The threads that
 suit batches do not suit one row either.
 
-`computes_alike` finds graphs that give the same answers with open and with static shapes. With
+`unlike` finds graphs that may give other answers with static shapes than with open ones. With
 static shapes OpenVINO's CPU plugin uses other kernels; some give other outputs, or end the process.
 With 2026.4, for one row: floats converted to 8 bits wrap instead of saturating; a `TopK` of several
-values orders equal ones differently; quantized NaN become other numbers. So the model for single
-requests, unlike the one for batches, is compiled with static shapes only if each operation is one
-of these, which `test_shape_independent.py` compares.
+values orders equal ones differently; quantized NaN become other numbers. So a graph is compiled a
+second time with static shapes, for one row or for known ones, only if each operation is one of
+these, which `test_shape_independent.py` compares.
 """
 
 import math
@@ -36,16 +36,20 @@ FLOATS = named("f16 f32")
 TYPES = FLOATS | named("i32 i64 boolean")
 """Element types for which operations that move data were compared."""
 MOVES = named(
-    "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
-    "StridedSlice Transpose Unsqueeze VariadicSplit"
+    "Broadcast Concat Constant Convert Gather Identity Pad Parameter Range Reshape Result "
+    "ScatterElementsUpdate Select ShapeOf Slice Split Squeeze StridedSlice Transpose Unsqueeze "
+    "VariadicSplit"
 )
 COMPUTES = named(
-    "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
-    "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
-    "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "
-    "Subtract Swish Tanh TopK"
+    "Add AvgPool BatchNormInference Clamp Convolution ConvolutionBackpropData Cos Divide Elu Equal "
+    "Erf Exp Gelu GroupConvolution HSigmoid HSwish HardSigmoid Interpolate Less Log MVN MatMul "
+    "MaxPool Maximum Minimum Mish Multiply Negative PRelu Power ReduceL2 ReduceMax ReduceMean "
+    "ReduceMin ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference Subtract Swish Tanh "
+    "TopK"
 )
 """Operations compared on floats. Integers have rules of their own (`integers/exact.py`)."""
+COUNTS = named("Add Divide Equal Less Multiply Subtract")
+"""Operations compared on integers, too."""
 _FAULT = "known_sizes_cast_otherwise_than_open_ones"
 
 
@@ -65,12 +69,10 @@ def copy_for_one_row(model: ov.Model, ports: SignaturePorts) -> LoneRowGraph | N
 
     Returns:
         None where another size is open, the batch is not or may not be 1, some operation may give
-        other outputs (`computes_alike`), or the weights take more than `MOST_WEIGHTS`.
+        other outputs, or the weights take more than `MOST_WEIGHTS` (`unlike`).
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
-    if len(inputs) < len(ports.inputs) or not computes_alike(model):
-        return None
-    if _weights(model) > MOST_WEIGHTS:
+    if len(inputs) < len(ports.inputs) or unlike(model):
         return None
     return LoneRowGraph(model.clone(), replace(ports, inputs=inputs))
 
@@ -113,9 +115,15 @@ def _bytes(node: ov.Node) -> int:
     return math.ceil(count * int(node.get_output_element_type(0).bitwidth) / 8)
 
 
-def computes_alike(model: ov.Model) -> bool:
-    """Tell whether every operation of a graph gives the same with open and with static shapes."""
-    return all(map(_is_alike, operations(model)))
+def unlike(model: ov.Model) -> str:
+    """Say why a graph is not compiled a second time for known sizes; empty if it may be.
+
+    An operation may give other outputs than with open sizes, or it has much weights.
+    """
+    others = sorted({node.get_type_name() for node in operations(model) if not _is_alike(node)})
+    if others:
+        return f"{', '.join(others)} may give other outputs with known sizes"
+    return "its weights would take much memory twice" if _weights(model) > MOST_WEIGHTS else ""
 
 
 def _is_alike(node: ov.Node) -> bool:
@@ -124,7 +132,8 @@ def _is_alike(node: ov.Node) -> bool:
         return False
     if name in MOVES:
         return _types(node.inputs()) | _types(node.outputs()) <= TYPES
-    return name in COMPUTES and _types(node.inputs()[:1]) <= FLOATS
+    given = _types(node.inputs()[:1])
+    return (name in COMPUTES and given <= FLOATS) or (name in COUNTS and given <= TYPES)
 
 
 def _types(tensors: list[ov.Input] | list[ov.Output]) -> set[str]:
@@ -143,6 +152,11 @@ def _has_no_batch_dimension(node: ov.Node) -> bool:
     return not node.get_attributes().get("batch_dims", 0)
 
 
+def _is_plain(node: ov.Node) -> bool:
+    """Tell whether an `Interpolate` is of a kind that was compared."""
+    return node.get_attributes()["mode"] in {"linear_onnx", "nearest"}
+
+
 def _takes_the_first(node: ov.Node) -> bool:
     """Tell whether a `TopK` gives one value, the first among equal ones (`faults/rewrites.py`)."""
     count = known_input(node, 1)
@@ -158,6 +172,7 @@ RULES: Rules[Callable[[ov.Node], bool]] = Rules(
     (
         Rule(_FAULT, "Convert", _widens),
         Rule(_FAULT, "Gather", _has_no_batch_dimension),
+        Rule(_FAULT, "Interpolate", _is_plain),
         Rule(_FAULT, "MaxPool", _gives_no_indices),
         Rule(_FAULT, "TopK", _takes_the_first),
     )

@@ -16,7 +16,7 @@ from ie_serving.core.values.tensors import Signature
 from ie_serving.engines import driver_params
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compiling import properties
-from ie_serving.engines.openvino.compiling.programs import program_of
+from ie_serving.engines.openvino.compiling.programs import check_alike, program_of
 from ie_serving.engines.openvino.error_texts import Operation, among, load_failures
 from ie_serving.engines.openvino.faults.nonfinite import Nonfinite
 from ie_serving.engines.openvino.graphs.constants import int64
@@ -102,6 +102,23 @@ class OpenVinoEngine:
         return CompiledPrograms(
             programs, listed=listed, runs_on=runs_on, as_sent=as_sent, repeats=repeats
         )
+
+    def compile_for(
+        self, directory: Path, options: EngineOptions, shapes: Mapping[str, tuple[int, ...]]
+    ) -> CompiledPrograms:
+        """Compile a version of one signature for `shapes` of its inputs alone. Blocking.
+
+        Raises:
+            LoadFailed: also where an operation may give other outputs if sizes are known, or the
+                weights would take much memory twice.
+        """
+        own = options.of(OpenVinoOptions)
+        with SPARE_CPU.left():
+            (draft,) = read(directory, own, options.saved_model_tags).drafts
+            check_alike(draft, options)
+            options = options.having(replace(own, shape=shapes))
+            nonfinite = self._nonfinite(directory, options, draft.name)
+            return CompiledPrograms([_runs(draft, options, nonfinite)])
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
         """Decide how a signature's requests with NaN and infinity are treated."""

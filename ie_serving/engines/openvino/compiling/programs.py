@@ -17,6 +17,7 @@ from ie_serving.engines.openvino.compiling.lone_row import (
     copy_for_one_row,
     fix_to_one_row,
     shape_of,
+    unlike,
 )
 from ie_serving.engines.openvino.compiling.properties import (
     STREAMS,
@@ -122,6 +123,21 @@ def program_of(
         return _program(graph, compiled, options)
     lone = _lone(draft, graph, compiled, row, options) if row else None
     return _program(graph, compiled, options, partial(QueuedProgram, lone=lone), more=1)
+
+
+def check_alike(draft: Draft, options: EngineOptions) -> None:
+    """Refuse a draft whose graph may give other outputs if its sizes are known, or is too large.
+
+    Raises: LoadFailed.
+    """
+    if draft.model is None or draft.beside is not None:
+        raise LoadFailed("the server computes a part of it")
+    model = draft.model.clone()
+    visit(model, READ)
+    visit(model, STRINGS)
+    prepare(draft, model, options)
+    if cause := unlike(model):
+        raise LoadFailed(cause)
 
 
 def _may_have_lone_rows(options: EngineOptions) -> bool:

@@ -1,6 +1,5 @@
 """Of a model that OpenVINO may compute slowly, the engine that answers sooner serves."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.onnx_models import Of, save_onnx
 SIZE = 256
 MANY = 12
 """Layers of which the time counts, beside one."""
-WIDTH = 64
 
 
 def write(directory: Path, layers: int) -> Path:
@@ -40,21 +38,6 @@ def write(directory: Path, layers: int) -> Path:
     return save_onnx(file, nodes, {"x": end}, {"y": end}, opset=13, ones=ones).parent
 
 
-def write_recurrent(directory: Path, layers: int) -> Path:
-    """Write so many recurrent layers."""
-    nodes, name = [], "x"
-    for layer in range(layers):
-        gru = helper.make_node("GRU", [name, "w", "r"], [f"y{layer}"], hidden_size=WIDTH)
-        name = f"flat{layer}"
-        nodes += [gru, helper.make_node("Squeeze", [f"y{layer}", "axis"], [name])]
-    nodes.append(helper.make_node("Identity", [name], ["y"]))
-    end = Of(TensorProto.FLOAT, ["t", "n", WIDTH])
-    given = {name: np.full((1, 3 * WIDTH, WIDTH), 0.01, np.float32) for name in "wr"}
-    file = directory / "model.onnx"
-    axis = np.array([1], np.int64)
-    return save_onnx(file, nodes, {"x": end}, {"y": end}, opset=13, **given, axis=axis).parent
-
-
 class Elsewhere(OnnxRuntimeEngine):
     """Compiles another directory: an engine that takes as long as that."""
 
@@ -65,7 +48,6 @@ class Elsewhere(OnnxRuntimeEngine):
         return super().compile(self._directory, options)
 
 
-@pytest.mark.parametrize("written", [write, write_recurrent])
 @pytest.mark.parametrize(
     ("layers", "others", "engine"),
     [(MANY, 1, "onnxruntime, since a request took"), (1, MANY, "Open")],
@@ -73,12 +55,11 @@ class Elsewhere(OnnxRuntimeEngine):
 def test_the_engine_that_answers_sooner_serves(
     tmp_path: Path,
     verifier: Verifier,
-    written: Callable[[Path, int], Path],
     layers: int,
     others: int,
     engine: str,
 ) -> None:
-    own, other = written(tmp_path / "own", layers), written(tmp_path / "other", others)
+    own, other = write(tmp_path / "own", layers), write(tmp_path / "other", others)
     verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), verifier)
     options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
     model = verified.compile(own, options)

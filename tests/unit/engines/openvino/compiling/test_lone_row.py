@@ -229,7 +229,7 @@ async def test_a_request_is_not_answered_alone_that_is_refused_in_a_batch(
     inputs: dict[str, Array],
 ) -> None:
     """Also where the operations are thought to be computed alike."""
-    monkeypatch.setattr(lone_row, "computes_alike", lambda model: True)
+    monkeypatch.setattr(lone_row, "unlike", lambda model: "")
     monkeypatch.setattr(BUDGET, "limit", 10_000)
     parameters, node = graph()
     model = load(save(tmp_path, [result("y", node.output(0))], parameters), ahead=True)

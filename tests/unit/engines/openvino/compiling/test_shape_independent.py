@@ -1,4 +1,4 @@
-"""What is computed for a lone row gives what a batch gives, for values of all kinds."""
+"""Operations give the same with known sizes as with open ones, for values of all kinds."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -8,11 +8,12 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
+from openvino import opset16
 
-from ie_serving.core.values.tensors import SERVING_DEFAULT, Array, DataType
-from ie_serving.engines.base import GATHERED
-from ie_serving.engines.openvino.compiling.lone_row import COMPUTES, MOVES, computes_alike
-from ie_serving.engines.run.queued_program import QueuedProgram
+from ie_serving.core.values.tensors import Array, DataType
+from ie_serving.engines.openvino.compiling.lone_row import COMPUTES, COUNTS, MOVES, unlike
+from ie_serving.engines.openvino.faults.hazards import READ
+from ie_serving.engines.openvino.graphs.rules import visit
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
 RANDOM = np.random.default_rng(11)
@@ -33,10 +34,18 @@ def weights(*shape: int) -> Any:
     return op.constant(RANDOM.standard_normal(shape).astype(np.float32))
 
 
+def size(x: Any, axis: int) -> Any:
+    return op.gather(op.shape_of(x), number(axis), number(0))
+
+
+def chosen(condition: Any) -> Any:
+    return op.select(condition, weights(), weights())
+
+
 def places(x: Any) -> Any:
     """Give zeros, one for each row of x."""
-    size = op.gather(op.shape_of(x), const(0), number(0))
-    return op.broadcast(number(0), op.concat([size, const(1)], 0))
+    rows = op.gather(op.shape_of(x), const(0), number(0))
+    return op.broadcast(number(0), op.concat([rows, const(1)], 0))
 
 
 PADS = ([1, 1], [0, 0], [0, 0])
@@ -51,8 +60,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "Concat": lambda x: op.concat([x, op.negative(x)], 1),
     "Convert": lambda x: op.convert(op.convert(x, "f32"), "f32"),
     "Convolution": lambda x: op.convolution(x, weights(4, 3, 3, 3), *PADS, [1, 1]),
+    "ConvolutionBackpropData": lambda x: op.convolution_backprop_data(
+        x, weights(3, 4, 2, 2), [2, 2]
+    ),
+    "Cos": lambda x: op.cos(op.clamp(x, -9, 9)),
     "Divide": lambda x: op.divide(x, weights(6)),
     "Elu": lambda x: op.elu(x, 0.7),
+    "Equal": lambda x: chosen(op.equal(x, op.constant(np.float32(1)))),
     "Erf": op.erf,
     "Exp": op.exp,
     "Gather": lambda x: op.gather(x, const(1, 0), number(2)),
@@ -61,6 +75,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "HSigmoid": op.hsigmoid,
     "HSwish": op.hswish,
     "HardSigmoid": lambda x: op.hard_sigmoid(x, np.float32(0.2), np.float32(0.5)),
+    "Identity": opset16.identity,
+    "Interpolate": lambda x: op.concat(
+        [
+            op.interpolate(x, const(12, 9), mode, "sizes", axes=const(2, 3))
+            for mode in ("linear_onnx", "nearest")
+        ],
+        1,
+    ),
+    "Less": lambda x: chosen(op.less(x, op.constant(np.float32(0.5)))),
+    "Log": lambda x: op.log(op.multiply(x, x)),
     "MVN": lambda x: op.mvn(x, const(-1), True, 1e-6, "INSIDE_SQRT"),
     "MatMul": lambda x: op.matmul(
         op.reshape(x, const(-1, ROW), False), weights(ROW, 5), False, False
@@ -72,12 +96,28 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "Multiply": lambda x: op.multiply(x, weights(6)),
     "Negative": op.negative,
     "PRelu": lambda x: op.prelu(x, weights(3)),
+    "Pad": lambda x: op.pad(x, const(0, 0, 1, 2), const(0, 0, 0, 1), "constant", weights()),
     "Power": lambda x: op.power(x, op.constant(np.float32(2))),
+    "Range": lambda x: op.add(
+        x, op.convert(op.range(number(0), size(x, 3), number(1), "i64"), "f32")
+    ),
+    "ReduceL2": lambda x: op.reduce_l2(x, const(1), True),
     "ReduceMax": lambda x: op.reduce_max(x, const(2, 3)),
     "ReduceMean": lambda x: op.reduce_mean(x, const(2, 3)),
+    "ReduceMin": lambda x: op.reduce_min(x, const(2, 3)),
     "ReduceSum": lambda x: op.reduce_sum(x, const(1)),
     "Relu": op.relu,
     "Reshape": lambda x: op.reshape(x, const(0, 2, -1), True),
+    "ScatterElementsUpdate": lambda x: op.concat(
+        [
+            op.scatter_elements_update(
+                x, op.broadcast(const(2), op.shape_of(x)), op.negative(x), number(2), how
+            )
+            for how in ("none", "sum")
+        ],
+        1,
+    ),
+    "Select": lambda x: chosen(op.less(x, op.negative(x))),
     "ShapeOf": lambda x: op.reshape(
         x, op.concat([op.gather(op.shape_of(x), const(0), number(0)), const(-1)], 0), False
     ),
@@ -115,7 +155,7 @@ ROWS: Mapping[str, Array] = {
 }
 
 
-LOSE_NAN = ("MaxPool", "TopK")
+LOSE_NAN = ("Interpolate", "MaxPool", "ScatterElementsUpdate", "TopK")
 """Operations that refuse the odd values, alone as in a batch (`test_nonfinite.py`)."""
 
 
@@ -130,25 +170,54 @@ def test_each_operation_is_compared() -> None:
         pytest.param(LOSE_NAN, ROWS.keys() - {"odd"}, id="those that refuse odd values"),
     ],
 )
-async def test_a_lone_row_is_computed_as_in_a_batch(
+async def test_known_sizes_give_the_outputs_of_open_ones(
     tmp_path: Path, names: Collection[str], kinds: Collection[str]
 ) -> None:
     x = parameter("x", (-1, *TAIL), DataType.FP32)
     outputs = [result(name, CASES[name](x)) for name in names]
-    model = load(save(tmp_path, outputs, [x]), ahead=True, inference_precision="f32")
-    program = model.programs[SERVING_DEFAULT]
-    assert isinstance(program, QueuedProgram)
-    assert program.lone is not None
+    directory = save(tmp_path, outputs, [x])
+    model = ov.Model(outputs, [x])
+    visit(model, READ)
+    assert not unlike(model)
+    opened = load(directory, inference_precision="f32")
+    known = load(directory, inference_precision="f32", shape=(1, *TAIL))
     for kind in kinds:
-        GATHERED.set(False)
-        alone = await run(model, {"x": ROWS[kind]})
-        GATHERED.set(True)
+        alone = await run(known, {"x": ROWS[kind]})
         for others in (0, 4):
-            wanted = await run(model, {"x": np.concatenate([ROWS[kind], *[USUAL] * others])})
+            wanted = await run(opened, {"x": np.concatenate([ROWS[kind], *[USUAL] * others])})
             for name, each in alone.items():
                 np.testing.assert_allclose(
                     each, wanted[name][: len(each)], 1e-4, 1e-5, err_msg=f"{name}, {kind}"
                 )
+
+
+COUNTING: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": op.add,
+    "Divide": op.divide,
+    "Equal": lambda x, y: chosen(op.equal(x, y)),
+    "Less": lambda x, y: chosen(op.less(x, y)),
+    "Multiply": op.multiply,
+    "Subtract": op.subtract,
+}
+INTEGERS = np.array([0, 1, -1, 7, -7, 300, 1 << 15, -(1 << 15)])
+
+
+def test_each_operation_is_compared_on_integers() -> None:
+    assert COUNTING.keys() == COUNTS
+
+
+@pytest.mark.parametrize("dtype", [DataType.INT32, DataType.INT64])
+async def test_known_sizes_give_the_integers_of_open_ones(tmp_path: Path, dtype: DataType) -> None:
+    x = parameter("x", (-1, len(INTEGERS)), dtype)
+    y = op.convert(const(*(INTEGERS[::-1] | 1)), dtype.numpy)
+    outputs = [result(name, body(x, y)) for name, body in COUNTING.items()]
+    assert not unlike(ov.Model(outputs, [x]))
+    directory = save(tmp_path, outputs, [x])
+    opened, known = load(directory), load(directory, shape=(3, len(INTEGERS)))
+    given = {"x": np.stack([np.roll(INTEGERS, turn) for turn in range(3)]).astype(dtype.numpy)}
+    wanted = await run(opened, given)
+    for name, each in (await run(known, given)).items():
+        np.testing.assert_array_equal(each, wanted[name], name)
 
 
 @pytest.mark.parametrize(
@@ -175,4 +244,4 @@ async def test_a_lone_row_is_computed_as_in_a_batch(
 def test_other_graphs_are_not(body: Callable[[Any], Any]) -> None:
     x = parameter("x", (-1, *TAIL), DataType.FP32)
     node = body(x)
-    assert not computes_alike(ov.Model([op.result(node)], [x]))
+    assert unlike(ov.Model([op.result(node)], [x]))

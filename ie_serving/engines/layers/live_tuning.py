@@ -50,6 +50,8 @@ LEAST_GAIN_S: Final = 0.00005
 """Least seconds by which a way is better."""
 LEAST_S: Final = 0.0002
 """Mean seconds of a request below which no way is tried: most of that time is the server's."""
+FEW: Final = 32
+"""Requests after which those below `LEAST_S` are not watched any more: it costs a microsecond."""
 LEAST_COST_S: Final = 0.25
 """Least seconds of requests of some shapes after which ways are tried for them."""
 MOST_KEPT: Final = 2
@@ -63,6 +65,8 @@ MOST_SETTLED: Final = 8
 T = TypeVar("T")
 InputShapes = tuple[tuple[int, ...], ...]
 
+_UNKNOWN: Final = object()
+"""In place of the way of shapes that are not settled."""
 _ONE_AT_A_TIME = threading.Lock()
 """To open a way takes processor time from requests."""
 
@@ -90,10 +94,21 @@ def tuned(
         cost_s: seconds that it takes to open one; the load of the model shows it.
         tolerance: share of a number, and of the greatest of its output, by which floats may differ.
     """
-    signatures = list(model.signatures.values())
-    if not ways or len(signatures) > 1 or signatures[0].left_out or not signatures[0].inputs:
+    signature, *others = model.signatures.values()
+    if not ways or others or signature.left_out or not signature.inputs or _is_short(signature):
         return model
     return LiveTuningLayer(model, ways, max(LEAST_COST_S, cost_s), tolerance)
+
+
+def _is_short(signature: Signature) -> bool:
+    """Tell whether requests are known to be too short for a way to matter, unless in large batches.
+
+    These gain little: what a graph of open sizes costs more does not grow with the batch.
+    """
+    shapes = [spec.shape for spec in signature.inputs.values()]
+    if signature.row_s is None or any(shape is None or -1 in shape[1:] for shape in shapes):
+        return False
+    return signature.row_s < LEAST_S
 
 
 class Stage(enum.Enum):
@@ -186,9 +201,10 @@ class LiveTuningLayer(Layer):
         """See `engines.base`."""
         if self._watches or self._settled:
             shapes = tuple([inputs[name].shape for name in self._names])
-            if shapes in self._settled:
-                return self._infer_by(self._settled[shapes], signature, inputs, read)
-            if self._watches and not REHEARSED.get():
+            way = self._settled.get(shapes, _UNKNOWN)
+            if isinstance(way, _OpenedWay):
+                return self._infer_other(way.model, signature, inputs, read)
+            if way is _UNKNOWN and self._watches and not REHEARSED.get():
                 return self._infer_watched(shapes, signature, inputs, read)
         return self.inner.infer(signature, inputs, read)
 
@@ -219,7 +235,8 @@ class LiveTuningLayer(Layer):
         result = await self._infer_by(trial.best, signature, inputs, read)
         trial.spent_s += time.perf_counter() - began
         trial.requests += 1
-        if trial.stage is Stage.WATCHED and trial.spent_s >= self._cost_s:
+        is_time = trial.spent_s >= self._cost_s or trial.requests == FEW
+        if is_time and trial.stage is Stage.WATCHED:
             self._go_on(trial)
         return result
 
@@ -233,6 +250,8 @@ class LiveTuningLayer(Layer):
     def _go_on(self, trial: _Trial) -> None:
         """Try the next way, or settle."""
         is_short = trial.spent_s < LEAST_S * trial.requests
+        if trial.spent_s < self._cost_s and not is_short:
+            return
         if trial.ways and not is_short and self._watches:
             trial.stage = Stage.OPENING
             # Not of a pool, whose end the process would wait for.

@@ -28,10 +28,11 @@ from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from tests.onnx_models import Of, save_onnx
 from tests.process import PATIENCE_S
-from tests.unit.engines.openvino.models import copies, linear, parameter, result, save
+from tests.unit.engines.openvino.models import copies, parameter, result, save
 
 AGREES = Findings("onnxruntime 1", 9)
-SIZE = 256
+SIZE, LONG = 256, 80
+"""Numbers of a row, and products of a model that is tuned."""
 
 
 class Found:
@@ -54,6 +55,14 @@ def write(directory: Path, layers: int, rows: int | str = "n") -> Path:
     nodes.append(helper.make_node("Identity", [name], ["y"]))
     end, one = Of(TensorProto.FLOAT, [rows, SIZE]), np.eye(SIZE, dtype=np.float32)
     return save_onnx(directory / "model.onnx", nodes, {"x": end}, {"y": end}, one=one).parent
+
+
+def write_known(directory: Path) -> Path:
+    """Write the same as OpenVINO's IR, for one row."""
+    x = y = parameter("x", [1, SIZE])
+    for _ in range(LONG):
+        y = op.relu(op.matmul(y, op.constant(np.eye(SIZE, dtype=np.float32)), False, False))
+    return save(directory, [result("y", y)], [x])
 
 
 def write_pairs(directory: Path) -> Path:
@@ -108,7 +117,7 @@ async def test_the_second_engine_serves_if_it_is_faster(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_tuning, "LEAST_COST_S", 0.0)
-    own, other = write(tmp_path / "own", 60, rows=1), write(tmp_path / "other", 1, rows=1)
+    own, other = write(tmp_path / "own", LONG, rows=1), write(tmp_path / "other", 1, rows=1)
     verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), Found(AGREES))
     model = verified.compile(own, EngineOptions())
     await until(caplog, "way=onnxruntime", model)
@@ -120,7 +129,7 @@ async def test_openvino_serves_known_shapes(
 ) -> None:
     monkeypatch.setattr(live_tuning, "LEAST_COST_S", 0.0)
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
-    model = verified.compile(write(tmp_path, 60), EngineOptions(driver="openvino"))
+    model = verified.compile(write(tmp_path, LONG), EngineOptions(driver="openvino"))
     await until(caplog, 'way="known shapes"', model)
     assert "may give other outputs" not in caplog.text
     model.close()
@@ -158,7 +167,7 @@ def test_ways_are_what_was_compared(
     tmp_path: Path, findings: Findings, options: EngineOptions, ways: list[str]
 ) -> None:
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(findings))
-    model = verified.compile(write(tmp_path, 1), options)
+    model = verified.compile(write(tmp_path, LONG), options)
     tuned = layer_of(model)
     assert tuned is not None
     assert [way.name for way in tuned.ways] == ways
@@ -168,13 +177,13 @@ def test_ways_are_what_was_compared(
 @pytest.mark.parametrize(
     ("written", "options"),
     [
-        pytest.param(partial(linear, factor=1, rows=2), EngineOptions(), id="known sizes"),
-        pytest.param(partial(linear, factor=1), own(shape=(2, 4)), id="a setting for sizes"),
-        pytest.param(partial(linear, factor=1), own(batch_size=2), id="a batch"),
-        pytest.param(partial(linear, factor=1), own(live_tuning="off"), id="off"),
-        pytest.param(partial(linear, factor=1), EngineOptions(ahead=True), id="batches"),
+        pytest.param(partial(write, layers=1), EngineOptions(), id="short"),
+        pytest.param(write_known, EngineOptions(), id="known sizes and no second engine"),
+        pytest.param(partial(write, layers=LONG), own(shape=(2, SIZE)), id="a setting for sizes"),
+        pytest.param(partial(write, layers=LONG), own(live_tuning="off"), id="off"),
+        pytest.param(partial(write, layers=LONG), EngineOptions(ahead=True), id="batches"),
         pytest.param(
-            partial(linear, factor=1),
+            partial(write, layers=LONG),
             EngineOptions().having(Preprocessing(mean=(1.0,))),
             id="preprocessing",
         ),
@@ -192,7 +201,7 @@ def test_other_models_are_not_tuned(
 def test_a_large_model_is_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified_engine, "MOST_TUNED", 1 << 10)
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
-    model = verified.compile(write(tmp_path, 1), EngineOptions())
+    model = verified.compile(write(tmp_path, LONG), EngineOptions())
     assert layer_of(model) is None
     model.close()
 

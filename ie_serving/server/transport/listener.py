@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from ie_serving.core.runtime.accepted_connection import serve_accepted
 from ie_serving.core.runtime.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Handshake, TlsSettings
@@ -218,16 +219,3 @@ def allow_listening(bound: socket.socket) -> None:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     bound.setblocking(False)
-
-
-async def serve_accepted(
-    connection: socket.socket, connect: Callable[[], asyncio.Protocol]
-) -> None:
-    """Give a connection that this process has accepted a protocol; close it if its client left."""
-    connection.setblocking(False)
-    try:
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().connect_accepted_socket(connect, connection)
-    except OSError:
-        connection.close()

@@ -14,8 +14,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ie_serving.core.runtime.accepted_connection import serve_accepted
 from ie_serving.core.runtime.waits import Tasks
-from ie_serving.server.transport.listener import serve_accepted
 from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member
 

@@ -19,7 +19,7 @@ def register() -> Additions:
     """See `core.compat`."""
     return Additions(
         config_file=f"{__name__}.config_file:config_file",
-        importing=f"{__name__}.translation:translated",
+        importing=f"{__name__}.config_file:translated",
         drivers=f"{__name__}:drivers",
         kernels={FILE: f"{__name__}.pipeline.running:opened"},
         models_of=f"{__name__}:models_of",

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.compat.konduit import FILE
 from ie_serving.compat.konduit.pipeline import definition
@@ -20,6 +20,9 @@ from ie_serving.core.settings.words import resolved
 from ie_serving.core.values.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.configuration import ConfiguredGraph, ModelConfig
+
+if TYPE_CHECKING:
+    from ie_serving.config.dialects.importing import Translated
 
 KEY: Final = "pipeline"
 MODEL_LIST: Final = "model_config_list"
@@ -176,3 +179,24 @@ def _resolve_paths(given: object, origin: Path) -> None:
         for key in ("pythonCodePath", "importCodePath"):
             if isinstance(given.get(key), str):
                 given[key] = resolved(given[key], origin)
+
+
+def translated(path: Path, top: Mapping[str, Any]) -> "Translated | None":
+    """Translate the file for `ie_serving config import`; None for any other file."""
+    if not is_konduit(top):
+        return None
+    # Here: only this command needs them.
+    from ie_serving.config.dialects.importing import MODELS as OWN_MODELS
+    from ie_serving.config.dialects.importing import entry
+    from ie_serving.config.files import source
+
+    found = source.read(path)
+    *models, default = found.models
+    assert default.graph is not None  # the pipeline comes last
+    pipeline = json.loads(default.graph.text)
+    notes = [*found.warnings]
+    if found.rest_port:
+        notes.append(f"port: give --rest_port {found.rest_port}")
+    if any(step["@type"] == PYTHON for step in steps_of(pipeline)):
+        notes.append("steps of type PYTHON run: give --allow_python")
+    return {OWN_MODELS: [entry(model, {}) for model in models], KEY: pipeline}, notes

@@ -131,7 +131,9 @@ def check_alike(draft: Draft, options: EngineOptions) -> None:
     Raises: LoadFailed.
     """
     if draft.model is None or draft.beside is not None:
-        raise LoadFailed("the server computes a part of it")
+        raise LoadFailed(
+            "expected a graph that OpenVINO computes whole: the server computes a part of it"
+        )
     model = draft.model.clone()
     visit(model, READ)
     visit(model, STRINGS)

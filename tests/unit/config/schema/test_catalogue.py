@@ -33,6 +33,7 @@ DERIVED = {
     "model.labels_found",  # beside those that a client has set
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino
+    "openvino.is_precision_tried",  # of the precision that the server chooses
     "engine.ahead",  # asked of the engine by the layer of batches
     "server.old_front",  # the command whose routes are asked
     "engine.cache_dir",  # below storage.cache_dir

@@ -95,7 +95,9 @@ FLAGS_OF: Mapping[str, frozenset[str]] = {
 }
 """Flags of commands that no dialect parses, by the folder or module of their texts."""
 
-DIALECTS = re.compile(r"config/dialects/|compat/\w+/(config_file|container|dialect|flags|translation)\.py")
+DIALECTS = re.compile(
+    r"config/dialects/|compat/\w+/(config_file|container|dialect|flags|translation)\.py"
+)
 """Those of other servers, with what `config import` notes, are in `compat`."""
 
 

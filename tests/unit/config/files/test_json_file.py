@@ -131,6 +131,7 @@ def test_every_key_reaches_its_field() -> None:
                     batch_size=8,
                     inference_precision="f32",
                     precision_tolerance=0.002,
+                    live_tuning="off",
                 ),
                 Caching(response_cache_bytes=1 << 20),
                 Recording(logging_config=RequestLog(prefix="/tmp/every_key", sampling_rate=0.0)),

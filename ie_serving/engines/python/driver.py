@@ -81,11 +81,11 @@ def _model(kernel: RunningKernel, options: EngineOptions, undone: ExitStack) -> 
         sees_caller=gathers or not batching.rows,
     )
     refuse_unsupported(options, signature, f"kernel {kernel.name}")
-    begin: Begin = INFER_THREADS.submit
+    begin: Begin = INFER_THREADS.begin
     if own.isolation != INLINE:
         threads = DaemonThreads(kernel.fleet.most)
         begin = threads.begin
-        undone.callback(threads.shutdown)
+        undone.callback(threads.shutdown, wait=False)
     return KernelModel(
         kernel.name,
         signature,

@@ -220,7 +220,7 @@ class RunnerFleet:
             runner.ask_to_end()
         for runner in every:
             runner.close()
-        self._threads.shutdown()
+        self._threads.shutdown(wait=False)
 
     def _notify(self) -> None:
         self.came()

@@ -8,10 +8,10 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
-from ie_serving.core.runtime.threads import tell
+from ie_serving.core.runtime.eager_start import DirectFuture
+from ie_serving.core.runtime.threads import DaemonThreads, tell
 from ie_serving.core.values.errors import QueueFull
 from ie_serving.core.values.tensors import Arrays, Outputs
 
@@ -158,7 +158,9 @@ class Lane(Generic[T]):
     """Copies the inputs in, infers and reads the outputs. Made and awaited on the event loop.
 
     Attributes:
-        done: resolved when the infer request is idle again, after success or failure.
+        done: resolved when the infer request is idle again, after success or failure; cancelled if
+            the request that awaits it is, while the inference goes on.
+        is_idle: whether the infer request is idle again.
         failure: the engine's error.
         seconds: duration of the inference alone.
         ended: time at which it was over, by `time.perf_counter`.
@@ -179,28 +181,30 @@ class Lane(Generic[T]):
         self._read = read
         self._failures = failures
         self._new = new
-        self._to_do = [self._infer]  # popped by the thread that runs it, so that it runs once
         self._cancelled = False
         self._values: list[T] = []
         self._error: BaseException | None = None
-        self.done: asyncio.Future[None] = self._loop.create_future()
+        self._then: Callable[[], object] = lambda: None
+        # Direct, so that the request goes on without a task: it costs as much as the hand-over.
+        self.done: DirectFuture[None] = DirectFuture(loop=self._loop)
+        self.is_idle = False
         self.failure: Exception | None = None
         self.seconds = 0.0
         self.ended = 0.0
         self.waited_s = 0.0
         self._made = time.perf_counter()
 
-    def start(self, threads: Executor) -> None:
+    def start(self, threads: DaemonThreads) -> None:
         """Run in one of `threads`; here, this once, where the system has no thread left."""
-        # `submit` queues the work before it starts a thread: a pool thread may still run it later.
         try:
-            threads.submit(self._run)
+            threads.begin(self._run)
         except RuntimeError:
             self._run()
 
-    def cancel(self) -> None:
-        """Let it end early; its result is no longer wanted."""
+    def cancel(self, then: Callable[[], object] = lambda: None) -> None:
+        """Let it end early, its result is no longer wanted; call `then` once it is idle."""
         self._cancelled = True
+        self._then = then
         self._request.cancel()
 
     def result(self) -> T:
@@ -214,17 +218,20 @@ class Lane(Generic[T]):
         return self._values[0]
 
     def _run(self) -> None:
-        try:
-            infer = self._to_do.pop()
-        except IndexError:  # an executor that could not start a thread keeps the work
-            return
         self.waited_s = time.perf_counter() - self._made
         try:
-            infer()
+            self._infer()
         # All: an error that ended the thread silently would leave the request waiting for ever.
         except BaseException as error:
             self._error = error
-        tell(self._loop, self.done.set_result, None)
+        tell(self._loop, self._end)
+
+    def _end(self) -> None:
+        """Tell that the infer request is idle, on the event loop."""
+        self.is_idle = True
+        if not self.done.done():  # cancelled, if its request was
+            self.done.set_result(None)
+        self._then()
 
     def _infer(self) -> None:
         try:
@@ -245,7 +252,7 @@ class Lane(Generic[T]):
             self._values.append(self._read(outputs))
 
     # Runs in the thread of the inference, since a renewal may compile for seconds and would block
-    # the loop. `done` waits for it, so the infer request is not lent before.
+    # the loop. The lane's end waits for it, so the infer request is not lent before.
     def _fail(self, error: Exception) -> None:
         self.failure = error
         self._request.renew()

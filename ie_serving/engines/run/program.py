@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ie_serving.core.runtime.spare_cpu import SPARE_CPU
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array, Arrays, Read, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
@@ -41,13 +41,13 @@ SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
 processors further. A model with more infer requests than this has its own threads."""
 
-INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, "infer", initializer=SPARE_CPU.settle)
+INFER_THREADS = DaemonThreads(SHARED_THREADS, "infer", SPARE_CPU.settle)
 """The threads of lanes that all models share."""
 
 
-def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
+def _own_threads(requests: int, apart: bool) -> DaemonThreads | None:
     own = apart or requests > SHARED_THREADS
-    return ThreadPoolExecutor(requests, "infer", initializer=SPARE_CPU.settle) if own else None
+    return DaemonThreads(requests, "infer", SPARE_CPU.settle) if own else None
 
 
 class Program:
@@ -193,7 +193,7 @@ class Program:
         lane = Lane(request, inputs, read, self._failures, new)
         lane.start(self._threads)
         try:
-            await asyncio.shield(lane.done)
+            await lane.done
         finally:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
@@ -207,12 +207,11 @@ class Program:
         return result
 
     def _give_when_idle(self, request: EngineRequest, lane: Lane[T]) -> None:
-        if lane.done.done():
+        if lane.is_idle:
             self.pool.give(request)
             return
         # The engine may still write to the request's memory: it is lent again only when idle.
-        lane.cancel()
-        lane.done.add_done_callback(lambda _: self.pool.give(request))
+        lane.cancel(partial(self.pool.give, request))
 
     def _give_failed(self, request: EngineRequest, error: BaseException) -> None:
         """Return an infer request after `error` on the loop, renewed in a thread if needed.

@@ -11,7 +11,6 @@ batch. So a batch of several requests runs on the loop only if it is brief.
 A request of one row that finds the engine idle may run a program compiled for a single row.
 """
 
-import asyncio
 import math
 import time
 from collections.abc import Coroutine, Sequence
@@ -147,7 +146,7 @@ class QueuedProgram(Program):
             raise
         lane.start(self._threads)
         try:
-            await asyncio.shield(lane.done)
+            await lane.done
         finally:
             self._give_when_idle(request, lane)
         if lane.failure is not None:

@@ -66,7 +66,7 @@ class HookTurns:
 
     def close(self) -> None:
         """End the threads; one that hangs is left alone."""
-        self.threads.shutdown()
+        self.threads.shutdown(wait=False)
 
 
 class HookTurn:

@@ -10,9 +10,16 @@ from functools import partial
 
 import pytest
 
-from ie_serving.core.runtime.threads import MOST_MORE, GrowingPool, in_own_thread, in_thread
+from ie_serving.core.runtime.threads import (
+    MOST_MORE,
+    DaemonThreads,
+    GrowingPool,
+    in_own_thread,
+    in_thread,
+)
 from ie_serving.core.values.errors import InvalidRequest
 
+PATIENCE_S = 10.0
 GROWS = "grows"
 """What the names of the threads of a pool begin with."""
 
@@ -173,3 +180,45 @@ def test_work_of_a_pool_that_fails_leaves_nothing_to_the_garbage_collector() -> 
         asyncio.run(run())
     finally:
         gc.enable()
+
+
+def test_an_idle_daemon_thread_takes_the_next_work() -> None:
+    with DaemonThreads(50, GROWS) as threads:
+        for _ in range(50):  # each thread is idle a moment after the result of its work is there
+            threads.submit(int).result(PATIENCE_S)
+        assert alive() < 50
+
+
+def test_daemon_threads_do_more_work_than_they_are_in_turn() -> None:
+    go, ran = threading.Event(), threading.Semaphore(0)
+
+    def hold() -> None:
+        assert go.wait(PATIENCE_S)
+        ran.release()
+
+    with DaemonThreads(2, GROWS) as threads:
+        for _ in range(4):
+            threads.begin(hold)
+        assert alive() == 2
+        go.set()
+    assert [ran.acquire(timeout=PATIENCE_S) for _ in range(4)] == [True] * 4
+    assert alive() == 0
+
+
+def test_daemon_threads_run_no_work_that_they_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller does it instead, which would then be done twice."""
+    done: list[int] = []
+    threads = DaemonThreads(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _none_left)
+        with pytest.raises(RuntimeError):
+            threads.begin(done.append, 1)
+    threads.begin(done.append, 2)
+    threads.shutdown()
+    with pytest.raises(RuntimeError):
+        threads.begin(done.append, 3)
+    assert done == [2]
+
+
+def _none_left(_: object) -> None:
+    raise RuntimeError("can't start new thread")

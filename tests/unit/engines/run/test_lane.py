@@ -3,12 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.run.infer_request import Lane
@@ -48,21 +48,10 @@ class Doubling:
         self.renewals += 1
 
 
-class NoThreadLeft(Executor):
-    """Keeps what it is given and then fails, as the system's executor does without a thread."""
-
-    def __init__(self) -> None:
-        self.kept: list[Callable[[], object]] = []
-
-    def submit(self, work: Callable[..., Any], /, *_: object, **__: object) -> "Future[Any]":
-        self.kept.append(work)
-        raise RuntimeError("can't start new thread")
-
-
 @pytest.fixture
-def threads() -> Iterator[Executor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+def threads() -> Iterator[DaemonThreads]:
+    with DaemonThreads(1) as pool:
+        yield pool
 
 
 def total(outputs: Mapping[str, Array]) -> float:
@@ -73,7 +62,7 @@ def lane(request: Any, read: Callable[[Mapping[str, Array]], float] = total) -> 
     return Lane(request, INPUTS, read)
 
 
-async def test_the_loop_goes_on_meanwhile(threads: Executor) -> None:
+async def test_the_loop_goes_on_meanwhile(threads: DaemonThreads) -> None:
     request = Doubling()
     request.go.clear()
     work = lane(request)
@@ -85,18 +74,20 @@ async def test_the_loop_goes_on_meanwhile(threads: Executor) -> None:
     assert (work.result(), work.failure) == (6, None)
 
 
-async def test_without_a_thread_it_runs_here_and_once() -> None:
-    request, threads = Doubling(), NoThreadLeft()
+async def test_without_a_thread_it_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    request = Doubling()
     work = lane(request)
-    work.start(threads)
+    work.start(DaemonThreads(1))
     await asyncio.wait_for(work.done, WAIT_S)
-    for kept in threads.kept:
-        kept()
     assert (work.result(), request.runs) == (6, 1)
 
 
 async def test_an_exception_of_the_engine_is_its_failure_and_renews_the_request(
-    threads: Executor,
+    threads: DaemonThreads,
 ) -> None:
     request = Doubling()
     error = RuntimeError("engine")
@@ -113,7 +104,9 @@ async def test_an_exception_of_the_engine_is_its_failure_and_renews_the_request(
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, InvalidTensor])
-async def test_an_exception_of_reading_is_raised(threads: Executor, kind: type[Exception]) -> None:
+async def test_an_exception_of_reading_is_raised(
+    threads: DaemonThreads, kind: type[Exception]
+) -> None:
     def read(outputs: Mapping[str, Array]) -> float:
         raise kind("reading")
 
@@ -125,7 +118,7 @@ async def test_an_exception_of_reading_is_raised(threads: Executor, kind: type[E
         work.result()
 
 
-async def test_a_cancelled_one_is_not_read(threads: Executor) -> None:
+async def test_a_cancelled_one_is_not_read(threads: DaemonThreads) -> None:
     reads: list[object] = []
     request = Doubling()
     request.go.clear()
@@ -137,7 +130,7 @@ async def test_a_cancelled_one_is_not_read(threads: Executor) -> None:
     assert not reads
 
 
-async def test_one_that_is_cancelled_before_its_turn_never_runs(threads: Executor) -> None:
+async def test_one_that_is_cancelled_before_its_turn_never_runs(threads: DaemonThreads) -> None:
     busy = threading.Event()
     threads.submit(busy.wait, WAIT_S)
     request = Doubling()
@@ -147,3 +140,22 @@ async def test_one_that_is_cancelled_before_its_turn_never_runs(threads: Executo
     busy.set()
     await asyncio.wait_for(work.done, WAIT_S)
     assert request.runs == 0
+
+
+async def test_one_whose_caller_leaves_goes_on_and_tells_when_its_request_is_idle(
+    threads: DaemonThreads,
+) -> None:
+    request = Doubling()
+    request.go.clear()
+    work = lane(request)
+    work.start(threads)
+    assert await asyncio.to_thread(request.running.wait, WAIT_S)
+    work.done.cancel()
+    told = asyncio.Event()
+    request.cancel = lambda: None  # type: ignore[method-assign]  # as of an engine that cannot
+    work.cancel(told.set)
+    await asyncio.sleep(0.01)
+    assert not (work.is_idle or told.is_set())
+    request.go.set()
+    await asyncio.wait_for(told.wait(), WAIT_S)
+    assert work.is_idle

@@ -4,12 +4,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ie_serving.core.runtime.threads import DaemonThreads
 from ie_serving.core.values.errors import InvalidTensor, ServingError
 from ie_serving.core.values.tensors import Array
 from ie_serving.engines.base import GATHERED
@@ -207,7 +207,7 @@ async def test_the_wait_of_large_inputs_for_their_thread_counts_as_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queued_program, "FILLED_AT_ONCE", 0)
-    with ThreadPoolExecutor(1) as threads:
+    with DaemonThreads(1) as threads:
         monkeypatch.setattr(program, "INFER_THREADS", threads)
         asked = await busy()  # it has the thread
         second = asked.ask(2)

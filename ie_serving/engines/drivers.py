@@ -175,7 +175,9 @@ TABLE: tuple[DriverRow, ...] = (
         name="lightgbm", reference=TABULAR, begins={".txt": re.compile(rb"tree\r?\nversion=")}
     ),
     DriverRow(name="catboost", reference=TABULAR, suffixes=(".cbm",)),
-    DriverRow(name="pytorch", suffixes=(".pt2", ".pt", ".pth")),
+    DriverRow(
+        name="pytorch", suffixes=(".pt2", ".pt", ".pth", ".torchscript", ".jit", ".ptl", ".ts")
+    ),
     # OpenVINO claims these files, and hands them over where it must.
     DriverRow(name="litert", suffixes=(".tflite",)),
     DriverRow(name="pmml", suffixes=(".pmml",)),

@@ -10,7 +10,7 @@ OF_OTHERS = frozenset(
     {
         *(".skops", ".joblib", ".pkl", ".pickle"),
         *(".json", ".ubj", ".bst", ".txt", ".cbm", ".pmml"),
-        *(".pt2", ".pt", ".pth"),
+        *(".pt2", ".pt", ".pth", ".torchscript", ".jit", ".ptl", ".ts"),
     }
 )
 SUFFIXES = OF_OPENVINO | OF_OTHERS

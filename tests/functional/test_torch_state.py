@@ -1,4 +1,4 @@
-"""TorchScript that keeps state answers each request, over both, as PyTorch its first call."""
+"""TorchScript answers over both as PyTorch; where it keeps state, as its first call."""
 
 import json
 import re
@@ -33,8 +33,9 @@ ISOLATED = "served by PyTorch; heard as the file has them, for each request"
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = export(MAKE_TORCH, tmp_path_factory.mktemp("made"))
-    (root / "voice" / "1").mkdir(parents=True)
-    (root / "voice.pt").rename(root / "voice" / "1" / "voice.pt")
+    for name, file in (("voice", "voice.pt"), ("reader", "reader.torchscript")):
+        (root / name / "1").mkdir(parents=True)
+        (root / f"{name}.pt").rename(root / name / "1" / file)
     return root
 
 
@@ -47,6 +48,33 @@ def flags(root: Path, **params: Any) -> tuple[str, ...]:
 def server(root: Path) -> Iterator[Server]:
     with Server("ie_serving", *flags(root, inputs=INPUTS, outputs=OUTPUTS)) as server:
         yield server.ready()
+
+
+STATE = {"dtype": "float32", "shape": [1, -1, 2]}
+READER = {
+    "x": {"dtype": "float32", "shape": [-1, -1, 3]},
+    "hc_0": STATE,
+    "hc_1": STATE,
+    "texts": {"dtype": "string", "shape": [-1]},
+    "k": {"dtype": "int64", "shape": []},
+}
+
+
+def test_structures_and_texts_pass_over_both(root: Path) -> None:
+    entry = {"base_path": str(root / "reader"), "params": {"inputs": READER}}
+    state = np.ones((1, 1, 2), np.float32)
+    sent = {"x": np.ones((1, 4, 3), np.float32), "hc_0": state, "hc_1": state}
+    with Server("ie_serving", *several(root / "r.json", {"reader": entry})) as server:
+        server.ready()
+        request = predict_request("reader", **sent, texts=[b"a"], k=np.array(3, np.int64))
+        found = predicted(server, request)
+        rows = {name: array.tolist() for name, array in sent.items()}
+        body = json.dumps({"inputs": {**rows, "texts": ["a"], "k": 3}})
+        reply = server.rest.post("/v1/models/reader:predict", content=body).json()["outputs"]
+    np.testing.assert_allclose(found["read_0"], np.load(root / "reader.npy"), rtol=1e-5)
+    np.testing.assert_allclose(reply["read_0"], np.load(root / "reader.npy"), rtol=1e-5)
+    assert (found["read_1"].tolist(), int(found["read_2"])) == ([b"A"], 1)
+    assert (reply["read_1"], reply["read_2"]) == (["A"], 1)
 
 
 def test_each_request_begins_with_the_state_of_the_file(server: Server, root: Path) -> None:

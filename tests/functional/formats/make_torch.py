@@ -1,8 +1,9 @@
 """Writes y = x w + b as PyTorch's own files, with what PyTorch answers. Run as a program.
 
 `linear.pt2` is made by `torch.export`, `linear.pt` is TorchScript, `expected.npy` the answer.
-`voice.pt` keeps state; `voice.npy` has its answers to two equal calls. In a process of its own,
-since PyTorch aborts beside TensorFlow.
+`voice.pt` keeps state; `voice.npy` has its answers to two equal calls. `reader.pt` takes and gives
+structures; `reader.npy` has its answer. In a process of its own, since PyTorch aborts beside
+TensorFlow.
 """
 
 import sys
@@ -41,6 +42,21 @@ class Voice(torch.nn.Module):
         return torch.tanh(self.heard) + torch.zeros(x.shape[0], 2)
 
 
+class Reader(torch.nn.Module):
+    """Takes and gives texts, numbers, tuples and dicts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 2, batch_first=True)
+
+    def forward(
+        self, x: torch.Tensor, hc: tuple[torch.Tensor, torch.Tensor], texts: list[str], k: int = 1
+    ) -> dict[str, tuple[torch.Tensor, list[str], int]]:
+        """Compute a step."""
+        y, _ = self.lstm(x, hc)
+        return {"read": (y * k, [text.upper() for text in texts], len(texts))}
+
+
 def main(directory: Path) -> None:
     """Write the files."""
     linear = Linear().eval()
@@ -49,6 +65,12 @@ def main(directory: Path) -> None:
     torch.export.save(program, directory / "linear.pt2")
     torch.jit.trace(linear, torch.zeros(1, 3)).save(str(directory / "linear.pt"))
     torch.jit.script(Voice().eval()).save(str(directory / "voice.pt"))
+    torch.manual_seed(1)
+    reader, states = Reader().eval(), torch.ones(2, 1, 1, 2)
+    torch.jit.script(reader).save(str(directory / "reader.pt"))
+    with torch.inference_mode():
+        y = reader(torch.ones(1, 4, 3), (states[0], states[1]), ["a"], 3)["read"][0]
+    np.save(directory / "reader.npy", y.numpy())
     voice, x = torch.jit.load(str(directory / "voice.pt")), torch.tensor([[0.0, 1, 2], [3, 4, 5]])
     with torch.inference_mode():
         np.save(directory / "expected.npy", linear(x).numpy())

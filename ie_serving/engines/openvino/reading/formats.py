@@ -31,7 +31,7 @@ COLOURS = dict.fromkeys((IR, PADDLE), BGR)
 come from there, with clients that count on it. Models of other formats are trained with RGB."""
 BESIDE_SAVED_MODEL = frozenset({"fingerprint.pb", "keras_metadata.pb"})
 """Files that TensorFlow writes beside a SavedModel, whose own file may not have arrived yet."""
-PYTORCH = (".pt2", ".pt", ".pth")
+PYTORCH = (".pt2", ".pt", ".pth", ".torchscript", ".jit", ".ptl", ".ts")
 
 _INDEX = "variables/variables.index"
 _SHARD = re.compile(r"variables/variables\.data-(\d{5})-of-(\d{5})")

@@ -63,7 +63,7 @@ class Mixed(tf.Module):  # type: ignore[misc]
 
     @tf.function(input_signature=[spec("s", tf.string, []), spec("x", tf.float32)])
     def large(self, s: tf.Tensor, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        length = tf.size(tf.strings.unicode_decode(held(s), "UTF-8"))
+        length = tf.strings.length(tf.strings.unicode_transcode(held(s), "UTF-8", "UTF-8"))
         return {"y": x + tf.cast(length, tf.float32)}
 
     @tf.function(input_signature=[spec("seconds", tf.float64, [])])

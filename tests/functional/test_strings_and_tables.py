@@ -154,7 +154,7 @@ def test_a_text_that_is_no_number_is_the_clients_mistake(server: Server) -> None
     ("name", "fault"),
     [
         ("formatted", "StringFormat"),
-        ("codes", "UnicodeDecode"),
+        ("codes", "UnicodeTranscode"),
         ("again", "and call them one after the other"),
     ],
 )

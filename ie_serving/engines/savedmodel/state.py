@@ -41,6 +41,12 @@ WRITES = (
 input."""
 
 
+RANDOM = (
+    ": a random layer of Keras that is active; export the model without it, or by an ExportArchive"
+    " with `lambda x: model(x, training=False)`"
+)
+
+
 def kept_between_requests(
     meta_graph: Proto, signatures: Mapping[str, DeclaredSignature]
 ) -> dict[str, str]:
@@ -69,7 +75,10 @@ def _why_stateful(
     for held in sorted(changed.keys() & nodes.keys()):
         signature, operation = changed[held]
         if signature == name:
-            return f"{operation} changes {held!r} for later requests; OpenVINO keeps nothing"
+            way_out = RANDOM if "seed_generator" in held else ""
+            return (
+                f"{operation} changes {held!r} for later requests; OpenVINO keeps nothing{way_out}"
+            )
         return f"it depends on {held!r}, which signature {signature!r} changes ({operation})"
     return ""
 

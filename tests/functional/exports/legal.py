@@ -136,6 +136,13 @@ def keras_inside() -> Made:
     return model, model
 
 
+def crossed(x: Any) -> Any:
+    """Cross columns by their hash, as Keras's `HashedCrossing` does, then compute with them."""
+    column = tf.expand_dims(x, 1)
+    found = tf.sparse.to_dense(tf.sparse.cross_hashed([column, tf.strings.length(column)], 8))
+    return tf.matmul(tf.one_hot(found[:, 0], 8), np.eye(8, 3, dtype=np.float32))
+
+
 def ngrams(**options: Any) -> Made:
     def compute(x: Any) -> Any:
         words = tf.strings.split(x)
@@ -259,6 +266,15 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "fold_of_one_row": (lambda: recurrence(tf.foldl), ROWS[:1]),
     "keras_inside": (keras_inside, ROWS),
     "slices": (sliced, PLACES),
+    "crossed": (lambda: (crossed, None), LINES),
+    "characters": (
+        lambda: (lambda x: tf.strings.unicode_split(x, "UTF-8").to_tensor(), None),
+        LINES,
+    ),
+    "salted": (
+        lambda: (lambda x: tf.strings.to_hash_bucket_strong(x, 1000, [133137, 133137]), None),
+        LINES,
+    ),
     "ngrams": (ngrams, LINES),
     "ngrams_padded": (lambda: ngrams(pad_values=("<", ">"), padding_width=1), LINES),
     "ngrams_short": (lambda: ngrams(preserve_short_sequences=True), LINES),

@@ -108,17 +108,21 @@ def _keep_outputs(node: ov.Node, here: Visit) -> None:
 
 
 def _keep_ranks(node: ov.Node, _: Visit) -> None:
-    """Refuse an `If` that gives a number or a row by values, where that makes a difference."""
+    """Refuse an `If` whose branches give other ranks by values, where that makes a difference."""
     if constant_behind(node.input_value(0)) is not None:
         return
     for output in node.outputs():
         results = [_result(node, output, number) for number in range(len(bodies(node)))]
         ranks = {rank_of(result.get_partial_shape()) for result in results}
-        if {0, 1} <= ranks and not all(map(_widens, output.get_target_inputs())):
-            raise LoadFailed(
-                f"{title(node)} has branches of ranks 0 and 1, and OpenVINO returns rank 1: export"
-                " branches of equal ranks"
-            )
+        if len(ranks) == 1 or None in ranks:
+            continue
+        if ranks == {0, 1} and all(map(_widens, output.get_target_inputs())):
+            continue
+        lacks = "returns rank 1" if ranks == {0, 1} else "computes one rank alone"
+        raise LoadFailed(
+            f"{title(node)} has branches of ranks {' and '.join(map(str, sorted(ranks)))}, and"
+            f" OpenVINO {lacks}: export branches of equal ranks"
+        )
 
 
 def _widens(reader: ov.Input) -> bool:

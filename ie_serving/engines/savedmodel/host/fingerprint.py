@@ -1,7 +1,8 @@
-"""Fingerprint64: the hash by which TensorFlow puts strings into buckets.
+"""Hashes by which TensorFlow puts strings into buckets: Fingerprint64, and SipHash with a key.
 
-It is Hash64 of FarmHash (farmhashna), fixed for all time so that stored fingerprints stay valid.
-Words are little-endian and arithmetic is modulo 2**64. Source: farmhash.cc of google/farmhash.
+Fingerprint64 is Hash64 of FarmHash (farmhashna), fixed for all time so that stored fingerprints
+stay valid. Words are little-endian and arithmetic is modulo 2**64. Source: farmhash.cc of
+google/farmhash.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ _MASK = (1 << 64) - 1  # takes a number modulo 2**64
 # The algorithm's constants: primes between 2**63 and 2**64, and the seed of its loop.
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SEED = 81
+_CAT: Final = 0xC6A4A7935BD1E995
+"""Factor by which two fingerprints become one."""
 
 TOGETHER: Final = 32
 """Strings from which those of like length are hashed together: numpy's calls take 30 us."""
@@ -51,6 +54,47 @@ def fingerprint64(data: bytes) -> int:
             found: int = hashed(_SingleString(data))
             return found
     return _long(data)
+
+
+def joined_fingerprint(first: int, second: int) -> int:
+    """Give the fingerprint of two in order. Source: FingerprintCat64 of TensorFlow."""
+
+    def shifted(value: int) -> int:
+        return value ^ (value >> 47)
+
+    found = first ^ _CAT
+    found ^= shifted(second * _CAT & _MASK) * _CAT & _MASK
+    found = shifted(found * _CAT & _MASK) * _CAT & _MASK
+    return shifted(found)
+
+
+def keyed_hash(key: Sequence[int], data: bytes) -> int:
+    """Give the 64 bits of SipHash-2-4 for a key of two words."""
+    low, high = (each & _MASK for each in key)
+    a, b = low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D
+    c, d = low ^ 0x6C7967656E657261, high ^ 0x7465646279746573
+    rest = len(data) % 8
+    end = data[len(data) - rest :].ljust(7, b"\0") + bytes([len(data) & 0xFF])
+    for at in range(0, len(data) + 8 - rest, 8):
+        word = int.from_bytes(data[at : at + 8] if at + 8 <= len(data) else end, "little")
+        a, b, c, d = _sip_rounds(a, b, c, d ^ word, 2)
+        a ^= word
+    a, b, c, d = _sip_rounds(a, b, c ^ 0xFF, d, 4)
+    return a ^ b ^ c ^ d
+
+
+def _sip_rounds(a: int, b: int, c: int, d: int, count: int) -> tuple[int, int, int, int]:
+    def turned(value: int, by: int) -> int:
+        return (value << by | value >> (64 - by)) & _MASK
+
+    for _ in range(count):
+        a, c = (a + b) & _MASK, (c + d) & _MASK
+        b, d = turned(b, 13) ^ a, turned(d, 16) ^ c
+        a = turned(a, 32)
+        c, a = (c + b) & _MASK, (a + d) & _MASK
+        b, d = turned(b, 17) ^ c, turned(d, 21) ^ a
+        c = turned(c, 32)
+    return a, b, c, d
 
 
 class _SingleString:

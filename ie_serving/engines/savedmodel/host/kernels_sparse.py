@@ -1,19 +1,22 @@
 """Kernels of sparse and ragged tensors: made dense, in order, one of the other."""
 
+import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Final
+from itertools import pairwise, product
+from typing import Any, Final
 
 import numpy as np
 
 from ie_serving.core.values.errors import InvalidRequest
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host.allowance import filled, make_room
+from ie_serving.engines.savedmodel.host.fingerprint import fingerprint64, joined_fingerprint
 from ie_serving.engines.savedmodel.host.host_kernel import (
     Attributes,
     Compute,
     HostKernel,
     Output,
+    in_thread,
     plain,
 )
 from ie_serving.engines.savedmodel.host.index_checks import in_bounds
@@ -114,6 +117,64 @@ def _reordered(coordinates: Array, values: Array, _: Array) -> list[Array]:
     return [coordinates[order], values[order]]
 
 
+def _cross(attributes: Attributes) -> Compute:
+    """Cross the features of each row, one of each column: by hash, or by names.
+
+    Source: sparse_cross_op.cc of TensorFlow.
+    """
+    count, key = attributes.integer("N"), attributes.integer("hash_key")
+    buckets = attributes.integer("num_buckets") or 2**63 - 1
+    is_hashed = attributes.flag("hashed_output")
+    if not is_hashed and attributes.dtype("out_type") is not DataType.STRING:
+        raise attributes.refused("crosses numbers without a hash")
+
+    def crossed(features: Sequence[Any]) -> int | bytes:
+        if not is_hashed:
+            return b"_X_".join(features)
+        found = key % 2**64
+        for each in features:
+            found = joined_fingerprint(found, each)
+        return found % buckets
+
+    def compute(*given: Array) -> list[Array]:
+        indices, values, dense = given[:count], given[count : 2 * count], given[3 * count :]
+        rows = len(dense[0]) if dense else int(given[2 * count][0])
+        if any(len(each) != rows for each in dense):
+            raise InvalidRequest(f"Expected batch size {rows} of all columns that are crossed")
+        for at in indices:
+            in_bounds(at[:, :1], [rows])
+        columns = [
+            _rows_of(at[:, 0], _features(each, is_hashed), rows)
+            for at, each in zip(indices, values, strict=True)
+        ]
+        columns += [[_features(row, is_hashed) for row in each] for each in dense]
+        sizes = [math.prod(map(len, row)) for row in zip(*columns, strict=True)]
+        make_room((sum(sizes), max(2, count)), np.dtype(np.int64))
+        made = [[*map(crossed, product(*row))] for row in zip(*columns, strict=True)]
+        places = [(row, at) for row, size in enumerate(sizes) for at in range(size)]
+        return [
+            np.array(places, np.int64).reshape(-1, 2),
+            np.array([each for row in made for each in row], np.int64 if is_hashed else np.object_),
+            np.array([rows, max(sizes, default=0)], np.int64),
+        ]
+
+    return compute
+
+
+def _features(values: Array, is_hashed: bool) -> list[Any]:
+    held = values.ravel().tolist()
+    if values.dtype == np.object_:
+        return [fingerprint64(each) for each in held] if is_hashed else held
+    return [each % 2**64 for each in held]
+
+
+def _rows_of(numbers: Array, features: Sequence[Any], rows: int) -> list[list[Any]]:
+    found: list[list[Any]] = [[] for _ in range(rows)]
+    for number, each in zip(numbers.tolist(), features, strict=True):
+        found[number].append(each)
+    return found
+
+
 KERNELS: Final[Mapping[str, HostKernel]] = {
     "RaggedTensorToSparse": plain(
         _ragged_to_sparse,
@@ -122,6 +183,16 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
         Output("", DataType.INT64, "sparse_dense_shape"),
     ),
     "RaggedTensorToTensor": HostKernel(_ragged_to_dense),
+    "SparseCross": in_thread(
+        HostKernel(
+            _cross,
+            (
+                Output("", DataType.INT64, "output_indices"),
+                Output("out_type", name="output_values"),
+                Output("", DataType.INT64, "output_shape"),
+            ),
+        )
+    ),
     "SparseReorder": plain(
         _reordered,
         Output("", DataType.INT64, "output_indices"),

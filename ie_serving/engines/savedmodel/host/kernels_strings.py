@@ -7,6 +7,7 @@ regex_replace_op.cc and regex_full_match_op.cc of TensorFlow.
 import base64
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final
@@ -17,7 +18,7 @@ from ie_serving.core.values.errors import InvalidRequest, LoadFailed
 from ie_serving.core.values.tensors import Array, DataType
 from ie_serving.engines.savedmodel.host import regex
 from ie_serving.engines.savedmodel.host.allowance import make_room
-from ie_serving.engines.savedmodel.host.fingerprint import fingerprints
+from ie_serving.engines.savedmodel.host.fingerprint import fingerprints, keyed_hash
 from ie_serving.engines.savedmodel.host.host_kernel import (
     FLAG,
     INTEGER,
@@ -290,6 +291,48 @@ def _to_bucket(attributes: Attributes) -> Compute:
     return compute
 
 
+def _to_keyed_bucket(attributes: Attributes) -> Compute:
+    buckets, key = attributes.integer("num_buckets", 1), attributes.integers("key")
+    return lambda array: each(lambda text: keyed_hash(key, text) % buckets, array, np.int64)
+
+
+def _decode_unicode(attributes: Attributes) -> Compute:
+    attributes.only("input_encoding", (b"UTF-8",), b"")
+    errors = attributes.only("errors", (b"strict", b"replace", b"ignore"), b"replace").decode()
+    if attributes.flag("replace_control_characters") or (
+        attributes.integer("replacement_char", 0xFFFD) != 0xFFFD
+    ):
+        raise attributes.refused("replaces characters by others")
+    splits_dtype = attributes.dtype("Tsplits", DataType.INT64).numpy
+
+    def compute(array: Array) -> list[Array]:
+        try:
+            held = [text.decode("utf-8", errors) for text in array.ravel().tolist()]
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"Invalid formatting on input string: {error}") from error
+        splits = np.cumsum([0, *map(len, held)]).astype(splits_dtype)
+        return [splits, np.frombuffer("".join(held).encode("utf-32-le"), np.int32)]
+
+    return compute
+
+
+def _encode_unicode(attributes: Attributes) -> Compute:
+    attributes.only("output_encoding", (b"UTF-8",), b"")
+    attributes.only("errors", (b"replace",), b"replace")
+
+    def compute(values: Array, splits: Array) -> Array:
+        # As TensorFlow: the character for what is none, which surrogates are neither.
+        held = [chr(each) if _is_character(each) else "\ufffd" for each in values.tolist()]
+        bounds = _bounds(splits, values.size)
+        return texts(["".join(held[a:b]).encode() for a, b in pairwise(bounds)])
+
+    return compute
+
+
+def _is_character(code: int) -> bool:
+    return 0 <= code <= sys.maxunicode and not 0xD800 <= code <= 0xDFFF
+
+
 def _ngrams(attributes: Attributes) -> Compute:
     separator, widths = attributes.text("separator"), attributes.integers("ngram_widths")
     left, right = attributes.text("left_pad"), attributes.text("right_pad")
@@ -342,9 +385,18 @@ KERNELS: Final[Mapping[str, HostKernel]] = {
     "StringSplitV2": HostKernel(_split_v2, _SPLIT),
     "StringStrip": plain(lambda array: each(bytes.strip, array), TEXT),
     "StringToHashBucketFast": HostKernel(_to_bucket, (LONG,)),
+    "StringToHashBucketStrong": in_thread(HostKernel(_to_keyed_bucket, (LONG,))),
     "StringToNumber": HostKernel(_to_number, (Output("out_type", DataType.FP32),)),
     "StringUpper": HostKernel(_case(bytes.upper, str.upper), (TEXT,)),
     "Substr": HostKernel(_substr, (TEXT,)),
+    "UnicodeDecode": HostKernel(
+        _decode_unicode,
+        (
+            Output("Tsplits", DataType.INT64, "row_splits"),
+            Output("", DataType.INT32, "char_values"),
+        ),
+    ),
+    "UnicodeEncode": HostKernel(_encode_unicode, (TEXT,)),
 }
 
 

@@ -416,6 +416,15 @@ def test_a_branch_of_a_number_beside_one_of_a_row_is_refused(tmp_path: Path) -> 
         load(save(tmp_path, [result("y", chosen)], [x]))
 
 
+def test_branches_of_other_ranks_are_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
+    """The plugin's refusal names the operation by a number of OpenVINO's own."""
+    x = parameter("x", (-1, 4))
+    chosen = _if_positive(x, x, lambda given: op.reduce_sum(given, _axis(0)))
+    text = r'^If "y" has branches of ranks 1 and 2, .* export branches of equal ranks$'
+    with pytest.raises(LoadFailed, match=text):
+        load(save(tmp_path, [result("y", chosen)], [x]))
+
+
 @pytest.mark.parametrize(("sent", "expected"), [([2, 3], [6]), ([-2, 3], [-1, 4])])
 async def test_a_number_beside_a_row_is_served_where_both_make_the_same(
     tmp_path: Path, sent: list[float], expected: list[float]

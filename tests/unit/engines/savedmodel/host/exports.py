@@ -202,7 +202,7 @@ class Module(tf.Module):  # type: ignore[misc]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
     def codes(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": tf.strings.unicode_decode(s, "UTF-8").to_tensor()}
+        return {"y": tf.strings.unicode_transcode(s, "UTF-8", "UTF-16-BE")}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
     def again(self, x: tf.Tensor) -> dict[str, tf.Tensor]:

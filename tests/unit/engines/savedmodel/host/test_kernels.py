@@ -37,6 +37,15 @@ GRID = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 SCORES = floats([1, 3, 3, 2], [0, -1, 5, 5])
 
 TEXTS = texts(b"abc", b"", b"a b\tc\vd", b"x\xc3\xa9yy \xe2\x82\xac!", b"[a]-{b}, c.\n", b"bbabb\n")
+ODD = texts(b"a\xe2\x82\xac", b"\xff\xe2\x82z", b"", b"\xed\xa0\x80\xf0\x9f\x98\x80")
+"""Some that are no UTF-8."""
+CROSS = {
+    "indices": [longs([0, 0], [0, 1], [2, 0])],
+    "values": [texts(b"p", b"q", b"r")],
+    "shapes": [longs(3, 2)],
+    "dense_inputs": [texts([b"x", b"y"], [b"z", b""], [b"v", b"w"]), longs([1], [-2], [3])],
+}
+"""A sparse column and two dense ones; the second row has none of the first."""
 PUNCTUATION = r"""[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']"""
 
 IMAGES = (np.arange(2 * 5 * 4 * 3) * 37 % 255).astype(np.uint8).reshape(2, 5, 4, 3)
@@ -72,6 +81,24 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("Substr", {"input": WORDS[0, 2:], "pos": np.int32(1), "len": np.int32(1)},
      {"unit": "UTF8_CHAR"}),
     ("StringToHashBucketFast", {"input": WORDS}, {"num_buckets": 1000}),
+    ("StringToHashBucketStrong", {"input": WORDS}, {"num_buckets": 2**62, "key": [7, -9]}),
+    ("StringToHashBucketStrong",
+     {"input": texts(*(bytes(range(1, size)) for size in range(1, 40)))},
+     {"num_buckets": 2**62, "key": [2**40, 3]}),
+    ("UnicodeDecode", {"input": ODD}, {"input_encoding": "UTF-8"}),
+    ("UnicodeDecode", {"input": ODD},
+     {"input_encoding": "UTF-8", "errors": "ignore", "Tsplits": tf.int32}),
+    ("UnicodeEncode",
+     {"input_values": ints(97, 0x20AC, 0xD800, -1, 0x1F600, 0x110000),
+      "input_splits": longs(0, 2, 2, 6)},
+     {"output_encoding": "UTF-8"}),
+    ("SparseCross", CROSS, {"hashed_output": True, "num_buckets": 1000, "hash_key": 956888297470,
+     "out_type": tf.int64, "internal_type": tf.int64}),
+    ("SparseCross", CROSS, {"hashed_output": True, "num_buckets": 0, "hash_key": -5,
+     "out_type": tf.int64, "internal_type": tf.int64}),
+    ("SparseCross", CROSS | {"dense_inputs": CROSS["dense_inputs"][:1]},
+     {"hashed_output": False, "num_buckets": 0, "hash_key": 0,
+     "out_type": tf.string, "internal_type": tf.string}),
     ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "b*", "rewrite": "-"}),
     ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "", "rewrite": "-"}),
     ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "a|$", "rewrite": "<\\0>"}),

@@ -255,6 +255,7 @@ MODELS: Mapping[str, tuple[Callable[[], Made], Any]] = {
     "uint16": (lambda: factor(tf.uint16), ROWS),
     "uint32": (lambda: factor(tf.uint32), ROWS),
     "uint64": (lambda: factor(tf.uint64), ROWS),
+    "bfloat16": (lambda: (lambda x: tf.cast(x / 7.0, tf.bfloat16), None), ROWS),
     "open_shape": (open_shape, ROWS),
     "open_rows": (open_rows, PLACES),
     "sharded": (sharded, PLACES),

@@ -113,8 +113,9 @@ def _keep_ranks(node: ov.Node, _: Visit) -> None:
         return
     for output in node.outputs():
         results = [_result(node, output, number) for number in range(len(bodies(node)))]
-        ranks = {rank_of(result.get_partial_shape()) for result in results}
-        if len(ranks) == 1 or None in ranks:
+        found = [rank_of(result.get_partial_shape()) for result in results]
+        ranks = {rank for rank in found if rank is not None}
+        if len(ranks) == 1 or None in found:
             continue
         if ranks == {0, 1} and all(map(_widens, output.get_target_inputs())):
             continue

@@ -306,12 +306,22 @@ def _carry_as_float32(model: ov.Model, inputs: Sequence[Port], outputs: Sequence
     if not carried:
         return
     with load_failures("BF16 and FP64 tensors cannot be converted"):
+        for _, index in _bf16("output", outputs):
+            _leave_unrounded(model.outputs[index].get_node())
+        model.validate_nodes_and_infer_types()
         steps = PrePostProcessor(model)
         # numpy has no bfloat16: the conversion becomes part of the model, in front and behind.
         # Doubles are floats inside; as a double the plugin gives the largest float for infinity.
         for side, index in carried:
             getattr(steps, side)(index).tensor().set_element_type(ov.Type.f32)
         steps.build()
+
+
+def _leave_unrounded(result: ov.Node) -> None:
+    """Drop a last conversion to bfloat16, which the plugin cuts off; `Slot` rounds."""
+    last = result.input_value(0).get_node()
+    if last.get_type_name() == "Convert" and last.input_value(0).get_element_type() == ov.Type.f32:
+        result.input(0).replace_source_output(last.input_value(0))
 
 
 def zeros(ports: Sequence[Port], wanted: int) -> dict[str, Array] | None:

@@ -65,7 +65,7 @@ class Slot:
         # A cancellation between two operations leaves some open shapes bound to freed memory.
         self._may_cancel = not hazards.spoils and all(port.static for port in inputs)
         self._careful = hazards.needs_care or any(
-            port.spec.dtype in (DataType.STRING, DataType.FP64) for port in outputs
+            port.spec.dtype in (DataType.STRING, DataType.FP64, DataType.BF16) for port in outputs
         )
         self.renews = hazards.spoils
         self._bind()
@@ -172,8 +172,12 @@ def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
 def _writer(request: ov.InferRequest, port: Port, *, watched: bool) -> WriteArray:
     if port.spec.dtype is DataType.STRING:
         return partial(_write_text, request, port)
-    if watched and port.spec.dtype is DataType.BF16:  # numpy has no such floats to add up
-        return partial(_write_watched, _writer(request, port, watched=False))
+    if port.spec.dtype is DataType.BF16:  # numpy has no such floats to add up
+        return partial(_write_rounded, _number_writer(request, port, watched=False), watched)
+    return _number_writer(request, port, watched=watched)
+
+
+def _number_writer(request: ov.InferRequest, port: Port, *, watched: bool) -> WriteArray:
     # Bound once: a static input's memory never moves, so each request is one copy into it.
     if port.static:
         view = request.get_input_tensor(port.index).data
@@ -257,10 +261,10 @@ def _are_few(numbers: Array) -> bool:
     return numbers.dtype == np.float32 and numbers.size <= FEW
 
 
-def _write_watched(write: WriteArray, array: Array) -> None:
-    """Write an array in which NaN and infinity would be lost. Raises: NonFiniteInput."""
-    refuse_odd(array)
-    write(array)
+def _write_rounded(write: WriteArray, watched: bool, array: Array) -> None:
+    if watched:
+        refuse_odd(array)
+    write(_rounded(array))
 
 
 def _write_text(request: ov.InferRequest, port: Port, array: Array) -> None:
@@ -289,13 +293,21 @@ def _check_padding(port: Port, array: Array) -> None:
         )
 
 
+def _rounded(array: Array) -> Array:
+    """Round float32 to the nearest bfloat16, as TensorFlow does."""
+    bits = array.view(np.uint32)
+    nearest = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
+    return np.where(np.isnan(array), array, (nearest << np.uint32(16)).view(np.float32))
+
+
 def _read(request: ov.InferRequest, port: Port) -> Array:
     """Read an output in place; `infer` would copy all strings, and fails where there are none."""
     tensor = request.get_output_tensor(port.index)
-    if (
-        port.spec.dtype is DataType.FP64
-    ):  # computed as float32, and given so (`interface/tensor_specs.py`)
+    # Both are computed as float32, and given so (`interface/tensor_specs.py`).
+    if port.spec.dtype is DataType.FP64:
         return np.asarray(tensor.data, np.float64)
+    if port.spec.dtype is DataType.BF16:
+        return _rounded(tensor.data)
     if port.spec.dtype is not DataType.STRING:
         view: Array = tensor.data
         return view

@@ -10,6 +10,7 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 import tensorflow as tf
+from ml_dtypes import bfloat16
 from onnx import helper
 
 from ie_serving.core.values.errors import InvalidRequest, InvalidTensor, LoadFailed
@@ -326,6 +327,23 @@ OTHERWISE = (DataType.FP32, DataType.FP64, DataType.INT64, DataType.UINT32, Data
 
 def first_axis() -> Any:
     return op.constant(np.array([0]))
+
+
+@WAYS
+@pytest.mark.parametrize("size", [-1, 5])
+@pytest.mark.parametrize("side", ["input", "output"])
+async def test_a_number_is_rounded_to_the_nearest_bfloat16(
+    tmp_path: Path, execution: str, size: int, side: str
+) -> None:
+    """OpenVINO itself makes 1.0 of 1.006."""
+    given = np.array([1.006, -1.0039, np.nan, np.inf, 3.4e38], np.float32)
+    x = parameter("x", (size,), DataType.FP32 if side == "output" else DataType.BF16)
+    y = op.convert(op.abs(x), "bf16" if side == "output" else "f32")
+    model = load(save(tmp_path, [result("y", y)], [x]), execution=execution)
+    for _ in range(2):
+        answer = (await run(model, {"x": given}))["y"]
+        expected = np.abs(given.astype(bfloat16)).astype(np.float32)
+        np.testing.assert_array_equal(answer, expected)
 
 
 @WAYS

@@ -185,7 +185,13 @@ def _is_script(file: Path) -> bool:
         return False
     # Weights are a zip file as well, but only TorchScript's contains constants.
     with zipfile.ZipFile(file) as opened:
-        return any(name.endswith("/constants.pkl") for name in opened.namelist())
+        names = opened.namelist()
+    if any(name.endswith("/.data/extern_modules") for name in names):
+        raise LoadFailed(
+            f"{file.name} is made by torch.package and holds Python code, which is not run: open it"
+            " by torch.package.PackageImporter, and save its module by torch.jit or torch.export"
+        )
+    return any(name.endswith("/constants.pkl") for name in names)
 
 
 def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401

@@ -456,6 +456,11 @@ def test_weights_alone_and_broken_files_are_told(tmp_path: Path, net: Any) -> No
     torch.save(net.state_dict(), tmp_path / "w.pt")
     with pytest.raises(LoadFailed, match=r"w\.pt is no TorchScript: .*model_class"):
         load(tmp_path / "w.pt", INPUTS)
+    with torch.package.PackageExporter(str(tmp_path / "p.pt")) as package:
+        package.save_pickle("model", "model.pkl", torch.nn.Linear(4, 3))
+        package.extern("torch.**")
+    with pytest.raises(LoadFailed, match=r"p\.pt is made by torch\.package .* by torch\.jit or"):
+        load(tmp_path / "p.pt", INPUTS)
     (tmp_path / "b.pt2").write_bytes(b"no model")
     with pytest.raises(LoadFailed, match=r"^b\.pt2 cannot be read by PyTorch: ") as failure:
         load(tmp_path / "b.pt2", EngineOptions(allow_pickle=True))

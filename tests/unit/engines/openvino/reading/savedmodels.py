@@ -151,6 +151,23 @@ class Fixed(tf.Module):  # type: ignore[misc]
         return {"p": q, "q": p, "r": r - p}
 
 
+class Flipping(tf.Module):  # type: ignore[misc]
+    """Draws from a seed that it moves, as a random layer of Keras that `export` left active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed = tf.Variable(
+            [0, 1], dtype=tf.uint32, name="seed_generator_1/seed_generator_state"
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        seed = self.seed.read_value()
+        self.seed.assign(seed + tf.constant([0, 1], tf.uint32))
+        drawn = tf.random.stateless_uniform([], tf.cast(seed, tf.int32))
+        return {"y": tf.where(drawn < 0.5, x, -x)}
+
+
 def write_first_generation_counting(path: Path) -> None:
     """Write a counter that only a control dependency of the output moves."""
     graph = v1.Graph()
@@ -210,6 +227,8 @@ def main(root: Path) -> None:
     tf.saved_model.save(broken, str(root / "unsupported"), signatures=broken.parse)
     write_first_generation(root / "first")
     write_two_graphs(root / "two_graphs")
+    flipping = Flipping()
+    tf.saved_model.save(flipping, str(root / "flipping"), {"serving_default": flipping.serve})
     counting = Counting()
     names = {"in_a_loop": counting.in_a_loop, "reads": counting.reads}
     signatures = {"serving_default": counting.pure, **names}

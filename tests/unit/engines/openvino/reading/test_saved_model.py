@@ -137,6 +137,11 @@ def test_a_signature_that_changes_a_variable_or_reads_a_changed_one_is_left_out(
     assert told in signatures["reads"].left_out
 
 
+def test_an_active_random_layer_of_keras_is_told_with_the_way_out(exported: Path) -> None:
+    with pytest.raises(LoadFailed, match=r"a random layer of Keras .* model\(x, training=False\)"):
+        load(exported / "flipping")
+
+
 class TakesOne:
     """A fallback that takes the signature `in_a_loop` and says more of the others."""
 

@@ -204,15 +204,25 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
         )
     with _one_at_a_time:
         program = torch.export.load(str(file))
-    names = dict.fromkeys(program.graph_signature.user_inputs)
-    nodes = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    given = program.graph_signature.user_inputs
+    nodes = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in given}
+    # Others are values with which the program was exported, such as numbers.
+    names = dict.fromkeys(each for each in given if isinstance(each, str) and each in nodes)
     specs = {name: _spec(name, nodes[name]) for name in names}
     buffers = program.graph_signature.inputs_to_buffers
     # A program is exported with its operations in place.
     written = (_origin(each) for node in program.graph.nodes for each in _written(node))
     state = sorted({buffers[str(each)] for each in written if str(each) in buffers})
     module = program.module()
-    call = isolated(torch, module, state) if state else module
+    called = isolated(torch, module, state) if state else module
+
+    def call(*tensors: Any) -> Any:  # noqa: ANN401
+        """Give the module its arguments in the structure of the export, keywords among them."""
+        left = iter(tensors)
+        leaves = [next(left) if each in names else each for each in given]
+        places, keywords = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+        return called(*places, **keywords)
+
     return Module(call, names, specs, state)
 
 

@@ -502,6 +502,23 @@ async def test_an_exception_of_a_module_is_a_refusal(tmp_path: Path) -> None:
     model.close()
 
 
+async def test_an_export_takes_structures_keywords_and_constants(tmp_path: Path) -> None:
+    class Structured(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any, pair: Any, times: int, *, scale: Any) -> Any:
+            return {"y": (x + pair[0] * pair[1]["k"]) * times * scale, "z": (x, x.sum())}
+
+    x, one = torch.tensor(ROWS), torch.ones(4)
+    arguments = (x, (one, {"k": 2 * one}), 3)
+    program = torch.export.export(Structured(), arguments, {"scale": one})
+    torch.export.save(program, tmp_path / "m.pt2")
+    model = load(tmp_path / "m.pt2", EngineOptions(allow_pickle=True))
+    given = {name: 2 * np.ones(4, np.float32) for name in ("pair_0", "pair_1_k", "scale")}
+    answered = await answer(model, x=ROWS, **given)
+    model.close()
+    assert [*answered] == ["y", "z_0", "z_1"]
+    np.testing.assert_allclose(answered["y"], (ROWS + 4) * 6, rtol=1e-6)
+
+
 class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Adds what it was given before, as models of audio do that are cut into frames."""
 

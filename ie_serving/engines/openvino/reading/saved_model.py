@@ -207,6 +207,11 @@ def _declared_signature(signature: DeclaredSignature, names: tuple[Names, Names]
 
 
 def _spec(alias: str, info: TensorInfo) -> TensorSpec:
+    if not info.dtype:  # a signature of composite tensors has none for them
+        raise LoadFailed(
+            f'tensor "{alias}" is ragged or sparse, which no request carries: export its parts, or'
+            " what its to_tensor() gives"
+        )
     if info.dtype not in BY_NUMBER:
         raise LoadFailed(
             f'tensor "{alias}" has the dtype number {info.dtype} of types.proto, which this server'

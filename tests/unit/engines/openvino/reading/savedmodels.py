@@ -229,6 +229,11 @@ def main(root: Path) -> None:
     write_two_graphs(root / "two_graphs")
     flipping = Flipping()
     tf.saved_model.save(flipping, str(root / "flipping"), {"serving_default": flipping.serve})
+    ragged = tf.Module()
+    ragged.cut = tf.function(
+        lambda s: {"words": tf.strings.split(s)}, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    tf.saved_model.save(ragged, str(root / "ragged"), {"serving_default": ragged.cut})
     counting = Counting()
     names = {"in_a_loop": counting.in_a_loop, "reads": counting.reads}
     signatures = {"serving_default": counting.pure, **names}

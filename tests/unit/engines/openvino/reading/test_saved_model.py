@@ -142,6 +142,12 @@ def test_an_active_random_layer_of_keras_is_told_with_the_way_out(exported: Path
         load(exported / "flipping")
 
 
+def test_a_ragged_output_is_told_with_the_way_out(exported: Path) -> None:
+    text = r'"words" is ragged or sparse, .* its parts, or what its to_tensor\(\) gives'
+    with pytest.raises(LoadFailed, match=text):
+        load(exported / "ragged")
+
+
 class TakesOne:
     """A fallback that takes the signature `in_a_loop` and says more of the others."""
 

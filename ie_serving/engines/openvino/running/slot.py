@@ -294,10 +294,11 @@ def _check_padding(port: Port, array: Array) -> None:
 
 
 def _rounded(array: Array) -> Array:
-    """Round float32 to the nearest bfloat16, as TensorFlow does."""
-    bits = array.view(np.uint32)
+    """Round to the nearest bfloat16, as TensorFlow does; gives float32."""
+    full = array.astype(np.float32, copy=False)
+    bits = full.view(np.uint32)
     nearest = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
-    return np.where(np.isnan(array), array, (nearest << np.uint32(16)).view(np.float32))
+    return np.where(np.isnan(full), full, (nearest << np.uint32(16)).view(np.float32))
 
 
 def _read(request: ov.InferRequest, port: Port) -> Array:

@@ -7,24 +7,26 @@ Which way is the fastest depends on the shapes that clients send, and is not kno
   sizes alone, for a graph network three times as long.
 - onnxruntime and LiteRT are faster for some models, such as those with recurrent layers.
 
-So each way is tried for the shapes that a model has spent much time on:
+So ways are tried for shapes that a model has spent as many seconds on as its load took. One trial
+runs at a time, so that a model has few ways in memory. The steps of a trial:
 
-    WATCHED      the model has not spent as many seconds on these shapes as its load took
-    OPENING      a thread opens the next way; the best one so far answers
-    COMPARED     the best way answers; then the new one computes the same, unawaited by clients
-    TIMED        both answer in turn; the better one becomes the best, and the next way is opened
-    SETTLED      the best way answers; what another way than the model refuses, the model answers
+1. `COMPARISONS` requests are kept as samples, with the model's outputs.
+2. A thread opens the next way and computes the samples. A way of other outputs is closed, and the
+   thread opens the one after it.
+3. The way that was opened, the rival, and the best one so far answer in turn. The better one
+   becomes the best; step 2 follows for the next way.
 
-A way answers clients only after `COMPARISONS` requests with the same outputs. It replaces the best
-one only if it is faster by `SHARE` and `LEAST_GAIN_S`. `docs/guide/models.md` has figures.
+After the last way the best one answers all requests of these shapes. What it refuses, the model
+answers. A rival is better if it is faster by `SHARE` and `LEAST_GAIN_S`. `docs/guide/models.md` has
+figures.
 """
 
 import asyncio
-import enum
 import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -33,6 +35,7 @@ from ie_serving.core.values.difference import drifts
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
 from ie_serving.engines.base import REHEARSED, CompiledModel
+from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
 from ie_serving.telemetry.log.logs import Event, carried
 
@@ -61,12 +64,14 @@ MOST_WATCHED: Final = 64
 """Shapes that are watched at a time, some 300 bytes each; the oldest is forgotten for one more."""
 MOST_SETTLED: Final = 8
 """Shapes after which no others are watched: trials of a model come to an end."""
+MOST_MISSED: Final = 1000
+"""Requests of other shapes in a row after which a trial ends: it holds memory, and others wait."""
 
 T = TypeVar("T")
 InputShapes = tuple[tuple[int, ...], ...]
+Sample = tuple[Arrays, Arrays]
+"""Inputs of a request, and the model's outputs."""
 
-_UNKNOWN: Final = object()
-"""In place of the way of shapes that are not settled."""
 _ONE_AT_A_TIME = threading.Lock()
 """To open a way takes processor time from requests."""
 
@@ -111,24 +116,14 @@ def _is_short(signature: Signature) -> bool:
     return signature.row_s < LEAST_S
 
 
-class Stage(enum.Enum):
-    """How far the trials for some shapes are; see the head of this module."""
-
-    WATCHED = enum.auto()
-    OPENING = enum.auto()
-    COMPARED = enum.auto()
-    TIMED = enum.auto()
-    SETTLED = enum.auto()
-
-
 class _OpenedWay:
-    """A model that may replace the first one; closed when it is dropped and its last user leaves.
+    """A model that may replace the first one. Used on the event loop.
 
     Attributes:
         name: name of its way.
         model: the model.
-        users: requests and comparisons that use it now, until it is settled.
-        is_dropped: whether another one is better.
+        users: requests that it computes now, until its shapes are settled.
+        is_dropped: whether another one is better; the last user closes it then.
     """
 
     def __init__(self, name: str, model: CompiledModel) -> None:
@@ -138,34 +133,41 @@ class _OpenedWay:
         self.is_dropped = False
 
 
+class _Usage:
+    """Requests of some shapes: their number, and the seconds that they have taken."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.spent_s = 0.0
+
+
 class _Trial:
-    """The trials for some shapes. Changed on the event loop; `stage` also by the opening thread.
+    """The trial for some shapes. Belongs to the event loop, and to its thread `is_opening`.
 
     Attributes:
         shapes: of each input, in the order of the signature.
-        stage: see `Stage`.
-        spent_s, requests: seconds that requests have taken while it was watched, and their number.
         ways: those that are still to be tried.
+        samples: those that each way is compared by.
         best: the best way so far; None for the model itself.
-        new: the way that is compared or timed.
-        alike: comparisons of `new`.
-        turns: requests that have begun while it was timed.
-        best_s, new_s: seconds of these requests.
+        is_opening: whether a thread opens the next way.
+        rival: the way that answers in turn with the best one.
+        turns: requests that have begun with this rival.
+        best_s, rival_s: seconds of these requests.
+        missed: requests of other shapes since the last one of these.
         found: what was found of each way, as text.
     """
 
     def __init__(self, shapes: InputShapes, ways: Sequence[Way]) -> None:
         self.shapes = shapes
-        self.stage = Stage.WATCHED
-        self.spent_s = 0.0
-        self.requests = 0
         self.ways = list(ways)
+        self.samples: list[Sample] = []
         self.best: _OpenedWay | None = None
-        self.new: _OpenedWay | None = None
-        self.alike = 0
+        self.is_opening = False
+        self.rival: _OpenedWay | None = None
         self.turns = 0
         self.best_s: list[float] = []
-        self.new_s: list[float] = []
+        self.rival_s: list[float] = []
+        self.missed = 0
         self.found: list[str] = []
 
 
@@ -181,7 +183,8 @@ class LiveTuningLayer(Layer):
     ) -> None:
         super().__init__(inner)
         (signature,) = inner.signatures.values()
-        self._names = list(signature.inputs)
+        self._name = signature.name
+        self._inputs = list(signature.inputs)
         specs = signature.inputs.values()
         self._has_one_shape = not any(each.shape is None or -1 in each.shape for each in specs)
         self.ways = ways
@@ -191,29 +194,21 @@ class LiveTuningLayer(Layer):
         self._context = copy_context()
         self._about = carried()
         self._watches = True
-        self._trials: dict[InputShapes, _Trial] = {}
+        self._watched: dict[InputShapes, _Usage] = {}
+        self._trial: _Trial | None = None
         self._settled: dict[InputShapes, _OpenedWay | None] = {}
-        self._comparing: asyncio.Task[None] | None = None
-        self._lock = threading.Lock()  # `close` and the opening thread are other threads
+        self._lock = threading.Lock()  # either `close` closes a way that was opened, or its thread
         self._is_closed = False
 
     def infer(self, signature: Signature, inputs: Arrays, read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         if self._watches or self._settled:
-            shapes = tuple([inputs[name].shape for name in self._names])
-            way = self._settled.get(shapes, _UNKNOWN)
-            if isinstance(way, _OpenedWay):
+            shapes = tuple([inputs[name].shape for name in self._inputs])
+            if (way := self._settled.get(shapes)) is not None:
                 return self._infer_other(way.model, signature, inputs, read)
-            if way is _UNKNOWN and self._watches and not REHEARSED.get():
+            if self._watches and shapes not in self._settled and not REHEARSED.get():
                 return self._infer_watched(shapes, signature, inputs, read)
         return self.inner.infer(signature, inputs, read)
-
-    def _infer_by(
-        self, way: _OpenedWay | None, signature: Signature, inputs: Arrays, read: Read[T]
-    ) -> Coroutine[Any, Any, T]:
-        if way is None:
-            return self.inner.infer(signature, inputs, read)
-        return self._infer_other(way.model, signature, inputs, read)
 
     async def _infer_other(
         self, other: CompiledModel, signature: Signature, inputs: Arrays, read: Read[T]
@@ -226,163 +221,191 @@ class LiveTuningLayer(Layer):
     async def _infer_watched(
         self, shapes: InputShapes, signature: Signature, inputs: Arrays, read: Read[T]
     ) -> T:
-        trial = self._trials.get(shapes) or self._watch(shapes)
-        if trial.stage is Stage.TIMED:
-            return await self._infer_timed(trial, signature, inputs, read)
-        if trial.stage is Stage.COMPARED and self._comparing is None:
-            return await self._infer_compared(trial, signature, inputs, read)
+        trial = self._trial
+        if trial is None or trial.shapes != shapes:
+            return await self._infer_counted(shapes, signature, inputs, read)
+        trial.missed = 0
+        if len(trial.samples) < COMPARISONS:
+            return await self._infer_sampled(trial, signature, inputs, read)
+        if not trial.is_opening:
+            if trial.rival is not None:
+                return await self._infer_timed(trial, trial.rival, signature, inputs, read)
+            self._end(trial)  # no way was left that answers alike
+        return await self._infer_by(trial.best, signature, inputs, read)
+
+    async def _infer_counted(
+        self, shapes: InputShapes, signature: Signature, inputs: Arrays, read: Read[T]
+    ) -> T:
+        """Answer by the model; begin a trial if requests of these shapes have taken long enough."""
+        if self._trial is not None:
+            self._miss(self._trial)
         began = time.perf_counter()
-        result = await self._infer_by(trial.best, signature, inputs, read)
-        trial.spent_s += time.perf_counter() - began
-        trial.requests += 1
-        is_time = trial.spent_s >= self._cost_s or trial.requests == FEW
-        if is_time and trial.stage is Stage.WATCHED:
-            self._go_on(trial)
+        result = await self.inner.infer(signature, inputs, read)
+        if self._trial is None and self._watches and shapes not in self._settled:
+            self._count(shapes, time.perf_counter() - began)
         return result
 
-    def _watch(self, shapes: InputShapes) -> _Trial:
-        oldest = next(iter(self._trials.values()), None)
-        if oldest and len(self._trials) >= MOST_WATCHED and oldest.stage is Stage.WATCHED:
-            del self._trials[oldest.shapes]
-        trial = self._trials[shapes] = _Trial(shapes, self.ways)
-        return trial
+    def _count(self, shapes: InputShapes, seconds: float) -> None:
+        watched = self._watched.get(shapes)
+        if watched is None:
+            if len(self._watched) >= MOST_WATCHED:
+                del self._watched[next(iter(self._watched))]
+            watched = self._watched[shapes] = _Usage()
+        watched.requests += 1
+        watched.spent_s += seconds
+        is_enough = watched.spent_s >= self._cost_s
+        if not is_enough and watched.requests != FEW:
+            return
+        if watched.spent_s < LEAST_S * watched.requests:
+            self._settle(shapes, None)
+        elif is_enough:
+            self._trial = _Trial(shapes, self.ways)
+
+    def _miss(self, trial: _Trial) -> None:
+        trial.missed += 1
+        if trial.missed < MOST_MISSED or trial.is_opening:
+            return
+        if trial.rival is not None:
+            self._drop(trial.rival)
+        trial.found.append("clients stopped sending these shapes")
+        self._end(trial)
+
+    async def _infer_sampled(
+        self, trial: _Trial, signature: Signature, inputs: Arrays, read: Read[T]
+    ) -> T:
+        """Answer by the model, and keep the request; the last sample starts the thread."""
+        result, sample = await self.inner.infer(
+            signature,
+            inputs,
+            # Copied before the reply: then the memory of both may be used again.
+            lambda outputs: (read(outputs), (copies(inputs), copies(outputs))),
+        )
+        if self._trial is trial and len(trial.samples) < COMPARISONS:
+            trial.samples.append(sample)
+            if len(trial.samples) == COMPARISONS:
+                self._go_on(trial)
+        return result
 
     def _go_on(self, trial: _Trial) -> None:
-        """Try the next way, or settle."""
-        is_short = trial.spent_s < LEAST_S * trial.requests
-        if trial.spent_s < self._cost_s and not is_short:
+        """Let a thread open the next way; end the trial if there is none."""
+        if not trial.ways:
+            self._end(trial)
             return
-        if trial.ways and not is_short and self._watches:
-            trial.stage = Stage.OPENING
-            # Not of a pool, whose end the process would wait for.
-            work = partial(self._context.copy().run, self._open, trial, trial.ways.pop(0))
-            threading.Thread(target=work, name="live tuning", daemon=True).start()
-            return
-        trial.stage = Stage.SETTLED
-        if trial.best is not None or not self._has_one_shape:
-            self._settled[trial.shapes] = trial.best
-        self._trials.pop(trial.shapes, None)
-        kept = sum(way is not None for way in self._settled.values())
-        is_last = kept >= MOST_KEPT or len(self._settled) >= MOST_SETTLED
-        self._watches = not (is_last or self._has_one_shape)
-        if trial.found:
-            way = trial.best.name if trial.best else "as loaded"
-            with self._about():
-                facts = {"shapes": str(trial.shapes), "tried": "; ".join(trial.found)}
-                log.info(Event("live tuning done", way=way, **facts))
+        trial.turns, trial.best_s, trial.rival_s = 0, [], []
+        trial.is_opening = True
+        # Not of a pool, whose end the process would wait for.
+        work = partial(self._context.copy().run, self._open, trial)
+        threading.Thread(target=work, name="live tuning", daemon=True).start()
 
-    def _open(self, trial: _Trial, way: Way) -> None:
-        """Open a way, in a thread of its own."""
-        try:
-            with _ONE_AT_A_TIME:
-                if self._is_closed:
-                    return
-                model = way.opens(dict(zip(self._names, trial.shapes, strict=True)))
-        except Exception as error:  # an error that ended the thread silently would leave no trace
-            trial.found.append(f"{way.name}: {error}")
-            trial.new = None
-        else:
-            with self._lock:
-                trial.new = _OpenedWay(way.name, model)
-                is_unused = self._is_closed
-            if is_unused:
-                model.close()
+    def _open(self, trial: _Trial) -> None:
+        """Open ways until one answers alike, in a thread of its own."""
+        rival = None
+        with _ONE_AT_A_TIME:
+            while rival is None and trial.ways and not self._is_closed:
+                rival = self._opened(trial, trial.ways.pop(0))
+        with self._lock:
+            if not self._is_closed:
+                trial.rival = rival
+                trial.is_opening = False  # last: the event loop looks at it first
                 return
-        trial.alike, trial.turns, trial.best_s, trial.new_s = 0, 0, [], []
-        trial.stage = Stage.COMPARED  # last: the event loop looks at it first
+        if rival is not None:
+            rival.model.close()
 
-    async def _infer_compared(
-        self, trial: _Trial, signature: Signature, inputs: Arrays, read: Read[T]
+    def _opened(self, trial: _Trial, way: Way) -> _OpenedWay | None:
+        """Open a way, and compare it; None if either fails. Blocking."""
+        with ExitStack() as unused:
+            try:
+                model = way.opens(dict(zip(self._inputs, trial.shapes, strict=True)))
+                unused.callback(model.close)
+                wrong = own_loop.run(self._wrong(model, trial.samples))
+            except Exception as error:  # one that ended the thread would leave the trial open
+                wrong = str(error) or repr(error)
+            if not wrong:
+                unused.pop_all()
+                return _OpenedWay(way.name, model)
+            trial.found.append(f"{way.name}: {wrong}")
+        return None
+
+    async def _wrong(self, model: CompiledModel, samples: Sequence[Sample]) -> str:
+        """Say how the outputs of a way differ from the model's; empty if they do not."""
+        for inputs, expected in samples:
+            found = await model.infer(model.signatures[self._name], inputs, copies)
+            if differing := drifts(found, expected, self._tolerance):
+                return "; ".join(differing.values())
+        return ""
+
+    async def _infer_by(
+        self, way: _OpenedWay | None, signature: Signature, inputs: Arrays, read: Read[T]
     ) -> T:
-        """Answer by the best way, and let the new one compute the same afterwards."""
-        if trial.new is None:
-            self._go_on(trial)
-            return await self._infer_by(trial.best, signature, inputs, read)
-        result, expected = await self._infer_by(
-            trial.best, signature, inputs, lambda outputs: (read(outputs), copies(outputs))
-        )
-        if self._comparing is None and trial.stage is Stage.COMPARED:
-            # The memory of the inputs is the request's, and may be used again after the reply.
-            work = self._compare(trial, trial.new, signature.name, copies(inputs), expected)
-            self._comparing = asyncio.get_running_loop().create_task(work)
-        return result
-
-    async def _compare(
-        self, trial: _Trial, way: _OpenedWay, name: str, inputs: Arrays, expected: Arrays
-    ) -> None:
+        """Answer by a way of a trial, which stays open until the reply."""
+        if way is None:
+            return await self.inner.infer(signature, inputs, read)
         way.users += 1
         try:
-            found = await way.model.infer(way.model.signatures[name], inputs, copies)
-            wrong = "; ".join(drifts(found, expected, self._tolerance).values())
-        except Exception as error:  # whatever it is, it must not become the clients'
-            wrong = str(error) or repr(error)
-        self._comparing = None
-        trial.alike += 1
-        if wrong:
-            self._drop(trial, way, wrong)
-        elif trial.alike == COMPARISONS:
-            trial.stage = Stage.TIMED
-        self._leave(way)
+            return await self._infer_other(way.model, signature, inputs, read)
+        finally:
+            way.users -= 1
+            self._close_unused(way)
 
     async def _infer_timed(
-        self, trial: _Trial, signature: Signature, inputs: Arrays, read: Read[T]
+        self, trial: _Trial, rival: _OpenedWay, signature: Signature, inputs: Arrays, read: Read[T]
     ) -> T:
         """Answer by both ways in turn; choose one when each has answered `TURNS` requests."""
-        new, is_new = trial.new, trial.turns % 2 == 1
-        assert new is not None  # see `_Trial`
-        way, seconds = (new, trial.new_s) if is_new else (trial.best, trial.best_s)
+        is_rivals = trial.turns % 2 == 1
+        way, seconds = (rival, trial.rival_s) if is_rivals else (trial.best, trial.best_s)
         trial.turns += 1
-        if way is not None:
-            way.users += 1
         began = time.perf_counter()
-        try:
-            result = await self._infer_by(way, signature, inputs, read)
-            seconds.append(time.perf_counter() - began)
-            is_over = min(len(trial.best_s), len(trial.new_s)) >= TURNS
-            if is_over and trial.stage is Stage.TIMED and trial.new is new:
-                self._choose(trial, new)
-        finally:
-            if way is not None:
-                self._leave(way)
+        result = await self._infer_by(way, signature, inputs, read)
+        seconds.append(time.perf_counter() - began)
+        if trial.rival is rival and min(len(trial.best_s), len(trial.rival_s)) >= TURNS:
+            self._choose(trial, rival)
         return result
 
-    def _choose(self, trial: _Trial, new: _OpenedWay) -> None:
-        best_s, new_s = min(trial.best_s), min(trial.new_s)  # other work only makes one longer
-        times = f"a request takes {1e3 * new_s:.2f} ms, and {1e3 * best_s:.2f} without"
-        if new_s > min(SHARE * best_s, best_s - LEAST_GAIN_S):
-            self._drop(trial, new, times)
-            return
-        before, trial.best, trial.new = trial.best, new, None
-        trial.found.append(f"{new.name}: {times}")
-        if before is not None:
-            self._discard(before)
+    def _choose(self, trial: _Trial, rival: _OpenedWay) -> None:
+        best_s, rival_s = min(trial.best_s), min(trial.rival_s)  # other work only makes one longer
+        times = f"a request takes {1e3 * rival_s:.2f} ms, and {1e3 * best_s:.2f} without"
+        trial.found.append(f"{rival.name}: {times}")
+        worse: _OpenedWay | None = rival
+        if rival_s <= min(SHARE * best_s, best_s - LEAST_GAIN_S):
+            worse, trial.best = trial.best, rival
+        trial.rival = None
+        if worse is not None:
+            self._drop(worse)
         self._go_on(trial)
 
-    def _drop(self, trial: _Trial, way: _OpenedWay, cause: str) -> None:
-        trial.new = None
-        trial.found.append(f"{way.name}: {cause}")
-        self._discard(way)
-        self._go_on(trial)
-
-    def _discard(self, way: _OpenedWay) -> None:
+    def _drop(self, way: _OpenedWay) -> None:
         way.is_dropped = True
-        way.users += 1  # it leaves here, and closes the model if it is the only one
-        self._leave(way)
+        self._close_unused(way)
 
-    def _leave(self, way: _OpenedWay) -> None:
-        """Close a way that is not wanted any more, when its last user leaves."""
-        with self._lock:
-            way.users -= 1
-            is_unused = not way.users and (way.is_dropped or self._is_closed)
-        if is_unused:
+    def _close_unused(self, way: _OpenedWay) -> None:
+        if way.is_dropped and not way.users:
             asyncio.get_running_loop().run_in_executor(None, way.model.close)
+
+    def _end(self, trial: _Trial) -> None:
+        self._trial = None
+        self._settle(trial.shapes, trial.best)
+        way = trial.best.name if trial.best else "as loaded"
+        with self._about():
+            facts = {"shapes": str(trial.shapes), "tried": "; ".join(trial.found)}
+            log.info(Event("live tuning done", way=way, **facts))
+
+    def _settle(self, shapes: InputShapes, way: _OpenedWay | None) -> None:
+        """Let a way, or the model, answer requests of these shapes from now on."""
+        self._watched.pop(shapes, None)
+        self._settled[shapes] = way
+        kept = {each: found for each, found in self._settled.items() if found is not None}
+        is_last = len(kept) >= MOST_KEPT or len(self._settled) >= MOST_SETTLED
+        if is_last or self._has_one_shape:
+            self._watches = False
+            self._watched, self._settled = {}, dict(kept)
 
     def close(self) -> None:
         """See `engines.base`."""
         with self._lock:
             self._is_closed = True
-            opened = [way for each in self._trials.values() for way in (each.best, each.new)]
-            unused = [way for way in (*opened, *self._settled.values()) if way and not way.users]
-        for way in unused:
-            way.model.close()
+        trial = self._trial
+        tried = (trial.best, trial.rival) if trial else ()
+        for way in (*tried, *self._settled.values()):
+            if way is not None:
+                way.model.close()
         super().close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import REHEARSED, CompiledModel
 from ie_serving.engines.layers import live_tuning
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.layers.live_tuning import COMPARISONS, TURNS, LiveTuningLayer, Way
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import copies, load, parameter, result, save
@@ -77,6 +79,16 @@ async def until(
     await asyncio.wait_for(ask(), PATIENCE_S)
 
 
+async def until_closed(other: Other, times: int = 1) -> None:
+    """Wait for a thread that closes what was opened."""
+
+    async def wait() -> None:
+        while other.closed < times:
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(wait(), PATIENCE_S)
+
+
 async def test_a_faster_way_answers_requests_of_its_shapes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,8 +119,7 @@ async def test_a_way_that_is_no_better_is_closed(
     model = layer_of(write(tmp_path / "own", 1), other)
     await until(caplog, NONE, model, ROW)
     assert cause in caplog.text
-    while not other.closed:
-        await asyncio.sleep(0)
+    await until_closed(other)
     for _ in range(NEEDED):
         await infer(model, ROW)
     assert len(other.asked) == 1
@@ -172,13 +183,12 @@ async def test_a_model_that_is_closed_meanwhile_keeps_no_way(
         return other(shapes)
 
     model = layer_of(write(tmp_path / "own", 1), held)
-    await infer(model, ROW)
+    for _ in range(1 + COMPARISONS):
+        await infer(model, ROW)
     await asyncio.wait_for(begun.wait(), PATIENCE_S)
     model.close()
     goes_on.set()
-    async with asyncio.timeout(PATIENCE_S):
-        while not other.closed:
-            await asyncio.sleep(0.001)
+    await until_closed(other)
 
 
 async def test_the_best_of_several_ways_answers(
@@ -187,8 +197,7 @@ async def test_the_best_of_several_ways_answers(
     slower, fast = Other(write(tmp_path / "slower", MANY // 2)), Other(write(tmp_path / "fast", 1))
     model = layer_of(write(tmp_path / "own", MANY, rows=1), slower, fast)
     await until(caplog, 'way="way 2"', model, ROW)
-    while not slower.closed:
-        await asyncio.sleep(0)
+    await until_closed(slower)
     assert not fast.closed
     model.close()
     assert (slower.closed, fast.closed) == (1, 1)
@@ -205,6 +214,52 @@ async def test_concurrent_requests_keep_what_they_use(
     assert (slower.closed, fast.closed) == (1, 1)
 
 
+class Held(Layer):
+    """Holds the request for which `gate` was set."""
+
+    gate: asyncio.Event | None = None
+
+    async def infer(self, *args: Any) -> Any:
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            await gate.wait()
+        return await self.inner.infer(*args)
+
+
+async def test_a_way_closes_after_the_requests_that_it_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also after one that began while the next way was opened."""
+    slower, fast = Other(write(tmp_path / "slower", MANY // 2)), Other(write(tmp_path / "fast", 1))
+    held: list[Held] = []
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def first(shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        held.append(Held(slower(shapes)))
+        return held[0]
+
+    def second(shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        begun.set()
+        goes_on.wait(PATIENCE_S)
+        return fast(shapes)
+
+    model = layer_of(write(tmp_path / "own", MANY), first, second)
+    while not begun.is_set():
+        await infer(model, ROW)
+    gate = held[0].gate = asyncio.Event()
+    early = asyncio.create_task(infer(model, ROW))
+    await asyncio.sleep(0)
+    goes_on.set()
+    await until(caplog, 'way="way 2"', model, ROW)
+    await asyncio.sleep(0.05)
+    assert not slower.closed
+    gate.set()
+    np.testing.assert_array_equal(await early, ROW["x"])
+    await until_closed(slower)
+    model.close()
+    assert (slower.closed, fast.closed) == (1, 1)
+
+
 async def test_no_way_is_tried_for_short_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +270,43 @@ async def test_no_way_is_tried_for_short_requests(
         await infer(model, ROW)
     assert not other.asked
     model.close()
+
+
+async def test_ways_of_one_shape_are_opened_at_a_time(tmp_path: Path) -> None:
+    other, goes_on = Other(write(tmp_path / "other", 1)), threading.Event()
+
+    def held(shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        opened = other(shapes)
+        goes_on.wait(PATIENCE_S)
+        return opened
+
+    model = layer_of(write(tmp_path / "own", MANY), held)
+    try:
+        for _ in range(NEEDED):
+            for rows in (1, 2, 3):
+                await infer(model, {"x": np.ones((rows, SIZE), np.float32)})
+        assert other.asked == [{"x": (1, SIZE)}]
+        assert sum(each.name == "live tuning" for each in threading.enumerate()) == 1
+    finally:
+        goes_on.set()
+    model.close()
+
+
+async def test_a_trial_whose_requests_end_makes_room_for_other_shapes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_tuning, "MOST_MISSED", COMPARISONS)
+    other = Other(write(tmp_path / "other", 1))
+    model = layer_of(write(tmp_path / "own", MANY), other)
+    others = {"x": np.ones((2, SIZE), np.float32)}
+    while not other.asked:
+        await infer(model, ROW)
+    await until(caplog, NONE, model, others)
+    assert "clients stopped sending these shapes" in caplog.text
+    await until(caplog, FOUND, model, others)
+    assert other.asked == [{"x": (1, SIZE)}, {"x": (2, SIZE)}]
+    model.close()
+    await until_closed(other, 2)
 
 
 async def test_few_shapes_are_kept_and_watched(

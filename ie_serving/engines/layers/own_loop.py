@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import Executor
+from contextvars import copy_context
 from typing import Any, TypeVar
+
+from ie_serving.engines.base import REHEARSED
 
 T = TypeVar("T")
 
@@ -15,6 +18,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return loop.run_until_complete(work)
     finally:
         loop.finish()
+
+
+def rehearse(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work`, whose answers no client gets (`REHEARSED`). Blocking."""
+    context = copy_context()
+    context.run(REHEARSED.set, True)
+    return context.run(run, work)
 
 
 class _OwnLoop(asyncio.SelectorEventLoop):

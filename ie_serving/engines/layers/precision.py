@@ -104,11 +104,11 @@ class PrecisionEngine(EngineAround):
         zeros = zeros_for(full)
         is_short = measured_as_brief(full, asked, zeros)
         if is_short is None:
-            is_short = own_loop.run(is_brief(full, asked + zeros))
+            is_short = own_loop.rehearse(is_brief(full, asked + zeros))
         facts = replace(facts, is_short=is_short)
         if choice := choose_untried(facts):
             return choice
-        asked += own_loop.run(generated_for(full))
+        asked += own_loop.rehearse(generated_for(full))
         facts = replace(facts, has_requests=bool(asked))
         if choice := choose_untried(facts):
             return choice
@@ -144,7 +144,7 @@ class PrecisionEngine(EngineAround):
         if _served(model) != _served(full):
             return Trial(precision, fault="not every signature can be compiled so")
         tolerance = options.of(OpenVinoOptions).precision_tolerance
-        return own_loop.run(trial_of(precision, full, model, asked, tolerance))
+        return own_loop.rehearse(trial_of(precision, full, model, asked, tolerance))
 
 
 def _in(precision: str, options: EngineOptions) -> EngineOptions:

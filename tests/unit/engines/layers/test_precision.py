@@ -13,7 +13,7 @@ import pytest
 from ie_serving.core.values.errors import InvalidTensor, LoadFailed
 from ie_serving.core.values.requests import GoldenRequest, InferRequest, ModelSpec, SampleRequest
 from ie_serving.core.values.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.base import REHEARSED, EngineOptions
 from ie_serving.engines.layers import precision_trial
 from ie_serving.engines.layers.precision import (
     PrecisionEngine,
@@ -39,6 +39,7 @@ class Engine:
         tells: its models tell the precision that they compute in, as OpenVINO's do.
         models: by precision, those that were compiled.
         now: of the clock that inferences advance.
+        rehearsed: values of `REHEARSED` during inferences.
     """
 
     name = "engine"
@@ -49,6 +50,7 @@ class Engine:
         self.tells = True
         self.models: dict[str, Model] = {}
         self.now = 0.0
+        self.rehearsed: set[bool] = set()
 
     def missing(self, files: Any) -> str | None:
         return None
@@ -60,6 +62,7 @@ class Engine:
 
         def body(x: Array) -> Array:
             self.now += self.seconds.get(precision, 0.0)
+            self.rehearsed.add(REHEARSED.get())
             if (x == -1).all() and precision != "f32":
                 raise InvalidTensor("it is negative")
             return np.asarray((x + 1) * np.float32(1 + DEVIATION.get(precision, 0)))
@@ -120,6 +123,12 @@ def test_the_fastest_within_the_tolerance_is_taken(
     assert chosen(engine, asked(1.0), asked(2.0)) == "bf16"
     assert "precision=bf16 requests=6 deviation=0.004 tolerance=0.01" in caplog.text
     assert "precision chosen" in caplog.text
+
+
+def test_requests_of_a_trial_do_not_count_as_those_of_clients(engine: Engine) -> None:
+    chosen(engine, asked(1.0))
+    assert engine.rehearsed == {True}
+    assert not REHEARSED.get()
 
 
 def test_a_trial_ends_with_the_first_answer_that_deviates_too_much(

@@ -9,12 +9,14 @@ from onnx import TensorProto, helper
 
 from ie_serving.core.values.errors import InvalidTensor
 from ie_serving.core.values.tensors import SERVING_DEFAULT, Signature
-from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.base import REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.generated_requests import ValueKind
 from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.layer import Layer
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compiling.openvino_engine import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.second_engine_layer import sooner
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
 from ie_serving.engines.verification.verifier import Verifier
@@ -64,6 +66,26 @@ def test_the_engine_that_answers_sooner_serves(
     options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
     model = verified.compile(own, options)
     assert signature_of(model).runs_on.startswith(engine)
+    model.close()
+
+
+class RequestNotes(Layer):
+    """Notes the values of `REHEARSED` during inferences."""
+
+    def __init__(self, inner: CompiledModel) -> None:
+        super().__init__(inner)
+        self.rehearsed: set[bool] = set()
+
+    def infer(self, *args: Any) -> Any:
+        self.rehearsed.add(REHEARSED.get())
+        return self.inner.infer(*args)
+
+
+def test_measured_requests_do_not_count_as_those_of_clients(tmp_path: Path) -> None:
+    model = OpenVinoEngine().compile(write(tmp_path, 1), EngineOptions())
+    one, other = RequestNotes(model), RequestNotes(model)
+    sooner(one, other)
+    assert (one.rehearsed, other.rehearsed) == ({True}, {True})
     model.close()
 
 

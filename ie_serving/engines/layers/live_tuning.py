@@ -31,12 +31,15 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ie_serving.core.values.difference import drifts
+from ie_serving.core.values.difference import TOLERANCE, drifts
 from ie_serving.core.values.errors import ServingError
 from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
-from ie_serving.engines.base import REHEARSED, CompiledModel
+from ie_serving.engines.base import AUTO, REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
+from ie_serving.engines.layers.precision import FULL
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.telemetry.log.logs import Event, carried
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,8 @@ MOST_KEPT: Final = 2
 """Shapes with another way than the model: each takes about the memory of a model, and clients
 choose the shapes."""
 MOST_WATCHED: Final = 64
-"""Shapes that are watched at a time, some 300 bytes each; the oldest is forgotten for one more."""
+"""Shapes that are watched at a time, some 300 bytes each. One more takes the place of those that no
+request has had for the longest time."""
 MOST_SETTLED: Final = 8
 """Shapes after which no others are watched: trials of a model come to an end."""
 MOST_MISSED: Final = 1000
@@ -89,19 +93,26 @@ class Way(NamedTuple):
 
 
 def tuned(
-    model: CompiledModel, ways: Sequence[Way], cost_s: float, tolerance: float
+    model: CompiledModel,
+    ways: Sequence[Way],
+    options: EngineOptions,
+    cost_s: float,
 ) -> CompiledModel:
-    """Add the layer, if there are ways and the model has one signature.
+    """Add the layer to a model of one signature that a CPU computes request by request.
 
     Args:
         model: the model that answers until a better way is found.
         ways: in the order in which they are tried.
+        options: options of the model.
         cost_s: seconds that it takes to open one; the load of the model shows it.
-        tolerance: share of a number, and of the greatest of its output, by which floats may differ.
     """
-    signature, *others = model.signatures.values()
-    if not ways or others or signature.left_out or not signature.inputs or _is_short(signature):
+    own = options.of(OpenVinoOptions)
+    if not ways or own.live_tuning != AUTO or own.target_device != CPU or options.ahead:
         return model
+    signature, *others = model.signatures.values()
+    if others or signature.left_out or not signature.inputs or _is_short(signature):
+        return model
+    tolerance = TOLERANCE if signature.precision in {"", FULL} else own.precision_tolerance
     return LiveTuningLayer(model, ways, max(LEAST_COST_S, cost_s), tolerance)
 
 
@@ -172,7 +183,13 @@ class _Trial:
 
 
 class LiveTuningLayer(Layer):
-    """See `CompiledModel`. Args of the constructor: see `tuned`.
+    """See `CompiledModel`.
+
+    Args of the constructor:
+        inner: the model that answers until a better way is found.
+        ways: in the order in which they are tried.
+        cost_s: seconds of requests of some shapes after which they are tried.
+        tolerance: share of a number, and of the greatest of its output, by which floats may differ.
 
     Attributes:
         ways: as given.
@@ -246,17 +263,16 @@ class LiveTuningLayer(Layer):
         return result
 
     def _count(self, shapes: InputShapes, seconds: float) -> None:
-        watched = self._watched.get(shapes)
-        if watched is None:
-            if len(self._watched) >= MOST_WATCHED:
-                del self._watched[next(iter(self._watched))]
-            watched = self._watched[shapes] = _Usage()
-        watched.requests += 1
-        watched.spent_s += seconds
-        is_enough = watched.spent_s >= self._cost_s
-        if not is_enough and watched.requests != FEW:
+        usage = self._watched.pop(shapes, None) or _Usage()
+        if len(self._watched) >= MOST_WATCHED:
+            del self._watched[next(iter(self._watched))]
+        self._watched[shapes] = usage
+        usage.requests += 1
+        usage.spent_s += seconds
+        is_enough = usage.spent_s >= self._cost_s
+        if not is_enough and usage.requests != FEW:
             return
-        if watched.spent_s < LEAST_S * watched.requests:
+        if usage.spent_s < LEAST_S * usage.requests:
             self._settle(shapes, None)
         elif is_enough:
             self._trial = _Trial(shapes, self.ways)

@@ -6,16 +6,15 @@ differently. The comparison runs in a child process, concurrently with the compi
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import ParamSpec, Protocol
 
-from ie_serving.core.values.difference import TOLERANCE
 from ie_serving.core.values.errors import LoadFailed, NoModel, ServingError
 from ie_serving.core.values.hints import Hint
 from ie_serving.core.values.tensors import Evidence, Signature
@@ -67,6 +66,13 @@ LARGE_BYTES = 1 << 24
 its load. The server then runs its own model on finite values: usual ones, and more up to a share of
 the load's time. Requests that may crash an engine run only in the child process."""
 
+MOST_TUNED = 1 << 26
+"""Bytes of the largest version that is tuned: another way takes its memory a second time."""
+
+P = ParamSpec("P")
+SecondModel = Future[tuple[CompiledModel, float]]
+"""The model compiled concurrently with the comparison, and the seconds that it took."""
+
 
 class OpenVinoDriver(Driver, Protocol):
     """OpenVINO's driver, which also compiles for known shapes."""
@@ -75,13 +81,6 @@ class OpenVinoDriver(Driver, Protocol):
         self, directory: Path, options: EngineOptions, shapes: Mapping[str, tuple[int, ...]]
     ) -> CompiledModel:
         """See `OpenVinoEngine.compile_for`."""
-
-
-MOST_TUNED = 1 << 26
-"""Bytes of the largest version that is tuned: another way takes its memory a second time."""
-
-SecondModel = Future[tuple[CompiledModel, float]]
-"""The model compiled concurrently with the comparison, and the seconds that it took."""
 
 
 class VerifiedEngine(EngineAround):
@@ -108,16 +107,16 @@ class VerifiedEngine(EngineAround):
         """See `engines.base`."""
         file = _file(directory, options)
         alone = _only_openvino(directory, options)
-        began = time.perf_counter()
         if file is None or alone:
             if options.verify == REQUIRE:
                 advice = Hint("; set {engine.verify} to auto to serve it")
                 raise LoadFailed(f"there is no second engine to compare this format with{advice}")
             if file and (otherwise := _needs_reference(file)):
                 raise LoadFailed(f"{otherwise}; it serves the model without {alone}")
+            began = time.perf_counter()
             model = self._engine.compile(directory, options)
-            own = _for_shapes(self._driver, model, directory, options)
-            return _tuned(model, own, directory, options, time.perf_counter() - began)
+            took_s = time.perf_counter() - began
+            return tuned(model, _ways(self._driver, model, directory, options), options, took_s)
         second = self._seconds[file.suffix]
         return _Load(self._driver, second, self._verifier, file, options).compiled()
 
@@ -153,17 +152,27 @@ def _file(directory: Path, options: EngineOptions) -> Path | None:
     return file if file.suffix in BY_SUFFIX else None
 
 
-def _for_shapes(
+def _ways(
     engine: OpenVinoDriver, model: CompiledModel, directory: Path, options: EngineOptions
 ) -> tuple[Way, ...]:
-    """Give the way by OpenVINO's graph for known shapes, for sizes that are open by the file."""
+    """Give OpenVINO's way: a graph for known shapes, where the file alone leaves sizes open."""
     own = options.of(OpenVinoOptions)
+    changed = own.shape is not None or own.batch_size is not None
     others = options.of(Preprocessing).asked or options.of(Sequences).stateful
     inputs = [each for one in model.signatures.values() for each in one.inputs.values()]
     is_open = any(each.shape is not None and -1 in each.shape for each in inputs)
-    if others or own.shape is not None or own.batch_size is not None or not is_open:
+    if changed or others or not is_open or not _may_be_twice(directory):
         return ()
-    return (Way("known shapes", lambda shapes: engine.compile_for(directory, options, shapes)),)
+    opens = _unless_replaced(directory, partial(engine.compile_for, directory, options))
+    return (Way("known shapes", opens),)
+
+
+def _may_be_twice(directory: Path) -> bool:
+    """Tell whether the memory of a version may be taken a second time by another way."""
+    try:
+        return _size(directory) <= MOST_TUNED
+    except OSError:  # its files are gone
+        return False
 
 
 def _without_trial(options: EngineOptions) -> EngineOptions:
@@ -172,26 +181,6 @@ def _without_trial(options: EngineOptions) -> EngineOptions:
     if not own.is_precision_tried:
         return options
     return options.having(replace(own, inference_precision="", is_precision_tried=False))
-
-
-def _tuned(
-    model: CompiledModel,
-    ways: Sequence[Way],
-    directory: Path,
-    options: EngineOptions,
-    took_s: float,
-) -> CompiledModel:
-    """Add live tuning to a small model on a CPU that computes requests one by one."""
-    own = options.of(OpenVinoOptions)
-    if own.live_tuning == OFF or own.target_device != CPU or options.ahead:
-        return model
-    try:
-        if _size(directory) > MOST_TUNED:
-            return model
-    except OSError:  # its files are gone
-        return model
-    is_full = all(each.precision in {"", "f32"} for each in model.signatures.values())
-    return tuned(model, ways, took_s, TOLERANCE if is_full else own.precision_tolerance)
 
 
 @dataclass(eq=False)
@@ -341,14 +330,13 @@ class _Load:
 
     def _tuned(self, model: CompiledModel, found: Findings) -> CompiledModel:
         """Let live tuning try what OpenVINO has, and the second engine where it was compared."""
-        directory = self.file.parent
-        ways = _for_shapes(self.engine, model, directory, self.options)
+        ways = _ways(self.engine, model, self.file.parent, self.options)
         options = _without_trial(self.options)
-        if self._may_replace(model, found, options) and not found.why_not:
-            reopened = partial(self._reopened, _stamp(self.file), options)
-            library = self._second.library
-            ways += (Way(library, lambda _: self._without_crashes(reopened(), found)),)
-        return _tuned(model, ways, directory, self.options, self._took_s)
+        is_compared = not found.why_not and self._may_replace(model, found, options)
+        if is_compared and _may_be_twice(self.file.parent):
+            reopens = self._reopens(options)
+            ways += (Way(self._second.library, lambda _: self._without_crashes(reopens(), found)),)
+        return tuned(model, ways, self.options, self._took_s)
 
     def _may_replace(self, model: CompiledModel, found: Findings, options: EngineOptions) -> bool:
         """Tell whether the second engine may serve a model only because it is faster."""
@@ -369,21 +357,12 @@ class _Load:
         has_crashed = any(self._second.library in text for text in crashed)
         if refused or has_crashed or not self._second.takes_odd:
             return SecondEngineLayer(model, kinds, None, f"{cause}: send others")
-        reads = partial(self._reopened, _stamp(self.file), options)
-        return SecondEngineLayer(model, kinds, reads, cause)
+        return SecondEngineLayer(model, kinds, self._reopens(options), cause)
 
-    def _reopened(self, stamp: tuple[int, int], options: EngineOptions) -> CompiledModel:
-        """Read the model by the second engine, unless its file was replaced meanwhile."""
-        try:
-            is_same = _stamp(self.file) == stamp
-        except OSError:  # it is gone
-            is_same = False
-        if not is_same:
-            raise LoadFailed(
-                "the files of the version have changed since it was loaded"
-                ": upload changed files as a new version"
-            )
-        return self.driver.compile(self.file.parent, options)
+    def _reopens(self, options: EngineOptions) -> Callable[[], CompiledModel]:
+        """Give what reads the model by the second engine later."""
+        directory = self.file.parent
+        return _unless_replaced(directory, partial(self.driver.compile, directory, options))
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, if no driver is configured.
@@ -502,11 +481,32 @@ def _needs_reference(file: Path) -> str:
     return f"{OPENVINO} computes {named} with other numbers than onnxruntime, which defines it"
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    """Give size and time of modification, which change if the file is replaced."""
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
+def _unless_replaced(
+    directory: Path, compiles: Callable[P, CompiledModel]
+) -> Callable[P, CompiledModel]:
+    """Let `compiles` refuse the files of a version if one was replaced since this call."""
+    loaded = _stamps(directory)
+
+    def compile_same(*args: P.args, **kwargs: P.kwargs) -> CompiledModel:
+        try:
+            is_same = loaded.items() <= _stamps(directory).items()
+        except OSError:  # a file is gone meanwhile
+            is_same = False
+        if not is_same:
+            raise LoadFailed(
+                "the files of the version have changed since it was loaded"
+                ": upload changed files as a new version"
+            )
+        return compiles(*args, **kwargs)
+
+    return compile_same
+
+
+def _stamps(directory: Path) -> Mapping[Path, tuple[int, int]]:
+    """Give size and time of modification of each file, which change if it is replaced."""
+    states = {each: each.stat() for each in directory.rglob("*") if each.is_file()}
+    return {each: (state.st_size, state.st_mtime_ns) for each, state in states.items()}
 
 
 def _size(directory: Path) -> int:
-    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
+    return sum(size for size, _ in _stamps(directory).values())

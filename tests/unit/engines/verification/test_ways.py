@@ -219,6 +219,24 @@ def test_a_large_model_is_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     model.close()
 
 
+@pytest.mark.parametrize(
+    "replaced", [pytest.param(True, id="replaced"), pytest.param(False, id="gone")]
+)
+def test_files_that_changed_since_the_load_are_no_way(tmp_path: Path, replaced: bool) -> None:
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
+    model = verified.compile(write(tmp_path, LONG), EngineOptions())
+    tuned = layer_of(model)
+    assert tuned is not None
+    if replaced:
+        write(tmp_path, LONG + 1)
+    else:
+        (tmp_path / "model.onnx").unlink()
+    for way in tuned.ways:
+        with pytest.raises(LoadFailed, match="have changed since it was loaded"):
+            way.opens({"x": (1, SIZE)})
+    model.close()
+
+
 async def test_openvino_compiles_for_shapes(tmp_path: Path) -> None:
     model = OpenVinoEngine().compile_for(write(tmp_path, 2), EngineOptions(), {"x": (1, SIZE)})
     assert model.signatures[SERVING_DEFAULT].inputs["x"].shape == (1, SIZE)

@@ -114,11 +114,13 @@ class OpenVinoEngine:
         """
         own = options.of(OpenVinoOptions)
         with SPARE_CPU.left():
-            (draft,) = read(directory, own, options.saved_model_tags).drafts
-            check_alike(draft, options)
+            drafts = read(directory, own, options.saved_model_tags).drafts
+            if len(drafts) != 1:  # none where `fallback` has taken the signature
+                raise LoadFailed(f"expected one signature for OpenVINO: found {len(drafts)}")
+            check_alike(drafts[0], options)
             options = options.having(replace(own, shape=shapes))
-            nonfinite = self._nonfinite(directory, options, draft.name)
-            return CompiledPrograms([_runs(draft, options, nonfinite)])
+            nonfinite = self._nonfinite(directory, options, drafts[0].name)
+            return CompiledPrograms([_runs(drafts[0], options, nonfinite)])
 
     def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
         """Decide how a signature's requests with NaN and infinity are treated."""

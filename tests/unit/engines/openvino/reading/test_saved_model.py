@@ -52,6 +52,11 @@ def test_signatures_are_those_of_the_file(exported: Path) -> None:
     assert several.outputs["zz"].tensor.startswith("StatefulPartitionedCall")
 
 
+def test_several_signatures_are_not_compiled_for_known_shapes(exported: Path) -> None:
+    with pytest.raises(LoadFailed, match="expected one signature for OpenVINO: found 3"):
+        OpenVinoEngine().compile_for(exported / "several", EngineOptions(), {})
+
+
 def test_aliases_and_methods_are_those_of_the_file(exported: Path) -> None:
     signatures = load(exported / "first").signatures
     default, regress = signatures["serving_default"], signatures["regress"]

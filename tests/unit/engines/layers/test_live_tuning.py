@@ -210,6 +210,7 @@ async def test_concurrent_requests_keep_what_they_use(
     model = layer_of(write(tmp_path / "own", MANY), slower, fast)
     asking = (until(caplog, 'way="way 2"', model, ROW) for _ in range(8))
     await asyncio.gather(*asking)
+    await until_closed(slower)
     model.close()
     assert (slower.closed, fast.closed) == (1, 1)
 

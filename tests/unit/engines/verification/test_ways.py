@@ -173,6 +173,7 @@ def own(**options: Any) -> EngineOptions:
             ["known shapes", "onnxruntime"],
             id="a precision by trial",
         ),
+        pytest.param(AGREES, own(batch_size=2), ["onnxruntime"], id="a setting for the batch"),
         pytest.param(AGREES, EngineOptions(verify="off"), ["known shapes"], id="no second engine"),
     ],
 )

@@ -142,9 +142,33 @@ async def test_openvino_serves_known_shapes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_tuning, "LEAST_COST_S", 0.0)
+    # Beside other work, its shortest request may be no shorter; a functional test has one that is.
+    monkeypatch.setattr(live_tuning, "SHARE", 1e9)
+    monkeypatch.setattr(live_tuning, "LEAST_GAIN_S", -1e9)
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
     model = verified.compile(write_repeated(tmp_path), EngineOptions(driver="openvino"))
     await until(caplog, 'way="known shapes"', model, rows=100)
+    model.close()
+
+
+@pytest.mark.parametrize("driver", ["auto", "openvino"])
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+async def test_files_that_change_after_the_load_open_no_way(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    change: str,
+) -> None:
+    monkeypatch.setattr(live_tuning, "LEAST_COST_S", 0.0)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
+    model = verified.compile(write(tmp_path, LONG), EngineOptions(driver=driver))
+    if change == "replaced":
+        write(tmp_path, 1)
+    else:
+        (tmp_path / "model.onnx").unlink()
+    await until(caplog, 'way="as loaded"', model)
+    assert change == "deleted" or "upload changed files as a new version" in caplog.text
     model.close()
 
 

@@ -183,6 +183,15 @@ def _without_trial(options: EngineOptions) -> EngineOptions:
     return options.having(replace(own, inference_precision="", is_precision_tried=False))
 
 
+def _for_usual_values(model: CompiledModel) -> CompiledModel:
+    """Leave other values than usual ones to OpenVINO, by a refusal that live tuning takes so.
+
+    OpenVINO refuses some of them. Otherwise clients would be refused until the second engine is
+    chosen, and answered from then on.
+    """
+    return SecondEngineLayer(model, _HANDED_OVER, None, "live tuning leaves it to OpenVINO")
+
+
 @dataclass(eq=False)
 class _Load:
     """One load: runs comparison and compilation concurrently, and decides which engine serves.
@@ -335,7 +344,7 @@ class _Load:
         is_compared = not found.why_not and self._may_replace(model, found, options)
         if is_compared and _may_be_twice(self.file.parent):
             reopens = self._reopens(options)
-            ways += (Way(self._second.library, lambda _: self._without_crashes(reopens(), found)),)
+            ways += (Way(self._second.library, lambda _: _for_usual_values(reopens())),)
         return tuned(model, ways, self.options, self._took_s)
 
     def _may_replace(self, model: CompiledModel, found: Findings, options: EngineOptions) -> bool:

@@ -138,6 +138,26 @@ async def test_the_second_engine_serves_if_it_is_faster(
     model.close()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+async def test_openvino_keeps_values_that_engines_treat_differently(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    value: float,
+) -> None:
+    monkeypatch.setattr(live_tuning, "LEAST_COST_S", 0.0)
+    own, other = write(tmp_path / "own", LONG, rows=1), write(tmp_path / "other", 0, rows=1)
+    verified = VerifiedEngine(OpenVinoEngine(), Elsewhere(other), Found(AGREES))
+    model = verified.compile(own, EngineOptions())
+    await until(caplog, "way=onnxruntime", model)
+    row = np.ones((1, SIZE), np.float32)
+    row[0, 0] = value
+    expected = await infer(OpenVinoEngine().compile(own, EngineOptions()), {"x": row})
+    np.testing.assert_array_equal(await infer(model, {"x": row}), expected)
+    assert not np.array_equal(expected, row, equal_nan=True)  # the other engine would give it
+    model.close()
+
+
 async def test_openvino_serves_known_shapes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ie_serving.core.values.difference import TOLERANCE, drifts
 from ie_serving.core.values.errors import ServingError
-from ie_serving.core.values.tensors import Arrays, Read, Signature, copies
+from ie_serving.core.values.tensors import Arrays, Read, Signature, copies, size_of
 from ie_serving.engines.base import AUTO, REHEARSED, CompiledModel, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.layer import Layer
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 COMPARISONS: Final = 3
 """Requests that a way computes before it answers any."""
+MOST_SAMPLE: Final = 1 << 26
+"""Bytes of a request and its outputs beyond which it is not kept, and no way is tried."""
 TURNS: Final = 15
 """Requests that each of two ways answers before one is chosen. They are those of clients, so that
 both ways are measured beside the same other work."""
@@ -297,10 +299,17 @@ class LiveTuningLayer(Layer):
             lambda outputs: (read(outputs), (copies(inputs), copies(outputs))),
         )
         if self._trial is trial and len(trial.samples) < COMPARISONS:
-            trial.samples.append(sample)
-            if len(trial.samples) == COMPARISONS:
-                self._go_on(trial)
+            self._keep(trial, sample)
         return result
+
+    def _keep(self, trial: _Trial, sample: Sample) -> None:
+        if (size := size_of(*sample)) > MOST_SAMPLE:
+            trial.found.append(f"a request and its outputs have {size} bytes, above {MOST_SAMPLE}")
+            self._end(trial)
+            return
+        trial.samples.append(sample)
+        if len(trial.samples) == COMPARISONS:
+            self._go_on(trial)
 
     def _go_on(self, trial: _Trial) -> None:
         """Let a thread open the next way; end the trial if there is none."""

@@ -310,6 +310,18 @@ async def test_a_trial_whose_requests_end_makes_room_for_other_shapes(
     await until_closed(other, 2)
 
 
+async def test_no_way_is_tried_for_large_requests(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_tuning, "MOST_SAMPLE", 2 * ROW["x"].nbytes - 1)
+    other = Other(tmp_path)
+    model = layer_of(write(tmp_path, MANY), other)
+    await until(caplog, NONE, model, ROW)
+    assert "have 2048 bytes, above 2047" in caplog.text
+    assert not other.asked
+    model.close()
+
+
 async def test_few_shapes_are_kept_and_watched(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

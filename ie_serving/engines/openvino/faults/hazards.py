@@ -164,7 +164,9 @@ def guard(
     """
     refusals = exact_integers(model, integers)
     rules = VALUES_WITH_NONFINITE if keeps_nonfinite else VALUES
-    refusals += visit(model, rules, from_end=from_end).flags
+    here = visit(model, rules, from_end=from_end)
+    refusals += here.flags
+    rewrites.refuse_ranks(model, here.sources)
     own = {node.get_name() for node in operations(model)}
     # Flags come before the copy, which then has all operations of most graphs.
     output = _add_flags(model, [flag.raised for flag in refusals])

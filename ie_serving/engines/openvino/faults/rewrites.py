@@ -5,7 +5,7 @@ Each rule names a canary that describes the fault; `docs/reference/openvino-faul
 texts. Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/faults/test_rewrites.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import openvino as ov
@@ -25,11 +25,18 @@ from ie_serving.engines.openvino.graphs.rules import (
     Ask,
     Rule,
     Visit,
+    is_among,
     put_behind,
     replace,
     replace_node,
 )
-from ie_serving.engines.openvino.graphs.walk import add_result, bodies, rank_of, title
+from ie_serving.engines.openvino.graphs.walk import (
+    add_result,
+    bodies,
+    operations,
+    rank_of,
+    title,
+)
 
 _COMPUTED_AS: Mapping[str, str] = {
     "boolean": "u8",
@@ -108,22 +115,46 @@ def _keep_outputs(node: ov.Node, here: Visit) -> None:
 
 
 def _keep_ranks(node: ov.Node, _: Visit) -> None:
-    """Refuse an `If` whose branches give other ranks by values, where that makes a difference."""
+    """Refuse an `If` that gives a number or a row by values, where that makes a difference."""
     if constant_behind(node.input_value(0)) is not None:
         return
     for output in node.outputs():
-        results = [_result(node, output, number) for number in range(len(bodies(node)))]
-        found = [rank_of(result.get_partial_shape()) for result in results]
-        ranks = {rank for rank in found if rank is not None}
-        if len(ranks) == 1 or None in found:
+        if {0, 1} <= _ranks(node, output) and not all(map(_widens, output.get_target_inputs())):
+            raise LoadFailed(
+                f"{title(node)} has branches of ranks 0 and 1, and OpenVINO returns rank 1: export"
+                " branches of equal ranks"
+            )
+
+
+def refuse_ranks(model: ov.Model, sources: Collection[str]) -> None:
+    """Refuse an `If` whose branches give other ranks by values, which the plugin does not name.
+
+    One that chooses by sizes is left: these may be known when the graph is compiled.
+
+    Args:
+        model: the graph.
+        sources: names of operations whose outputs follow from values; see `Visit`.
+
+    Raises: LoadFailed.
+    """
+    for node in operations(model):
+        if node.get_type_name() != "If" or not is_among(sources, node, 0):
             continue
-        if ranks == {0, 1} and all(map(_widens, output.get_target_inputs())):
-            continue
-        lacks = "returns rank 1" if ranks == {0, 1} else "computes one rank alone"
-        raise LoadFailed(
-            f"{title(node)} has branches of ranks {' and '.join(map(str, sorted(ranks)))}, and"
-            f" OpenVINO {lacks}: export branches of equal ranks"
-        )
+        for output in node.outputs():
+            ranks = _ranks(node, output)
+            known = sorted(rank for rank in ranks if rank is not None)
+            if len(known) > 1 and len(known) == len(ranks) and known != [0, 1]:
+                told = " and ".join(map(str, known))
+                raise LoadFailed(
+                    f"{title(node)} has branches of ranks {told}, and OpenVINO computes one rank"
+                    " alone: export branches of equal ranks"
+                )
+
+
+def _ranks(node: ov.Node, output: ov.Output) -> set[int | None]:
+    """Give the ranks of an output of an `If`, by branch."""
+    results = [_result(node, output, number) for number in range(len(bodies(node)))]
+    return {rank_of(result.get_partial_shape()) for result in results}
 
 
 def _widens(reader: ov.Input) -> bool:

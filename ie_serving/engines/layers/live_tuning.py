@@ -283,8 +283,9 @@ class LiveTuningLayer(Layer):
         trial.missed += 1
         if trial.missed < MOST_MISSED or trial.is_opening:
             return
-        if trial.rival is not None:
-            self._drop(trial.rival)
+        rival, trial.rival = trial.rival, None  # a request that it answers still chooses no more
+        if rival is not None:
+            self._drop(rival)
         trial.found.append("clients stopped sending these shapes")
         self._end(trial)
 

@@ -310,6 +310,50 @@ async def test_a_trial_whose_requests_end_makes_room_for_other_shapes(
     await until_closed(other, 2)
 
 
+class HeldAnswer(Layer):
+    """Holds the first request that it answers, after those of the comparison."""
+
+    def __init__(self, inner: CompiledModel) -> None:
+        super().__init__(inner)
+        self.asked, self.goes_on = 0, asyncio.Event()
+
+    async def infer(self, *args: Any) -> Any:
+        self.asked += 1
+        if self.asked == COMPARISONS + 1:
+            await self.goes_on.wait()
+        return await self.inner.infer(*args)
+
+
+async def test_a_request_of_an_abandoned_trial_chooses_no_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_tuning, "MOST_MISSED", 2)
+    monkeypatch.setattr(live_tuning, "TURNS", 1)
+    caplog.set_level(logging.INFO)
+    other, held = Other(write(tmp_path / "other", 1)), list[HeldAnswer]()
+
+    def opens(shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        held.append(HeldAnswer(other(shapes)))
+        return held[0]
+
+    model = layer_of(write(tmp_path / "own", MANY), opens)
+    pending: list[asyncio.Task[Array]] = []
+    while not held or held[0].asked <= COMPARISONS:
+        pending.append(asyncio.create_task(infer(model, ROW)))
+        await asyncio.sleep(0.001)
+    for rows in range(2, 2 + live_tuning.MOST_MISSED):
+        await infer(model, {"x": np.ones((rows, SIZE), np.float32)})
+    assert NONE in caplog.text
+    held[0].goes_on.set()
+    for task in pending:
+        np.testing.assert_array_equal(await task, ROW["x"])
+    await until_closed(other)
+    np.testing.assert_array_equal(await infer(model, ROW), ROW["x"])
+    assert FOUND not in caplog.text
+    model.close()
+    assert other.closed == 1
+
+
 async def test_no_way_is_tried_for_large_requests(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

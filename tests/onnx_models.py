@@ -64,3 +64,18 @@ def save_onnx(
 def _ends(ends: Ends) -> list[onnx.ValueInfoProto]:
     typed = {name: e if isinstance(e, Of) else Of(TensorProto.FLOAT, e) for name, e in ends.items()}
     return [helper.make_tensor_value_info(name, *each) for name, each in typed.items()]
+
+
+def save_repeated(file: Path, steps: int) -> Path:
+    """Write y = relu(x * 1 * ... * 1) for two open sizes, whose ones have the shape of x.
+
+    Only a graph of open sizes repeats them while a request runs.
+    """
+    nodes, name = [helper.make_node("Shape", ["x"], ["sizes"])], "x"
+    for step in range(steps):
+        nodes.append(helper.make_node("Expand", ["one", "sizes"], [f"ones{step}"]))
+        nodes.append(helper.make_node("Mul", [name, f"ones{step}"], [f"y{step}"]))
+        name = f"y{step}"
+    nodes.append(helper.make_node("Relu", [name], ["y"]))
+    end = Of(TensorProto.FLOAT, ["n", "m"])
+    return save_onnx(file, nodes, {"x": end}, {"y": end}, one=np.ones((1, 1), np.float32))

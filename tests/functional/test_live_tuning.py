@@ -6,40 +6,21 @@ import numpy as np
 import onnxruntime
 import pytest
 import tensorflow as tf
-from onnx import TensorProto, helper
 
 from tests.functional.asking import predict_request
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
-from tests.onnx_models import Of, save_onnx
+from tests.onnx_models import save_repeated
 from tests.process import PATIENCE_S, until
 
 ROWS, WIDTH, STEPS = 400, 64, 30
 DONE = "live tuning done"
 
 
-def write(directory: Path) -> Path:
-    """Write y = relu(x + 1 + ... + 1), whose ones have the shape of x: open sizes repeat them."""
-    nodes, name = [helper.make_node("Shape", ["x"], ["sizes"])], "x"
-    for step in range(STEPS):
-        nodes.append(helper.make_node("Expand", ["one", "sizes"], [f"ones{step}"]))
-        nodes.append(helper.make_node("Add", [name, f"ones{step}"], [f"sum{step}"]))
-        name = f"sum{step}"
-    nodes.append(helper.make_node("Relu", [name], ["y"]))
-    end = Of(TensorProto.FLOAT, ["n", "m"])
-    return save_onnx(
-        directory / "1" / "model.onnx",
-        nodes,
-        {"x": end},
-        {"y": end},
-        one=np.ones((1, 1), np.float32),
-    )
-
-
 @pytest.mark.parametrize("setting", ["auto", "off"])
 def test_requests_of_one_shape_are_computed_faster_and_alike(tmp_path: Path, setting: str) -> None:
-    file = write(tmp_path / "m")
-    x = np.random.default_rng(5).standard_normal((ROWS, WIDTH)).astype(np.float32) - STEPS
+    file = save_repeated(tmp_path / "m" / "1" / "model.onnx", STEPS)
+    x = np.random.default_rng(5).standard_normal((ROWS, WIDTH)).astype(np.float32)
     (expected,) = onnxruntime.InferenceSession(file).run(None, {"x": x})
     entry = {"base_path": str(tmp_path / "m"), "live_tuning": setting, "driver": "openvino"}
     with Server("ie_serving", *several(tmp_path / "c.json", {"m": entry})) as server:

@@ -26,7 +26,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.verification import verified_engine
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verified_engine import VerifiedEngine
-from tests.onnx_models import Of, save_onnx
+from tests.onnx_models import Of, save_onnx, save_repeated
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import copies, parameter, result, save
 
@@ -54,18 +54,6 @@ def write(directory: Path, layers: int, rows: int | str = "n") -> Path:
         name = f"r{layer}"
     nodes.append(helper.make_node("Identity", [name], ["y"]))
     end, one = Of(TensorProto.FLOAT, [rows, SIZE]), np.eye(SIZE, dtype=np.float32)
-    return save_onnx(directory / "model.onnx", nodes, {"x": end}, {"y": end}, one=one).parent
-
-
-def write_repeated(directory: Path) -> Path:
-    """Write y = relu(x * 1 * ... * 1), whose ones are repeated while a request runs."""
-    nodes, name = [helper.make_node("Shape", ["x"], ["sizes"])], "x"
-    for step in range(LONG):
-        nodes.append(helper.make_node("Expand", ["one", "sizes"], [f"ones{step}"]))
-        nodes.append(helper.make_node("Mul", [name, f"ones{step}"], [f"m{step}"]))
-        name = f"m{step}"
-    nodes.append(helper.make_node("Relu", [name], ["y"]))
-    end, one = Of(TensorProto.FLOAT, ["n", "m"]), np.ones((1, 1), np.float32)
     return save_onnx(directory / "model.onnx", nodes, {"x": end}, {"y": end}, one=one).parent
 
 
@@ -166,7 +154,9 @@ async def test_openvino_serves_known_shapes(
     monkeypatch.setattr(live_tuning, "SHARE", 1e9)
     monkeypatch.setattr(live_tuning, "LEAST_GAIN_S", -1e9)
     verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(AGREES))
-    model = verified.compile(write_repeated(tmp_path), EngineOptions(driver="openvino"))
+    model = verified.compile(
+        save_repeated(tmp_path / "model.onnx", LONG).parent, EngineOptions(driver="openvino")
+    )
     await until(caplog, 'way="known shapes"', model, rows=100)
     model.close()
 
